@@ -12,7 +12,8 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress};
 /// Bytes of an Ethernet header, which smoltcp counts to the MTU.
 const ETHERNET: usize = 14;
 
-/// The port, the frames that it brought in this turn, and what happened to those that are not smoltcp's to judge.
+/// The port, the frames that it brought in this turn, and what happened to those that are not
+/// smoltcp's to judge.
 pub(crate) struct Link {
     port: Port,
     burst: Burst<PoolBuf>,
@@ -64,7 +65,8 @@ impl Link {
         self.port.flush();
     }
 
-    /// Whether the port takes a frame of any length. Asking for room costs nothing when it is not used.
+    /// Whether the port takes a frame of any length. Asking for room costs nothing when it is not
+    /// used.
     fn has_room(&mut self) -> bool {
         self.port.reserve(self.capabilities.max_transmission_unit).is_some()
     }
@@ -72,7 +74,10 @@ impl Link {
 
 /// Whether a frame's transport checksum is good, or there is none that could be looked at.
 fn is_sound(frame: &[u8], ethernet: bool) -> bool {
-    let Some(headers) = Headers::of(frame, ethernet).filter(|headers| headers.part == Part::Whole) else { return true };
+    let Some(headers) = Headers::of(frame, ethernet).filter(|headers| headers.part == Part::Whole)
+    else {
+        return true;
+    };
     let ip_at = if ethernet { ETHERNET } else { 0 };
     let header_len = match frame.get(ip_at) {
         Some(first) if first >> 4 == 4 => usize::from(first & 0xf) * 4,
@@ -82,9 +87,9 @@ fn is_sound(frame: &[u8], ethernet: bool) -> bool {
         Some(proto) if proto == Proto::TCP || proto == Proto::UDP => proto,
         _ => return true,
     };
-    frame
-        .get(ip_at + header_len..headers.frame_len)
-        .is_none_or(|message| checksum::transport_is_valid(&headers.src, &headers.dst, proto, message))
+    frame.get(ip_at + header_len..headers.frame_len).is_none_or(|message| {
+        checksum::transport_is_valid(&headers.src, &headers.dst, proto, message)
+    })
 }
 
 /// A received frame.
@@ -129,7 +134,9 @@ impl Device for Link {
             let sound = match meta.checksum {
                 Checksum::Good => true,
                 Checksum::Bad => false,
-                Checksum::Unknown => !self.vouches || is_sound(frame.bytes(), self.port.mac().is_some()),
+                Checksum::Unknown => {
+                    !self.vouches || is_sound(frame.bytes(), self.port.mac().is_some())
+                }
             };
             if sound {
                 return Some((Received(frame), Room(self)));

@@ -1,4 +1,5 @@
-//! Answers requests with smoltcp over Clearway's ports: the requests of `clearway bench client`, with the arguments of `clearway bench server`.
+//! Answers requests with smoltcp over Clearway's ports: the requests of `clearway bench client`,
+//! with the arguments of `clearway bench server`.
 
 mod link;
 mod server;
@@ -17,7 +18,8 @@ use clearway_wire::{Addr, Cidr};
 use crate::link::Link;
 use crate::server::{Plan, Server};
 
-/// Answer requests with smoltcp over a port of Clearway's, as `clearway bench server` does with its own stack.
+/// Answer requests with smoltcp over a port of Clearway's, as `clearway bench server` does with its
+/// own stack.
 #[derive(Parser, Debug)]
 #[command(name = "smoltcp", version = told::VERSION)]
 struct Args {
@@ -37,7 +39,8 @@ struct Args {
     #[arg(short = 'p', long = "server-port", value_name = "PORT", default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..))]
     server_port: u16,
 
-    /// Answer with so many bytes; requests have as many unless --request says otherwise [default: 64]
+    /// Answer with so many bytes; requests have as many unless --request says otherwise [default:
+    /// 64]
     #[arg(short, long, value_name = "BYTES", conflicts_with = "message", value_parser = bytes)]
     length: Option<u64>,
 
@@ -45,7 +48,8 @@ struct Args {
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
 
-    /// Where a request ends: after so many BYTES; with an empty line (http); or whatever arrives together is one (any)
+    /// Where a request ends: after so many BYTES; with an empty line (http); or whatever arrives
+    /// together is one (any)
     #[arg(long, value_name = "BYTES|http|any")]
     request: Option<String>,
 
@@ -127,16 +131,26 @@ impl Args {
             PatternArg::PingPong => Pattern::PingPong,
             PatternArg::Burst => Pattern::Burst,
         };
-        Ok(Plan { port: self.server_port, answer, requests, pattern, connections: self.connections as usize })
+        Ok(Plan {
+            port: self.server_port,
+            answer,
+            requests,
+            pattern,
+            connections: self.connections as usize,
+        })
     }
 
     fn check(&self) -> Result<(), WrongUse> {
         if self.cores.as_ref().is_some_and(|cores| cores.count() > 1) {
-            return Err(WrongUse("an interface of smoltcp's belongs to one thread. Give --cores one core.".into()));
+            return Err(WrongUse(
+                "an interface of smoltcp's belongs to one thread. Give --cores one core.".into(),
+            ));
         }
         if self.addresses.len() > smoltcp::config::IFACE_MAX_ADDR_COUNT {
             let most = smoltcp::config::IFACE_MAX_ADDR_COUNT;
-            return Err(WrongUse(format!("smoltcp is built for {most} addresses here. Give fewer -a.")));
+            return Err(WrongUse(format!(
+                "smoltcp is built for {most} addresses here. Give fewer -a."
+            )));
         }
         Ok(())
     }
@@ -149,8 +163,11 @@ fn run(args: &Args, plan: Plan) -> anyhow::Result<()> {
     }
     let ports = clearway_ports::open(std::slice::from_ref(&args.port), None, &Wrap::default(), 1)?;
     let pool = FramePool::new(PoolBudget::default());
-    let Some(port) = ports.into_iter().flatten().next() else { anyhow::bail!("{} has no queue", args.port) };
-    let mut server = Server::new(Link::new(port.into_port(&pool)?), plan, &args.addresses, &args.gateways)?;
+    let Some(port) = ports.into_iter().flatten().next() else {
+        anyhow::bail!("{} has no queue", args.port)
+    };
+    let mut server =
+        Server::new(Link::new(port.into_port(&pool)?), plan, &args.addresses, &args.gateways)?;
     told::ready(args)?;
     server.serve(&signals, args.time, args.poll)?;
     told::summary(args, server.report())

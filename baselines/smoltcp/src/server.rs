@@ -1,7 +1,8 @@
 //! The server's turn: take what has arrived, answer on the sockets that were woken, send.
 //!
-//! smoltcp walks over all its sockets for each packet that arrives and each time that it sends. So that nothing is added to that, sockets say themselves when
-//! there is something to do (their wakers), and smoltcp is asked to send only after something happened, or when a timer may be due.
+//! smoltcp walks over all its sockets for each packet that arrives and each time that it sends. So
+//! that nothing is added to that, sockets say themselves when there is something to do (their
+//! wakers), and smoltcp is asked to send only after something happened, or when a timer may be due.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
@@ -14,7 +15,9 @@ use clearway_engine::Clock;
 use clearway_wire::{Addr, Cidr};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use smoltcp::iface::{Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
+use smoltcp::iface::{
+    Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet,
+};
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time;
 use smoltcp::wire::{IpAddress, IpCidr, IpListenEndpoint};
@@ -31,7 +34,8 @@ pub(crate) struct Plan {
     pub(crate) connections: usize,
 }
 
-/// Bytes of one connection's receive and send buffer, at least: what is not used of them is not touched.
+/// Bytes of one connection's receive and send buffer, at least: what is not used of them is not
+/// touched.
 const BUFFER: usize = 4 << 10;
 
 /// The same at most. A burst has this at once, since its window is all of it.
@@ -50,12 +54,14 @@ const LOOK_AT_TIMERS: Duration = Duration::from_millis(1);
 /// How often one looks for a signal.
 const LOOK_FOR_SIGNALS: Duration = Duration::from_millis(10);
 
-/// How long one looks for more packets before sleeping, and the longest sleep over a port that cannot wake anybody.
+/// How long one looks for more packets before sleeping, and the longest sleep over a port that
+/// cannot wake anybody.
 const SPIN: Duration = Duration::from_micros(100);
 const NAP: Duration = Duration::from_micros(100);
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
-/// Times that smoltcp is asked to send in one turn at most: each time brings one segment of each socket.
+/// Times that smoltcp is asked to send in one turn at most: each time brings one segment of each
+/// socket.
 const ROUNDS: usize = 64;
 
 /// The names of sockets that were woken.
@@ -118,28 +124,50 @@ fn smol(now: Instant) -> time::Instant {
 }
 
 impl Server {
-    pub(crate) fn new(mut link: Link, plan: Plan, addresses: &[Cidr], gateways: &[Addr]) -> anyhow::Result<Server> {
+    pub(crate) fn new(
+        mut link: Link,
+        plan: Plan,
+        addresses: &[Cidr],
+        gateways: &[Addr],
+    ) -> anyhow::Result<Server> {
         let now = Clock::new().read().now;
         let mut config = Config::new(link.hardware_address());
         config.random_seed = clearway_hint::cycles() ^ now.as_nanos();
         let mut iface = Interface::new(config, &mut link, smol(now));
         iface.update_ip_addrs(|ours| {
             // There are no more than fit, as the command line was asked already.
-            ours.extend(addresses.iter().map(|cidr| IpCidr::new(address(cidr.addr), cidr.prefix_len)));
+            ours.extend(
+                addresses.iter().map(|cidr| IpCidr::new(address(cidr.addr), cidr.prefix_len)),
+            );
         });
         for gateway in gateways {
             let added = match address(*gateway) {
-                IpAddress::Ipv4(gateway) => iface.routes_mut().add_default_ipv4_route(gateway).is_ok(),
-                IpAddress::Ipv6(gateway) => iface.routes_mut().add_default_ipv6_route(gateway).is_ok(),
+                IpAddress::Ipv4(gateway) => {
+                    iface.routes_mut().add_default_ipv4_route(gateway).is_ok()
+                }
+                IpAddress::Ipv6(gateway) => {
+                    iface.routes_mut().add_default_ipv6_route(gateway).is_ok()
+                }
             };
-            anyhow::ensure!(added, "smoltcp has no place for the route by {gateway}: give fewer --gateway");
+            anyhow::ensure!(
+                added,
+                "smoltcp has no place for the route by {gateway}: give fewer --gateway"
+            );
         }
         let woken = Woken::default();
-        let queue = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; DATAGRAMS], vec![0; DATAGRAM_BYTES]);
+        let queue = || {
+            udp::PacketBuffer::new(
+                vec![udp::PacketMetadata::EMPTY; DATAGRAMS],
+                vec![0; DATAGRAM_BYTES],
+            )
+        };
         let mut socket = udp::Socket::new(queue(), queue());
         let port = plan.port;
-        socket.bind(port).map_err(|error| anyhow::anyhow!("smoltcp cannot bind UDP port {port}: {error}"))?;
-        let datagram_notifier = Waker::from(Arc::new(Notifier { name: UDP, woken: Arc::clone(&woken) }));
+        socket
+            .bind(port)
+            .map_err(|error| anyhow::anyhow!("smoltcp cannot bind UDP port {port}: {error}"))?;
+        let datagram_notifier =
+            Waker::from(Arc::new(Notifier { name: UDP, woken: Arc::clone(&woken) }));
         socket.register_recv_waker(&datagram_notifier);
         let mut sockets = SocketSet::new(Vec::new());
         let datagrams = sockets.add(socket);
@@ -147,8 +175,11 @@ impl Server {
             Framing::Fixed(len) => plan.answer.len().max(len as usize),
             _ => plan.answer.len(),
         };
-        let buffer =
-            if plan.pattern == Pattern::Burst { LARGEST_BUFFER } else { (2 * longest).clamp(BUFFER, LARGEST_BUFFER) };
+        let buffer = if plan.pattern == Pattern::Burst {
+            LARGEST_BUFFER
+        } else {
+            (2 * longest).clamp(BUFFER, LARGEST_BUFFER)
+        };
         let text = plan.answer.repeat((TOGETHER / plan.answer.len()).max(1));
         let (conns, free, report) = (Vec::new(), Vec::new(), ServerReport::default());
         let mut server = Server {
@@ -184,12 +215,14 @@ impl Server {
         let mut clock = Clock::new();
         let began = clock.read().now;
         let cycles = clearway_hint::cycles();
-        let end = time.map_or(Instant::NEVER, |time| began + Duration::from_nanos(time.as_nanos() as u64));
+        let end = time
+            .map_or(Instant::NEVER, |time| began + Duration::from_nanos(time.as_nanos() as u64));
         let (mut before, mut worked, mut pending) = (began, false, false);
         let (mut timers_at, mut signals_at, mut worked_at) = (began, began, began);
         self.report.from = began;
         loop {
-            // One reading of the clock ends a turn and begins the next; only turns that found something to do count.
+            // One reading of the clock ends a turn and begins the next; only turns that found
+            // something to do count.
             let mut now = clock.read().now;
             if worked {
                 self.report.busy = self.report.busy + now.since(before);
@@ -223,10 +256,17 @@ impl Server {
 
     /// Sleeps until the port has something, a timer is due, or a signal comes.
     fn sleep(&mut self, now: Instant, end: Instant, signals: &Signals) -> anyhow::Result<()> {
-        let timer = self.iface.poll_delay(smol(now), &self.sockets).map(|delay| Duration::from_micros(delay.micros()));
+        let timer = self
+            .iface
+            .poll_delay(smol(now), &self.sockets)
+            .map(|delay| Duration::from_micros(delay.micros()));
         let port = self.link.port();
         let longest = if port.must_poll() { NAP } else { LONGEST_SLEEP };
-        let wait = timer.unwrap_or(longest).min(longest).min(end.since(now)).min(port.next_deadline().since(now));
+        let wait = timer
+            .unwrap_or(longest)
+            .min(longest)
+            .min(end.since(now))
+            .min(port.next_deadline().since(now));
         let mut fds = vec![PollFd::new(std::os::fd::AsFd::as_fd(signals), PollFlags::POLLIN)];
         fds.extend(port.wait_fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         let timeout = TimeSpec::from_duration(std::time::Duration::from_nanos(wait.as_nanos()));
@@ -242,7 +282,9 @@ impl Server {
             return Ok(false);
         }
         let now = smol(now);
-        while self.iface.poll_ingress_single(now, &mut self.link, &mut self.sockets) != PollIngressSingleResult::None {
+        while self.iface.poll_ingress_single(now, &mut self.link, &mut self.sockets)
+            != PollIngressSingleResult::None
+        {
             // A SYN takes the socket that listens, and the next one wants another.
             self.listen();
         }
@@ -252,11 +294,14 @@ impl Server {
     /// Lets smoltcp send; whether it may have more.
     fn send(&mut self, now: Instant) -> bool {
         for _ in 0..ROUNDS {
-            if self.iface.poll_egress(smol(now), &mut self.link, &mut self.sockets) == PollResult::None {
+            if self.iface.poll_egress(smol(now), &mut self.link, &mut self.sockets)
+                == PollResult::None
+            {
                 return false;
             }
             let more = self.sockets.get::<udp::Socket<'_>>(self.datagrams).send_queue() > 0;
-            // Answers that fit one segment went with the first round, and the next turn finds out whether there is more.
+            // Answers that fit one segment went with the first round, and the next turn finds out
+            // whether there is more.
             if !more && self.plan.answer.len() <= smallest_segment(self.link.port().mtu()) {
                 return true;
             }
@@ -277,7 +322,8 @@ impl Server {
         }
         let index = self.free.pop().unwrap_or_else(|| self.new_conn());
         let conn = &mut self.conns[index];
-        (conn.partial, conn.owed, conn.is_open, conn.peer_closed) = (Partial::default(), 0, false, false);
+        (conn.partial, conn.owed, conn.is_open, conn.peer_closed) =
+            (Partial::default(), 0, false, false);
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(conn.handle);
         // A socket that is closed listens, whatever it was before.
         if socket.listen(IpListenEndpoint { addr: None, port: self.plan.port }).is_ok() {
@@ -308,7 +354,8 @@ impl Server {
     fn answer_woken(&mut self) -> bool {
         let mut any = false;
         loop {
-            let names = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
+            let names =
+                std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
             if names.is_empty() {
                 return any;
             }
@@ -357,7 +404,9 @@ impl Server {
         while let Ok((bytes, from)) = socket.recv() {
             self.report.requests += 1;
             self.report.bytes_in += bytes.len() as u64;
-            if self.plan.pattern == Pattern::PingPong && socket.send_slice(&self.plan.answer, from).is_ok() {
+            if self.plan.pattern == Pattern::PingPong
+                && socket.send_slice(&self.plan.answer, from).is_ok()
+            {
                 self.report.answers += 1;
                 self.report.bytes_out += self.plan.answer.len() as u64;
             }
@@ -378,7 +427,13 @@ fn watch(socket: &mut tcp::Socket<'_>, waker: &Waker) {
 }
 
 /// Reads and answers, until there is nothing to read or no room for answers.
-fn talk(conn: &mut Conn, socket: &mut tcp::Socket<'_>, plan: &Plan, text: &[u8], report: &mut ServerReport) {
+fn talk(
+    conn: &mut Conn,
+    socket: &mut tcp::Socket<'_>,
+    plan: &Plan,
+    text: &[u8],
+    report: &mut ServerReport,
+) {
     let len = plan.answer.len() as u64;
     loop {
         while conn.owed > 0 {

@@ -53,7 +53,11 @@ pub(crate) fn ready(args: &Args) -> anyhow::Result<()> {
         .to_string()
     } else {
         let port = clearway_ports::describe(&args.port);
-        format!("Answering at {}, port {}, over {VERSION} on {port}", addresses.join(" "), args.server_port)
+        format!(
+            "Answering at {}, port {}, over {VERSION} on {port}",
+            addresses.join(" "),
+            args.server_port
+        )
     };
     Ok(line(&text)?)
 }
@@ -65,7 +69,11 @@ pub(crate) fn summary(args: &Args, report: &ServerReport) -> anyhow::Result<()> 
     let (share, cycles_per_s) = (busy_s / seconds, report.cycles as f64 / seconds);
     let requests = report.requests as f64;
     let (busy_ns, cycles) = (busy_s * 1e9 / requests, busy_s * cycles_per_s / requests);
-    let cost = if report.requests > 0 { json!({ "busy_ns": busy_ns, "cycles": cycles }) } else { Value::Null };
+    let cost = if report.requests > 0 {
+        json!({ "busy_ns": busy_ns, "cycles": cycles })
+    } else {
+        Value::Null
+    };
     if args.json {
         return Ok(line(
             &json!({
@@ -85,7 +93,10 @@ pub(crate) fn summary(args: &Args, report: &ServerReport) -> anyhow::Result<()> 
         line(&format!("{} connections reset, {} refused", report.failed, report.no_room))?;
     }
     if report.requests > 0 {
-        line(&format!("busy {:.1} % of the time: {busy_ns:.0} ns or {cycles:.0} cycles a request", share * 100.0))?;
+        line(&format!(
+            "busy {:.1} % of the time: {busy_ns:.0} ns or {cycles:.0} cycles a request",
+            share * 100.0
+        ))?;
     }
     Ok(())
 }

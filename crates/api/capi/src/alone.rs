@@ -1,4 +1,5 @@
-//! What a library without operating system needs of the program that it is built into: memory, and somebody to hear its last words.
+//! What a library without operating system needs of the program that it is built into: memory, and
+//! somebody to hear its last words.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ffi::c_void;
@@ -7,11 +8,14 @@ use core::panic::PanicInfo;
 
 // SAFETY: the program defines them with these signatures, as the header says.
 unsafe extern "C" {
-    /// Only without the easy layer, where the program defines it: memory of `size` bytes at a multiple of `align`; NULL when there is none.
+    /// Only without the easy layer, where the program defines it: memory of `size` bytes at a
+    /// multiple of `align`; NULL when there is none.
     fn clw_need_memory(size: usize, align: usize) -> *mut c_void;
-    /// Only without the easy layer, where the program defines it: takes back what `clw_need_memory` gave.
+    /// Only without the easy layer, where the program defines it: takes back what `clw_need_memory`
+    /// gave.
     fn clw_give_memory(memory: *mut c_void, size: usize, align: usize);
-    /// Only without the easy layer, where the program defines it: the stack has found a mistake in itself, or no memory; `text` has `len` bytes. Does not return.
+    /// Only without the easy layer, where the program defines it: the stack has found a mistake in
+    /// itself, or no memory; `text` has `len` bytes. Does not return.
     fn clw_panic(text: *const u8, len: usize) -> !;
 }
 

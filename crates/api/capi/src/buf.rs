@@ -19,8 +19,10 @@ pub const CLW_CHECKSUM_BAD: u8 = 2;
 
 /// A received packet in memory of the caller's.
 ///
-/// With `release` the stack takes the memory over, reads it where it lies, may write to it, and calls `release(owner)` exactly once when it
-/// needs it no more: at once, or when the bytes were read, or when the stack is freed. Without `release` the bytes are copied before `clw_ingest` returns.
+/// With `release` the stack takes the memory over, reads it where it lies, may write to it, and
+/// calls `release(owner)` exactly once when it needs it no more: at once, or when the bytes were
+/// read, or when the stack is freed. Without `release` the bytes are copied before `clw_ingest`
+/// returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct clw_packet {
@@ -28,7 +30,8 @@ pub struct clw_packet {
     pub data: *mut u8,
     /// How many bytes the packet has.
     pub len: u32,
-    /// How many bytes of memory it holds on to, for honest receive windows; less than `len` counts as `len`.
+    /// How many bytes of memory it holds on to, for honest receive windows; less than `len` counts
+    /// as `len`.
     pub footprint: u32,
     /// Gives the memory back; NULL: copy.
     pub release: Option<unsafe extern "C" fn(owner: *mut c_void)>,
@@ -44,11 +47,13 @@ pub struct clw_packet {
     pub rss_hash: u32,
 }
 
-/// What goes with a packet to be sent, for devices that do some of the work. All zero for those that do not.
+/// What goes with a packet to be sent, for devices that do some of the work. All zero for those
+/// that do not.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct clw_tx_meta {
-    /// When not 0: the device makes the transport checksum, summing from this offset of the frame. The field holds the pseudo-header's sum.
+    /// When not 0: the device makes the transport checksum, summing from this offset of the frame.
+    /// The field holds the pseudo-header's sum.
     pub checksum_start: u16,
     /// Where the sum goes, counted from `checksum_start`.
     pub checksum_offset: u16,
@@ -62,16 +67,20 @@ pub struct clw_tx_meta {
     pub flow_hash: u32,
 }
 
-/// Where the stack puts packets that it sends. It asks for room before it changes any state; room that is not committed is as if it had never been asked for.
+/// Where the stack puts packets that it sends. It asks for room before it changes any state; room
+/// that is not committed is as if it had never been asked for.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct clw_sink {
     /// Handed to both functions.
     pub ctx: *mut c_void,
-    /// Room for a frame of at least `len` bytes on `iface`, whatever the bytes hold; NULL while no more is taken. It stays good until the next call of either function.
+    /// Room for a frame of at least `len` bytes on `iface`, whatever the bytes hold; NULL while no
+    /// more is taken. It stays good until the next call of either function.
     pub reserve: Option<unsafe extern "C" fn(ctx: *mut c_void, iface: u16, len: u32) -> *mut u8>,
     /// Sends the first `len` bytes of the room that was given last.
-    pub commit: Option<unsafe extern "C" fn(ctx: *mut c_void, iface: u16, len: u32, meta: *const clw_tx_meta)>,
+    pub commit: Option<
+        unsafe extern "C" fn(ctx: *mut c_void, iface: u16, len: u32, meta: *const clw_tx_meta),
+    >,
 }
 
 /// A packet's bytes: the caller's, or in a buffer of the stack's own.
@@ -94,8 +103,12 @@ impl Lent {
     /// Takes the memory of `packet` over; `release` is its function.
     ///
     /// # Safety
-    /// `packet.data` leads to `packet.len` bytes that are the stack's alone until `release` is called; it is not null unless the length is 0.
-    pub(crate) unsafe fn take(packet: &clw_packet, release: unsafe extern "C" fn(*mut c_void)) -> Lent {
+    /// `packet.data` leads to `packet.len` bytes that are the stack's alone until `release` is
+    /// called; it is not null unless the length is 0.
+    pub(crate) unsafe fn take(
+        packet: &clw_packet,
+        release: unsafe extern "C" fn(*mut c_void),
+    ) -> Lent {
         let first = NonNull::new(packet.data).unwrap_or(NonNull::dangling());
         let footprint = packet.footprint.max(packet.len);
         Lent { first, start: 0, end: packet.len, footprint, release, owner: packet.owner }
@@ -108,7 +121,8 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: the caller gave function and owner together, to be called once; this is the only call.
+        // SAFETY: the caller gave function and owner together, to be called once; this is the only
+        // call.
         unsafe { (self.release)(self.owner) };
     }
 }
@@ -117,7 +131,8 @@ impl Buf for CallerBuf {
     #[inline]
     fn bytes(&self) -> &[u8] {
         match self {
-            // SAFETY: the caller lent the bytes up to the packet's length, and `start <= end <=` that length.
+            // SAFETY: the caller lent the bytes up to the packet's length, and `start <= end <=`
+            // that length.
             CallerBuf::Lent(lent) => unsafe {
                 slice::from_raw_parts(lent.first.as_ptr().add(lent.start as usize), lent.len())
             },
@@ -210,7 +225,9 @@ impl CallerSink {
     /// # Safety
     /// The functions do what [`clw_sink`] says.
     pub(crate) unsafe fn new(sink: clw_sink) -> Result<CallerSink, clw_status> {
-        let (Some(reserve), Some(commit)) = (sink.reserve, sink.commit) else { return Err(clw_status::CLW_NULL) };
+        let (Some(reserve), Some(commit)) = (sink.reserve, sink.commit) else {
+            return Err(clw_status::CLW_NULL);
+        };
         Ok(CallerSink { ctx: sink.ctx, reserve, commit })
     }
 }
@@ -218,8 +235,8 @@ impl CallerSink {
 impl Sink for CallerSink {
     #[inline]
     fn reserve(&mut self, iface: Iface, len: usize) -> Option<&mut [u8]> {
-        // SAFETY: whoever made this promised that the function answers with null or with room for so many bytes, good until the next call; the borrow
-        // of `self` ends before that.
+        // SAFETY: whoever made this promised that the function answers with null or with room for
+        // so many bytes, good until the next call; the borrow of `self` ends before that.
         unsafe {
             let room = NonNull::new((self.reserve)(self.ctx, iface.0, u32::try_from(len).ok()?))?;
             Some(slice::from_raw_parts_mut(room.as_ptr(), len))

@@ -7,7 +7,8 @@ use clearway_proto::{Config, Congestion, ConnOptions, EcnMode, Keepalive, WhenFu
 use crate::memory::{is_there, put, read};
 use crate::status::{answer, clw_status};
 
-/// How many of each thing, and the settings of TCP. All memory is taken when the stack is made; pages that were never used cost nothing.
+/// How many of each thing, and the settings of TCP. All memory is taken when the stack is made;
+/// pages that were never used cost nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct clw_config {
@@ -37,15 +38,18 @@ pub struct clw_config {
     pub neighbours: u32,
     /// Packets whose bytes wait to be read, over all connections.
     pub receive_packets: u32,
-    /// Bytes of memory that the unread packets of one connection may hold on to. Windows grow up to half of it, as far as the connection is worth it.
+    /// Bytes of memory that the unread packets of one connection may hold on to. Windows grow up to
+    /// half of it, as far as the connection is worth it.
     pub receive_limit: u32,
     /// Pieces of memory for bytes that were sent and not acknowledged, over all connections.
     pub send_chunks: u32,
     /// Bytes of each of them.
     pub send_chunk_len: u32,
-    /// Bytes that one connection may have sent and not acknowledged, at most. It may have twice its congestion window.
+    /// Bytes that one connection may have sent and not acknowledged, at most. It may have twice its
+    /// congestion window.
     pub send_limit: u32,
-    /// Buffers of the stack's own: for packets that are handed in to be copied, and for what arrives in fragments.
+    /// Buffers of the stack's own: for packets that are handed in to be copied, and for what
+    /// arrives in fragments.
     pub copy_buffers: u32,
     /// Bytes of each of them.
     pub copy_buffer_len: u32,
@@ -69,7 +73,8 @@ pub struct clw_config {
     pub syn_cookies: u8,
     /// What becomes of a new connection when every place is taken: one of `CLW_FULL_…`.
     pub when_full: u8,
-    /// The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All zero is refused by the bare layer; the easy layer fills it.
+    /// The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All
+    /// zero is refused by the bare layer; the easy layer fills it.
     pub secret: [u8; 32],
 }
 
@@ -109,16 +114,19 @@ pub struct clw_options {
     pub keepalive_idle_ms: u32,
     /// Milliseconds between probes.
     pub keepalive_interval_ms: u32,
-    /// Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 none, 1 asked for and accepted, 2 accepted (the default), 3 AccECN asked for and
-    /// accepted, 4 AccECN accepted and ECN asked for, 5 AccECN accepted.
+    /// Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 none, 1 asked for and
+    /// accepted, 2 accepted (the default), 3 AccECN asked for and accepted, 4 AccECN accepted and
+    /// ECN asked for, 5 AccECN accepted.
     pub ecn: u32,
-    /// Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
+    /// Give up when data stays unacknowledged for so many milliseconds; 0: the count of
+    /// retransmissions decides.
     pub user_timeout_ms: u32,
     /// Bytes in a second that leave at most; 0: as fast as windows and congestion control let them.
     pub max_pacing_rate: u64,
 }
 
-/// Fills a configuration with the defaults, the secret with zeros. Set what you want otherwise, then make the stack.
+/// Fills a configuration with the defaults, the secret with zeros. Set what you want otherwise,
+/// then make the stack.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -231,7 +239,11 @@ impl clw_config {
             && self.first_port <= self.last_port
             && self.when_full <= CLW_FULL_DROP;
         // What the tables of the core hold at most is known there.
-        if fits && self.to_core().limits.check().is_ok() { Ok(()) } else { Err(clw_status::CLW_RANGE) }
+        if fits && self.to_core().limits.check().is_ok() {
+            Ok(())
+        } else {
+            Err(clw_status::CLW_RANGE)
+        }
     }
 
     /// The same as the core has it.
@@ -302,7 +314,9 @@ impl clw_options {
     ///
     /// # Safety
     /// As for [`read`].
-    pub(crate) unsafe fn from_caller(options: *const clw_options) -> Result<ConnOptions, clw_status> {
+    pub(crate) unsafe fn from_caller(
+        options: *const clw_options,
+    ) -> Result<ConnOptions, clw_status> {
         if options.is_null() { Ok(ConnOptions::default()) } else { read(options)?.to_core() }
     }
 
@@ -315,7 +329,9 @@ impl clw_options {
             _ => return Err(clw_status::CLW_INVALID),
         };
         let probes = self.keepalive_idle_ms > 0;
-        if self.ttl == 0 || (probes && (self.keepalive_interval_ms == 0 || self.keepalive_count == 0)) {
+        if self.ttl == 0
+            || (probes && (self.keepalive_interval_ms == 0 || self.keepalive_count == 0))
+        {
             return Err(clw_status::CLW_RANGE);
         }
         let keepalive = probes.then(|| Keepalive {

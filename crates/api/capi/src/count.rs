@@ -24,7 +24,8 @@ pub struct clw_counters {
     pub delivered: u64,
     /// Packets dropped; `clw_drop_reason` says why.
     pub dropped: u64,
-    /// Packets that were to be copied and found no buffer (`copy_buffers`, `copy_buffer_len`). They never reached the stack.
+    /// Packets that were to be copied and found no buffer (`copy_buffers`, `copy_buffer_len`). They
+    /// never reached the stack.
     pub not_copied: u64,
     /// TCP segments sent again.
     pub retransmitted: u64,
@@ -36,7 +37,10 @@ pub struct clw_counters {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_counters_get(stack: *mut clw_stack, counters: *mut clw_counters) -> clw_status {
+pub unsafe extern "C" fn clw_counters_get(
+    stack: *mut clw_stack,
+    counters: *mut clw_counters,
+) -> clw_status {
     enter(stack, |inner| {
         is_there(counters)?;
         put(counters, counted(inner.stack.counters(), inner.not_copied));
@@ -57,7 +61,8 @@ pub(crate) fn counted(counters: &Counters, not_copied: u64) -> clw_counters {
     }
 }
 
-/// One reason to drop a packet, counted from 0: its name, which does not end with a zero byte, and how often it happened. `CLW_END` behind the last.
+/// One reason to drop a packet, counted from 0: its name, which does not end with a zero byte, and
+/// how often it happened. `CLW_END` behind the last.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.

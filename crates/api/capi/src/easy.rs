@@ -58,7 +58,8 @@ pub(crate) unsafe fn on_stack(
 ) -> clw_status {
     let Some(this) = host.as_ref() else { return clw_status::CLW_NULL };
     if let Some(stack) = this.shared.stack.get() {
-        // Out of a callback: the engine lent the stack to its application, which waits for the callback.
+        // Out of a callback: the engine lent the stack to its application, which waits for the
+        // callback.
         return answer(call(&this.shared, this.shared.now.get(), &mut *stack.as_ptr()));
     }
     on_engine(host, |engine| {
@@ -67,7 +68,8 @@ pub(crate) unsafe fn on_stack(
     })
 }
 
-/// As [`on_stack`], for what only a host that goes on can do: one that was stopped calls nobody back any more.
+/// As [`on_stack`], for what only a host that goes on can do: one that was stopped calls nobody
+/// back any more.
 ///
 /// # Safety
 /// As for [`on_stack`].
@@ -81,7 +83,8 @@ pub(crate) unsafe fn on_live_stack(
     }
 }
 
-/// As [`on_stack`], for what leaves in this turn or never: it may be done in the last callbacks, and not behind them.
+/// As [`on_stack`], for what leaves in this turn or never: it may be done in the last callbacks,
+/// and not behind them.
 ///
 /// # Safety
 /// As for [`on_stack`].
@@ -90,7 +93,9 @@ pub(crate) unsafe fn on_sending_stack(
     call: impl FnOnce(&Shared, Instant, &mut Stack<Stores>) -> Result<(), clw_status>,
 ) -> clw_status {
     match host.as_ref() {
-        Some(this) if this.life.get() == Life::Finished && this.shared.stack.get().is_none() => clw_status::CLW_STOPPED,
+        Some(this) if this.life.get() == Life::Finished && this.shared.stack.get().is_none() => {
+            clw_status::CLW_STOPPED
+        }
         _ => on_stack(host, call),
     }
 }
@@ -121,19 +126,25 @@ impl clw_host {
     }
 }
 
-/// Makes a host without ports. NULL `config`: the defaults. A secret of all zero is filled from the system's random source. `copy_buffers` and
-/// `copy_buffer_len` mean nothing here. `clw_host_free` ends it.
+/// Makes a host without ports. NULL `config`: the defaults. A secret of all zero is filled from the
+/// system's random source. `copy_buffers` and `copy_buffer_len` mean nothing here. `clw_host_free`
+/// ends it.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_host_new(config: *const clw_config, host: *mut *mut clw_host) -> clw_status {
+pub unsafe extern "C" fn clw_host_new(
+    config: *const clw_config,
+    host: *mut *mut clw_host,
+) -> clw_status {
     answer((|| {
         is_there(host)?;
-        let mut config = if config.is_null() { clw_config::default() } else { clw_config::from_caller(config)? };
+        let mut config =
+            if config.is_null() { clw_config::default() } else { clw_config::from_caller(config)? };
         if config.secret == [0; 32] {
-            let random = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut config.secret));
+            let random = std::fs::File::open("/dev/urandom")
+                .and_then(|mut file| file.read_exact(&mut config.secret));
             random.map_err(|_| clw_status::CLW_SECRET)?;
         }
         let (team, seats) = Team::new(1).map_err(|_| clw_status::CLW_NO_MEMORY)?;
@@ -161,7 +172,8 @@ fn make(config: &clw_config, team: Team<()>, seat: Seat<()>) -> Result<clw_host,
     let shared = Rc::new(Shared::new(config));
     let mode = if cores::available() < 2 { Mode::Interrupt } else { Mode::Adaptive(SPIN) };
     let app = Calls::new(Rc::clone(&shared));
-    let engine = Engine::new(stack, Vec::new(), pool, app, mode, seat).map_err(|_| clw_status::CLW_BROKEN)?;
+    let engine = Engine::new(stack, Vec::new(), pool, app, mode, seat)
+        .map_err(|_| clw_status::CLW_BROKEN)?;
     Ok(clw_host {
         shared,
         engine: UnsafeCell::new(engine),
@@ -172,7 +184,8 @@ fn make(config: &clw_config, team: Team<()>, seat: Seat<()>) -> Result<clw_host,
     })
 }
 
-/// Ends a host: the `closed` callbacks of all connections are called with `CLW_STOPPED`, goodbyes are sent, ports are closed. NULL will do.
+/// Ends a host: the `closed` callbacks of all connections are called with `CLW_STOPPED`, goodbyes
+/// are sent, ports are closed. NULL will do.
 ///
 /// # Safety
 /// Pointers as the rules at the top say; the host is not used any more, by no thread.
@@ -190,7 +203,8 @@ pub unsafe extern "C" fn clw_host_free(host: *mut clw_host) -> clw_status {
     clw_status::CLW_OK
 }
 
-/// What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the next call that fails with `CLW_DEVICE`.
+/// What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the
+/// next call that fails with `CLW_DEVICE`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -200,13 +214,18 @@ pub unsafe extern "C" fn clw_host_error(host: *const clw_host) -> *const c_char 
     host.as_ref().map_or(c"there is no host".as_ptr(), |this| this.error.borrow().as_ptr())
 }
 
-/// Opens a port and makes it an interface, whose number goes to `iface`. Ports: `tap:NAME`, `tun:NAME`, `loop`, `pcap:FILE` (docs/ports.md).
+/// Opens a port and makes it an interface, whose number goes to `iface`. Ports: `tap:NAME`,
+/// `tun:NAME`, `loop`, `pcap:FILE` (docs/ports.md).
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_host_add_port(host: *mut clw_host, port: *const c_char, iface: *mut u16) -> clw_status {
+pub unsafe extern "C" fn clw_host_add_port(
+    host: *mut clw_host,
+    port: *const c_char,
+    iface: *mut u16,
+) -> clw_status {
     on_engine(host, |engine| {
         is_there(iface)?;
         let this = &*host;
@@ -231,7 +250,11 @@ pub unsafe extern "C" fn clw_host_add_port(host: *mut clw_host, port: *const c_c
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_host_add_address(host: *mut clw_host, iface: u16, cidr: *const c_char) -> clw_status {
+pub unsafe extern "C" fn clw_host_add_address(
+    host: *mut clw_host,
+    iface: u16,
+    cidr: *const c_char,
+) -> clw_status {
     on_stack(host, |_, now, stack| {
         let cidr: Cidr = text(cidr, LONGEST_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
         Ok(stack.add_address(now, Iface(iface), cidr)?)
@@ -251,13 +274,16 @@ pub unsafe extern "C" fn clw_host_add_route(
 ) -> clw_status {
     on_stack(host, |_, _, stack| {
         let cidr: Cidr = text(cidr, LONGEST_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
-        let gateway: Addr = text(gateway, LONGEST_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
+        let gateway: Addr =
+            text(gateway, LONGEST_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
         Ok(stack.add_route(Table(0), cidr, NextHop::Gateway(gateway))?)
     })
 }
 
-/// One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CLW_STOPPED` after
-/// `clw_host_stop`: every connection has heard `closed`, whatever would begin something answers `CLW_STOPPED`, and only `clw_host_free` is left to do.
+/// One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms`
+/// milliseconds when there was nothing to do. `CLW_STOPPED` after `clw_host_stop`: every connection
+/// has heard `closed`, whatever would begin something answers `CLW_STOPPED`, and only
+/// `clw_host_free` is left to do.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -294,7 +320,8 @@ unsafe fn finish(host: *const clw_host) -> clw_status {
     on_engine(host, |engine| engine.finish(true).map_err(|why| this.device(why)))
 }
 
-/// Runs until `clw_host_stop` is called, and then answers `CLW_OK`. Every connection has heard `closed` then, and only `clw_host_free` is left to do.
+/// Runs until `clw_host_stop` is called, and then answers `CLW_OK`. Every connection has heard
+/// `closed` then, and only `clw_host_free` is left to do.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -311,7 +338,8 @@ pub unsafe extern "C" fn clw_host_run(host: *mut clw_host) -> clw_status {
     }
 }
 
-/// Makes `clw_host_run` and `clw_host_step` come back, for good. May be called out of a callback, by any thread, and by a signal handler.
+/// Makes `clw_host_run` and `clw_host_step` come back, for good. May be called out of a callback,
+/// by any thread, and by a signal handler.
 ///
 /// # Safety
 /// Pointers as the rules at the top say; the host is not being freed.
@@ -333,7 +361,10 @@ pub unsafe extern "C" fn clw_host_stop(host: *const clw_host) -> clw_status {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_host_counters_get(host: *mut clw_host, counters: *mut clw_counters) -> clw_status {
+pub unsafe extern "C" fn clw_host_counters_get(
+    host: *mut clw_host,
+    counters: *mut clw_counters,
+) -> clw_status {
     on_stack(host, |_, _, stack| {
         is_there(counters)?;
         put(counters, counted(stack.counters(), 0));

@@ -1,4 +1,5 @@
-//! What C hands over: pointers that may be null, lengths that may be wrong, structs that may not be aligned.
+//! What C hands over: pointers that may be null, lengths that may be wrong, structs that may not be
+//! aligned.
 
 use core::mem::size_of;
 use core::slice;
@@ -49,7 +50,10 @@ pub(crate) unsafe fn items<'a, T>(pointer: *const T, count: usize) -> Result<&'a
 ///
 /// # Safety
 /// `pointer` is null or leads to `count` items that nobody else reads or writes while `'a` lasts.
-pub(crate) unsafe fn items_mut<'a, T>(pointer: *mut T, count: usize) -> Result<&'a mut [T], clw_status> {
+pub(crate) unsafe fn items_mut<'a, T>(
+    pointer: *mut T,
+    count: usize,
+) -> Result<&'a mut [T], clw_status> {
     check(pointer, count)?;
     Ok(if count == 0 { &mut [] } else { slice::from_raw_parts_mut(pointer, count) })
 }
@@ -60,15 +64,20 @@ fn check<T>(pointer: *const T, count: usize) -> Result<(), clw_status> {
     }
     is_there(pointer)?;
     // No object of the language is longer; and items are asked for where they can be.
-    let is_too_long = count.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > isize::MAX as usize);
+    let is_too_long =
+        count.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > isize::MAX as usize);
     if is_too_long || !pointer.is_aligned() { Err(clw_status::CLW_INVALID) } else { Ok(()) }
 }
 
 /// A text of the caller's, which ends with a zero byte within `most` bytes.
 ///
 /// # Safety
-/// `pointer` is null or leads to bytes up to a zero byte, or to `most` bytes, that nobody writes while `'a` lasts.
-pub(crate) unsafe fn text<'a>(pointer: *const core::ffi::c_char, most: usize) -> Result<&'a str, clw_status> {
+/// `pointer` is null or leads to bytes up to a zero byte, or to `most` bytes, that nobody writes
+/// while `'a` lasts.
+pub(crate) unsafe fn text<'a>(
+    pointer: *const core::ffi::c_char,
+    most: usize,
+) -> Result<&'a str, clw_status> {
     is_there(pointer)?;
     let bytes = pointer.cast::<u8>();
     let len = (0..most).find(|&at| *bytes.add(at) == 0).ok_or(clw_status::CLW_TOO_LONG)?;

@@ -16,7 +16,8 @@ pub const CLW_LINK_RAW: u32 = 1;
 
 /// The device fills in TCP and UDP checksums as `clw_tx_meta` says.
 pub const CLW_OFFLOAD_TX_CHECKSUM: u32 = 1;
-/// Packets never leave the memory of this machine: transport checksums are neither made nor looked at.
+/// Packets never leave the memory of this machine: transport checksums are neither made nor looked
+/// at.
 pub const CLW_OFFLOAD_TRUSTED: u32 = 2;
 /// The device cuts large IPv4 TCP packets.
 pub const CLW_OFFLOAD_TSO4: u32 = 4;
@@ -48,7 +49,11 @@ impl clw_interface {
             CLW_LINK_RAW => Link::Raw,
             _ => return Err(clw_status::CLW_INVALID),
         };
-        let all = CLW_OFFLOAD_TX_CHECKSUM | CLW_OFFLOAD_TRUSTED | CLW_OFFLOAD_TSO4 | CLW_OFFLOAD_TSO6 | CLW_OFFLOAD_USO;
+        let all = CLW_OFFLOAD_TX_CHECKSUM
+            | CLW_OFFLOAD_TRUSTED
+            | CLW_OFFLOAD_TSO4
+            | CLW_OFFLOAD_TSO6
+            | CLW_OFFLOAD_USO;
         if self.offloads & !all != 0 {
             return Err(clw_status::CLW_INVALID);
         }
@@ -69,7 +74,8 @@ fn cidr(addr: clw_addr, prefix_len: u8) -> Result<Cidr, clw_status> {
     Cidr::new(addr.into(), prefix_len).ok_or(clw_status::CLW_INVALID)
 }
 
-/// Adds an interface and tells its number; it is up. An Ethernet interface gets an IPv6 link-local address when its MTU allows IPv6.
+/// Adds an interface and tells its number; it is up. An Ethernet interface gets an IPv6 link-local
+/// address when its MTU allows IPv6.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -127,15 +133,19 @@ pub unsafe extern "C" fn clw_add_address(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_remove_address(stack: *mut clw_stack, iface: u16, addr: clw_addr) -> clw_status {
+pub unsafe extern "C" fn clw_remove_address(
+    stack: *mut clw_stack,
+    iface: u16,
+    addr: clw_addr,
+) -> clw_status {
     enter(stack, |inner| {
         let removed = inner.stack.remove_address(Iface(iface), addr.into());
         if removed { Ok(()) } else { Err(clw_status::CLW_BAD_ADDRESS) }
     })
 }
 
-/// Adds a route to a prefix. With a gateway it leads there, over `iface` if that is not negative (needed for link-local gateways); with a NULL gateway the
-/// prefix is on the link of `iface`.
+/// Adds a route to a prefix. With a gateway it leads there, over `iface` if that is not negative
+/// (needed for link-local gateways); with a NULL gateway the prefix is on the link of `iface`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -149,8 +159,11 @@ pub unsafe extern "C" fn clw_add_route(
     iface: i32,
 ) -> clw_status {
     enter(stack, |inner| {
-        let iface =
-            if iface < 0 { None } else { Some(Iface(u16::try_from(iface).map_err(|_| clw_status::CLW_NO_INTERFACE)?)) };
+        let iface = if iface < 0 {
+            None
+        } else {
+            Some(Iface(u16::try_from(iface).map_err(|_| clw_status::CLW_NO_INTERFACE)?))
+        };
         let gateway = if gateway.is_null() { None } else { Some(Addr::from(read(gateway)?)) };
         let via = match (gateway, iface) {
             (Some(addr), Some(iface)) => NextHop::GatewayOn { iface, addr },
@@ -168,14 +181,19 @@ pub unsafe extern "C" fn clw_add_route(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_remove_route(stack: *mut clw_stack, dst: clw_addr, prefix_len: u8) -> clw_status {
+pub unsafe extern "C" fn clw_remove_route(
+    stack: *mut clw_stack,
+    dst: clw_addr,
+    prefix_len: u8,
+) -> clw_status {
     enter(stack, |inner| {
         let removed = inner.stack.remove_route(Table(0), cidr(dst, prefix_len)?);
         if removed { Ok(()) } else { Err(clw_status::CLW_NO_ROUTE) }
     })
 }
 
-/// Sets a neighbour's Ethernet address for good: it is never asked for and never changes by itself. `mac` leads to 6 bytes.
+/// Sets a neighbour's Ethernet address for good: it is never asked for and never changes by itself.
+/// `mac` leads to 6 bytes.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.

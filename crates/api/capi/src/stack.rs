@@ -1,4 +1,5 @@
-//! The bare layer: a stack that the program drives with three verbs, `clw_ingest`, `clw_expire` and `clw_emit`.
+//! The bare layer: a stack that the program drives with three verbs, `clw_ingest`, `clw_expire` and
+//! `clw_emit`.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, UnsafeCell};
@@ -48,7 +49,8 @@ pub const CLW_CONN_WRITABLE: u32 = 4;
 pub const CLW_CONN_PEER_CLOSED: u32 = 8;
 /// The connection failed, `clw_failure` says why. Only `clw_close` is left to do.
 pub const CLW_CONN_FAILED: u32 = 16;
-/// Both sides are done and everything was acknowledged. Only to read what waits, and `clw_close`, are left to do.
+/// Both sides are done and everything was acknowledged. Only to read what waits, and `clw_close`,
+/// are left to do.
 pub const CLW_CONN_CLOSED: u32 = 32;
 /// Urgent data was announced.
 pub const CLW_CONN_URGENT: u32 = 64;
@@ -60,7 +62,8 @@ pub const CLW_UDP_WRITABLE: u32 = 2;
 /// An ICMP error came back.
 pub const CLW_UDP_ERROR: u32 = 4;
 
-/// Something for the program to look at. Events are marks: however often a thing happens before the program looks, it is told once.
+/// Something for the program to look at. Events are marks: however often a thing happens before the
+/// program looks, it is told once.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct clw_event {
@@ -97,7 +100,8 @@ impl Inner {
         let core = config.to_core();
         let minimum = Minimum::of(core.limits.connections);
         let rx = ChainRx::shared(config.receive_packets, config.receive_limit, minimum, None);
-        let tx = RingTx::shared(config.send_chunks, config.send_chunk_len, config.send_limit, minimum);
+        let tx =
+            RingTx::shared(config.send_chunks, config.send_chunk_len, config.send_limit, minimum);
         let mut stack = Stack::new(core, rx, tx);
         let pool = Pool::new(config.copy_buffers as usize, config.copy_buffer_len as usize);
         let spare = pool.clone();
@@ -146,7 +150,10 @@ impl Inner {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_stack_new(config: *const clw_config, stack: *mut *mut clw_stack) -> clw_status {
+pub unsafe extern "C" fn clw_stack_new(
+    config: *const clw_config,
+    stack: *mut *mut clw_stack,
+) -> clw_status {
     answer((|| {
         is_there(stack)?;
         let config = clw_config::from_caller(config)?;
@@ -176,7 +183,8 @@ pub unsafe extern "C" fn clw_stack_free(stack: *mut clw_stack) -> clw_status {
     clw_status::CLW_OK
 }
 
-/// Takes packets in, all of them or none: none when the answer is not `CLW_OK`. What they ask for is only marked; `clw_emit` sends.
+/// Takes packets in, all of them or none: none when the answer is not `CLW_OK`. What they ask for
+/// is only marked; `clw_emit` sends.
 ///
 /// # Safety
 /// Pointers as the rules at the top say, and the packets as `clw_packet` says.
@@ -208,13 +216,18 @@ pub unsafe extern "C" fn clw_expire(stack: *mut clw_stack, now_ns: u64) -> clw_s
     })
 }
 
-/// Sends what is marked. `CLW_AGAIN`: something is left that could not leave, because the sink has no room or others had their turn first; call again soon.
+/// Sends what is marked. `CLW_AGAIN`: something is left that could not leave, because the sink has
+/// no room or others had their turn first; call again soon.
 ///
 /// # Safety
 /// Pointers as the rules at the top say, and the functions of `sink` do what `clw_sink` says.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_emit(stack: *mut clw_stack, now_ns: u64, sink: *const clw_sink) -> clw_status {
+pub unsafe extern "C" fn clw_emit(
+    stack: *mut clw_stack,
+    now_ns: u64,
+    sink: *const clw_sink,
+) -> clw_status {
     enter(stack, |inner| {
         let mut sink = CallerSink::new(read(sink)?)?;
         let now = inner.at(now_ns);
@@ -222,13 +235,17 @@ pub unsafe extern "C" fn clw_emit(stack: *mut clw_stack, now_ns: u64, sink: *con
     })
 }
 
-/// When `clw_expire` must be called next, on the clock of `now_ns`; UINT64_MAX when no timer runs. May be early, never late.
+/// When `clw_expire` must be called next, on the clock of `now_ns`; UINT64_MAX when no timer runs.
+/// May be early, never late.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_next_deadline(stack: *mut clw_stack, deadline_ns: *mut u64) -> clw_status {
+pub unsafe extern "C" fn clw_next_deadline(
+    stack: *mut clw_stack,
+    deadline_ns: *mut u64,
+) -> clw_status {
     enter(stack, |inner| {
         is_there(deadline_ns)?;
         put(deadline_ns, inner.stack.next_deadline().as_nanos());
@@ -252,7 +269,10 @@ pub unsafe extern "C" fn clw_wants_emit(stack: *mut clw_stack) -> clw_status {
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_next_event(stack: *mut clw_stack, event: *mut clw_event) -> clw_status {
+pub unsafe extern "C" fn clw_next_event(
+    stack: *mut clw_stack,
+    event: *mut clw_event,
+) -> clw_status {
     enter(stack, |inner| {
         is_there(event)?;
         let next = inner.stack.next_event().ok_or(clw_status::CLW_AGAIN)?;
@@ -267,12 +287,18 @@ impl From<Event> for clw_event {
             Event::Incoming { listener, token } => {
                 clw_event { kind: CLW_EVENT_INCOMING, what: 0, handle: listener.to_bits(), token }
             }
-            Event::Conn { conn, token, what } => {
-                clw_event { kind: CLW_EVENT_CONN, what: what.0.into(), handle: conn.to_bits(), token }
-            }
-            Event::Udp { socket, token, what } => {
-                clw_event { kind: CLW_EVENT_UDP, what: what.0.into(), handle: socket.to_bits(), token }
-            }
+            Event::Conn { conn, token, what } => clw_event {
+                kind: CLW_EVENT_CONN,
+                what: what.0.into(),
+                handle: conn.to_bits(),
+                token,
+            },
+            Event::Udp { socket, token, what } => clw_event {
+                kind: CLW_EVENT_UDP,
+                what: what.0.into(),
+                handle: socket.to_bits(),
+                token,
+            },
         }
     }
 }

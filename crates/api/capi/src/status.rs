@@ -2,7 +2,9 @@
 
 use core::ffi::{CStr, c_char};
 
-use clearway_proto::{AddError, ConnectError, Failure, ListenError, RecvError, SendError, UdpError};
+use clearway_proto::{
+    AddError, ConnectError, Failure, ListenError, RecvError, SendError, UdpError,
+};
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -124,7 +126,8 @@ statuses! {
     CLW_RUNNING = 30, c"the host runs in another call";
 }
 
-/// A sentence for people about a status; a constant text that ends with a zero byte, for any number.
+/// A sentence for people about a status; a constant text that ends with a zero byte, for any
+/// number.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn clw_status_text(status: u32) -> *const c_char {

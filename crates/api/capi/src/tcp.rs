@@ -81,8 +81,9 @@ pub struct clw_conn_info {
     pub bytes_received: u64,
 }
 
-/// Listens at an address of ours, or at all of a family: `::` stands for IPv4 too. Port 0 asks for any free one. `backlog` bounds handshakes in progress, and
-/// again finished ones that were not accepted. `token` comes with its events; NULL `options` are the defaults.
+/// Listens at an address of ours, or at all of a family: `::` stands for IPv4 too. Port 0 asks for
+/// any free one. `backlog` bounds handshakes in progress, and again finished ones that were not
+/// accepted. `token` comes with its events; NULL `options` are the defaults.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -119,7 +120,8 @@ pub unsafe extern "C" fn clw_listener_local(
 ) -> clw_status {
     enter(stack, |inner| {
         is_there(local)?;
-        let found = inner.stack.listener_local(verbs::handle(listener)?).ok_or(clw_status::CLW_STALE)?;
+        let found =
+            inner.stack.listener_local(verbs::handle(listener)?).ok_or(clw_status::CLW_STALE)?;
         put(local, found.into());
         Ok(())
     })
@@ -140,13 +142,19 @@ pub unsafe extern "C" fn clw_unlisten(stack: *mut clw_stack, listener: u64) -> c
     })
 }
 
-/// Takes the oldest finished handshake; `CLW_AGAIN` when there is none. `token` comes with its events.
+/// Takes the oldest finished handshake; `CLW_AGAIN` when there is none. `token` comes with its
+/// events.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_accept(stack: *mut clw_stack, listener: u64, token: u64, conn: *mut u64) -> clw_status {
+pub unsafe extern "C" fn clw_accept(
+    stack: *mut clw_stack,
+    listener: u64,
+    token: u64,
+    conn: *mut u64,
+) -> clw_status {
     enter(stack, |inner| {
         is_there(conn)?;
         let listener = verbs::handle(listener)?;
@@ -158,8 +166,9 @@ pub unsafe extern "C" fn clw_accept(stack: *mut clw_stack, listener: u64, token:
     })
 }
 
-/// Begins a connection; `CLW_CONN_CONNECTED` or `CLW_CONN_FAILED` tells how it went. NULL `local`, an address of all zero and port 0 leave the choice to the
-/// stack. Bytes may be sent into it before.
+/// Begins a connection; `CLW_CONN_CONNECTED` or `CLW_CONN_FAILED` tells how it went. NULL `local`,
+/// an address of all zero and port 0 leave the choice to the stack. Bytes may be sent into it
+/// before.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -205,7 +214,11 @@ pub unsafe extern "C" fn clw_set_token(stack: *mut clw_stack, conn: u64, token: 
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_set_options(stack: *mut clw_stack, conn: u64, options: *const clw_options) -> clw_status {
+pub unsafe extern "C" fn clw_set_options(
+    stack: *mut clw_stack,
+    conn: u64,
+    options: *const clw_options,
+) -> clw_status {
     enter(stack, |inner| {
         let conn = verbs::conn(&inner.stack, conn)?;
         is_there(options)?;
@@ -214,8 +227,8 @@ pub unsafe extern "C" fn clw_set_options(stack: *mut clw_stack, conn: u64, optio
     })
 }
 
-/// Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all: `CLW_CONN_WRITABLE` will tell when there is room again.
-/// `CLW_AGAIN`: none was.
+/// Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all:
+/// `CLW_CONN_WRITABLE` will tell when there is room again. `CLW_AGAIN`: none was.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -228,10 +241,13 @@ pub unsafe extern "C" fn clw_send(
     len: usize,
     sent: *mut usize,
 ) -> clw_status {
-    enter(stack, |inner| verbs::send(&mut inner.stack, verbs::handle(conn)?, (data, len, false), sent))
+    enter(stack, |inner| {
+        verbs::send(&mut inner.stack, verbs::handle(conn)?, (data, len, false), sent)
+    })
 }
 
-/// As `clw_send`, and more follows soon: what does not fill a segment waits for it, for 200 ms at most (`MSG_MORE`).
+/// As `clw_send`, and more follows soon: what does not fill a segment waits for it, for 200 ms at
+/// most (`MSG_MORE`).
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -244,10 +260,13 @@ pub unsafe extern "C" fn clw_send_more(
     len: usize,
     sent: *mut usize,
 ) -> clw_status {
-    enter(stack, |inner| verbs::send(&mut inner.stack, verbs::handle(conn)?, (data, len, true), sent))
+    enter(stack, |inner| {
+        verbs::send(&mut inner.stack, verbs::handle(conn)?, (data, len, true), sent)
+    })
 }
 
-/// Reads bytes into the caller's memory. `CLW_AGAIN`: nothing is there now. `CLW_END`: nothing will come any more.
+/// Reads bytes into the caller's memory. `CLW_AGAIN`: nothing is there now. `CLW_END`: nothing will
+/// come any more.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -263,8 +282,9 @@ pub unsafe extern "C" fn clw_recv(
     enter(stack, |inner| verbs::recv(&mut inner.stack, verbs::handle(conn)?, out, capacity, len))
 }
 
-/// Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is copied. They stay until `clw_consumed`, and can be read until the
-/// stack is used again. Otherwise as `clw_recv`.
+/// Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is
+/// copied. They stay until `clw_consumed`, and can be read until the stack is used again. Otherwise
+/// as `clw_recv`.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -302,7 +322,8 @@ pub unsafe extern "C" fn clw_shutdown(stack: *mut clw_stack, conn: u64) -> clw_s
     enter(stack, |inner| verbs::shutdown(&mut inner.stack, verbs::handle(conn)?))
 }
 
-/// Lets go; the handle is dead. What was written still goes out, then our FIN. A peer that sends more is answered with a reset.
+/// Lets go; the handle is dead. What was written still goes out, then our FIN. A peer that sends
+/// more is answered with a reset.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -349,7 +370,11 @@ pub unsafe extern "C" fn clw_failure(stack: *mut clw_stack, conn: u64) -> clw_st
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_conn_info_get(stack: *mut clw_stack, conn: u64, info: *mut clw_conn_info) -> clw_status {
+pub unsafe extern "C" fn clw_conn_info_get(
+    stack: *mut clw_stack,
+    conn: u64,
+    info: *mut clw_conn_info,
+) -> clw_status {
     enter(stack, |inner| {
         is_there(info)?;
         put(info, verbs::info(&inner.stack, verbs::handle(conn)?)?);

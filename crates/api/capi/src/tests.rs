@@ -123,7 +123,8 @@ fn null_is_refused_everywhere_and_changes_nothing() {
 fn a_handle_that_names_nothing_is_stale_for_every_verb() {
     let stack = with_interface();
     let (mut n, mut h, mut data, byte, mut room) = (0usize, 0u64, null(), [0u8; 4], [0u8; 4]);
-    for handle in [0, 1, u64::from(u32::MAX), 1 << 32, 3 << 32 | 5, 1 << 32 | 0xffff_ffff, u64::MAX] {
+    for handle in [0, 1, u64::from(u32::MAX), 1 << 32, 3 << 32 | 5, 1 << 32 | 0xffff_ffff, u64::MAX]
+    {
         // SAFETY: all of them lead to what they say.
         let answers = unsafe {
             [
@@ -224,7 +225,8 @@ fn a_configuration_that_cannot_be_is_refused() {
         let mut iface = 0;
         let unknown = clw_interface { link: 7, mtu: 1500, ..zeroed() };
         assert_eq!(clw_add_interface(stack, &unknown, &mut iface), CLW_INVALID);
-        let offload = clw_interface { link: CLW_LINK_RAW, mtu: 1500, offloads: 1 << 20, ..zeroed() };
+        let offload =
+            clw_interface { link: CLW_LINK_RAW, mtu: 1500, offloads: 1 << 20, ..zeroed() };
         assert_eq!(clw_add_interface(stack, &offload, &mut iface), CLW_INVALID);
         assert_eq!(clw_set_up(stack, 9, 1), CLW_NO_INTERFACE);
         assert_eq!(clw_add_address(stack, 0, 0, clw_ipv4(10, 1, 0, 1), 33), CLW_INVALID);
@@ -467,7 +469,10 @@ fn any_call(stack: *mut clw_stack, rng: &mut Rng, now: u64, handles: &mut Vec<u6
     let handle = one(rng);
     let (mut new, mut n, mut data, mut room) = (0, 0, null(), [0u8; 3_000]);
     let len = rng.below(3_000) as usize;
-    let place = |rng: &mut Rng, last| clw_endpoint { addr: clw_ipv4(10, 0, 0, last), port: rng.below(4) as u16 * 7 };
+    let place = |rng: &mut Rng, last| clw_endpoint {
+        addr: clw_ipv4(10, 0, 0, last),
+        port: rng.below(4) as u16 * 7,
+    };
     // SAFETY: all of them lead to what they say.
     unsafe {
         let last = 1 + rng.below(3) as u8;
@@ -511,7 +516,8 @@ fn any_calls_in_any_order_end_with_a_status_and_every_packet_comes_back() {
         let mut rng = Rng::seed(seed);
         let stacks = [with_interface(), with_interface()];
         let (mut now, mut lent, mut released) = (0, 0u64, 0u64);
-        let mut wires = [0, 1].map(|n| Wire { rng: Rng::seed(100 + n), room: Vec::new(), frames: Vec::new() });
+        let mut wires =
+            [0, 1].map(|n| Wire { rng: Rng::seed(100 + n), room: Vec::new(), frames: Vec::new() });
         let mut handles = [Vec::new(), Vec::new()];
         // SAFETY: all of them lead to what they say.
         unsafe {
@@ -519,7 +525,8 @@ fn any_calls_in_any_order_end_with_a_status_and_every_packet_comes_back() {
             assert_eq!(clw_remove_address(stacks[0], 0, clw_ipv4(10, 0, 0, 2)), CLW_OK);
         }
         for _ in 0..3_000 {
-            // Most of the time a little goes by, sometimes minutes, and now and then it runs backwards.
+            // Most of the time a little goes by, sometimes minutes, and now and then it runs
+            // backwards.
             now = match rng.below(100) {
                 0 => now / 2,
                 1..=3 => now + rng.below(60_000) * 1_000_000,

@@ -27,7 +27,8 @@ pub struct clw_endpoint {
     pub port: u16,
 }
 
-/// The longest text that an address or an address with a prefix length can be, its zero byte counted.
+/// The longest text that an address or an address with a prefix length can be, its zero byte
+/// counted.
 pub const CLW_ADDR_TEXT: usize = 52;
 
 impl From<clw_addr> for Addr {
@@ -70,22 +71,28 @@ pub extern "C" fn clw_ipv4(a: u8, b: u8, c: u8, d: u8) -> clw_addr {
 pub unsafe extern "C" fn clw_addr_parse(from: *const c_char, addr: *mut clw_addr) -> clw_status {
     answer((|| {
         is_there(addr)?;
-        let parsed: Addr = text(from, CLW_ADDR_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
+        let parsed: Addr =
+            text(from, CLW_ADDR_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
         put(addr, parsed.into());
         Ok(())
     })())
 }
 
-/// Reads an address and a port, such as `10.0.0.2:80` or `[2001:db8::2]:80`, from a text that ends with a zero byte.
+/// Reads an address and a port, such as `10.0.0.2:80` or `[2001:db8::2]:80`, from a text that ends
+/// with a zero byte.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_endpoint_parse(from: *const c_char, endpoint: *mut clw_endpoint) -> clw_status {
+pub unsafe extern "C" fn clw_endpoint_parse(
+    from: *const c_char,
+    endpoint: *mut clw_endpoint,
+) -> clw_status {
     answer((|| {
         is_there(endpoint)?;
-        let parsed: SocketAddr = text(from, CLW_ADDR_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
+        let parsed: SocketAddr =
+            text(from, CLW_ADDR_TEXT)?.parse().map_err(|_| clw_status::CLW_INVALID)?;
         put(endpoint, Endpoint::from(parsed).into());
         Ok(())
     })())
@@ -97,7 +104,11 @@ pub unsafe extern "C" fn clw_endpoint_parse(from: *const c_char, endpoint: *mut 
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_addr_format(addr: *const clw_addr, out: *mut c_char, capacity: usize) -> clw_status {
+pub unsafe extern "C" fn clw_addr_format(
+    addr: *const clw_addr,
+    out: *mut c_char,
+    capacity: usize,
+) -> clw_status {
     answer((|| {
         let addr: Addr = read(addr)?.into();
         is_there(out)?;

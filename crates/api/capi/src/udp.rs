@@ -8,7 +8,8 @@ use crate::status::clw_status;
 use crate::types::clw_endpoint;
 use crate::verbs;
 
-/// Makes a socket at an address of ours, or at all of a family: `::` takes IPv4 too. Port 0 asks for any free one. `token` comes with its events.
+/// Makes a socket at an address of ours, or at all of a family: `::` takes IPv4 too. Port 0 asks
+/// for any free one. `token` comes with its events.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -23,7 +24,8 @@ pub unsafe extern "C" fn clw_udp_bind(
     enter(stack, |inner| {
         is_there(socket)?;
         let local = read(local)?.into();
-        let bound = inner.stack.udp_bind(UdpSpec { table: Table(0), local, token, v6_only: false })?;
+        let bound =
+            inner.stack.udp_bind(UdpSpec { table: Table(0), local, token, v6_only: false })?;
         put(socket, bound.to_bits());
         Ok(())
     })
@@ -40,7 +42,9 @@ pub unsafe extern "C" fn clw_udp_connect(
     socket: u64,
     remote: *const clw_endpoint,
 ) -> clw_status {
-    enter(stack, |inner| Ok(inner.stack.udp_connect(verbs::handle(socket)?, read(remote)?.into())?))
+    enter(stack, |inner| {
+        Ok(inner.stack.udp_connect(verbs::handle(socket)?, read(remote)?.into())?)
+    })
 }
 
 /// Our side of a socket.
@@ -49,7 +53,11 @@ pub unsafe extern "C" fn clw_udp_connect(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_udp_local(stack: *mut clw_stack, socket: u64, local: *mut clw_endpoint) -> clw_status {
+pub unsafe extern "C" fn clw_udp_local(
+    stack: *mut clw_stack,
+    socket: u64,
+    local: *mut clw_endpoint,
+) -> clw_status {
     enter(stack, |inner| {
         is_there(local)?;
         let found = inner.stack.udp_local(verbs::handle(socket)?).ok_or(clw_status::CLW_STALE)?;
@@ -58,7 +66,8 @@ pub unsafe extern "C" fn clw_udp_local(stack: *mut clw_stack, socket: u64, local
     })
 }
 
-/// Queues a datagram, which the next `clw_emit` sends. NULL `to`: the connected peer. `CLW_AGAIN`: the queue is full; `CLW_UDP_WRITABLE` will tell.
+/// Queues a datagram, which the next `clw_emit` sends. NULL `to`: the connected peer. `CLW_AGAIN`:
+/// the queue is full; `CLW_UDP_WRITABLE` will tell.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -77,8 +86,9 @@ pub unsafe extern "C" fn clw_udp_send(
     })
 }
 
-/// Takes the oldest datagram; `CLW_AGAIN` when there is none. `len` tells its true length: when that is more than `capacity`, the rest is lost, and the answer is
-/// `CLW_TOO_LONG`. NULL `from` will do.
+/// Takes the oldest datagram; `CLW_AGAIN` when there is none. `len` tells its true length: when
+/// that is more than `capacity`, the rest is lost, and the answer is `CLW_TOO_LONG`. NULL `from`
+/// will do.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.
@@ -92,10 +102,13 @@ pub unsafe extern "C" fn clw_udp_recv(
     len: *mut usize,
     from: *mut clw_endpoint,
 ) -> clw_status {
-    enter(stack, |inner| verbs::udp_recv(&mut inner.stack, verbs::handle(socket)?, (out, capacity), len, from))
+    enter(stack, |inner| {
+        verbs::udp_recv(&mut inner.stack, verbs::handle(socket)?, (out, capacity), len, from)
+    })
 }
 
-/// Takes the last ICMP error that came back to a connected socket: `CLW_UNREACHABLE`, or `CLW_OK` when there is none.
+/// Takes the last ICMP error that came back to a connected socket: `CLW_UNREACHABLE`, or `CLW_OK`
+/// when there is none.
 ///
 /// # Safety
 /// Pointers as the rules at the top say.

@@ -8,7 +8,8 @@ use crate::status::clw_status;
 use crate::tcp::{clw_conn_info, clw_state};
 use crate::types::clw_endpoint;
 
-/// A handle out of its number. A number that nobody was given finds nothing, or something else of the same kind.
+/// A handle out of its number. A number that nobody was given finds nothing, or something else of
+/// the same kind.
 pub(crate) fn handle<T>(bits: u64) -> Result<Handle<T>, clw_status> {
     Handle::from_bits(bits).ok_or(clw_status::CLW_STALE)
 }
@@ -91,7 +92,11 @@ fn nothing<E: Env>(stack: &Stack<E>, conn: ConnId) -> clw_status {
     if stack.peer_closed(conn) { clw_status::CLW_END } else { clw_status::CLW_AGAIN }
 }
 
-pub(crate) fn consumed<E: Env>(stack: &mut Stack<E>, conn: ConnId, len: usize) -> Result<(), clw_status> {
+pub(crate) fn consumed<E: Env>(
+    stack: &mut Stack<E>,
+    conn: ConnId,
+    len: usize,
+) -> Result<(), clw_status> {
     let unread = stack.unread(conn);
     match u32::try_from(len) {
         Ok(len) if len <= unread => {
@@ -107,7 +112,8 @@ pub(crate) fn shutdown<E: Env>(stack: &mut Stack<E>, conn: ConnId) -> Result<(),
 }
 
 /// # Safety
-/// `out` leads to room for so many bytes, `len` to room for a number, `from` is null or leads to room for an endpoint.
+/// `out` leads to room for so many bytes, `len` to room for a number, `from` is null or leads to
+/// room for an endpoint.
 pub(crate) unsafe fn udp_recv<E: Env>(
     stack: &mut Stack<E>,
     socket: UdpId,

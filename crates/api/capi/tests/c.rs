@@ -1,4 +1,5 @@
-//! C programs against the library: the examples, built as strictly as can be and run under valgrind.
+//! C programs against the library: the examples, built as strictly as can be and run under
+//! valgrind.
 
 #[path = "../../clearway/tests/stuck/peers.rs"]
 mod peers;
@@ -30,9 +31,11 @@ fn the_shared_library_does_the_same_and_exports_the_interface_and_nothing_else()
     let output = Command::new(&*pair).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("frames held at the end: 0"), "{said}");
-    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(shared_library()).output().unwrap();
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(shared_library()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let exported: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    let exported: Vec<&str> =
+        text.lines().filter_map(|line| line.split_whitespace().last()).collect();
     let strange: Vec<_> = exported.iter().filter(|name| !name.starts_with("clw_")).collect();
     assert!(exported.len() > 60 && strange.is_empty(), "{strange:?}");
 }
@@ -40,9 +43,19 @@ fn the_shared_library_does_the_same_and_exports_the_interface_and_nothing_else()
 #[test]
 fn the_header_is_good_for_c_plus_plus_too() {
     let mut compiler = Command::new("g++");
-    compiler.args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-x", "c++"]);
+    compiler.args([
+        "-std=c++11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pedantic",
+        "-fsyntax-only",
+        "-x",
+        "c++",
+    ]);
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("clearway.h");
-    let output = compiler.arg(header).output().expect("g++ cannot be started; `make setup` installs it");
+    let output =
+        compiler.arg(header).output().expect("g++ cannot be started; `make setup` installs it");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -57,10 +70,13 @@ fn a_peer_of_the_kernel_talks_to_the_echo_server_over_a_tap_device() {
     for address in Tap::OURS {
         let address: IpAddr = address.parse().unwrap();
         tap.inside(|| {
-            let mut stream = std::net::TcpStream::connect_timeout(&SocketAddr::new(address, 7), TIME_LIMIT).unwrap();
+            let mut stream =
+                std::net::TcpStream::connect_timeout(&SocketAddr::new(address, 7), TIME_LIMIT)
+                    .unwrap();
             stream.set_read_timeout(Some(TIME_LIMIT)).unwrap();
             stream.set_write_timeout(Some(TIME_LIMIT)).unwrap();
-            let sent: Vec<u8> = (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let sent: Vec<u8> =
+                (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             let mut writer = stream.try_clone().unwrap();
             let bytes = sent.clone();
             let writing = std::thread::spawn(move || {
@@ -126,7 +142,11 @@ fn the_server_of_bytes_answers_with_as_many_as_are_asked_for() {
             let mut came = Vec::new();
             stream.read_to_end(&mut came).unwrap();
             let end = came.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-            let line = if expected.is_some() { "HTTP/1.0 200 OK\r\n" } else { "HTTP/1.0 404 Not Found\r\n" };
+            let line = if expected.is_some() {
+                "HTTP/1.0 200 OK\r\n"
+            } else {
+                "HTTP/1.0 404 Not Found\r\n"
+            };
             assert!(came.starts_with(line.as_bytes()), "{}", String::from_utf8_lossy(&came[..end]));
             assert_eq!(came.len() - end - 4, expected.unwrap_or(0));
         });

@@ -1,4 +1,5 @@
-//! A server that answers `GET /random/N` over HTTP/1.0 with N bytes, and so long ones too: it gives the stack what there is room for, and goes on when there is room again.
+//! A server that answers `GET /random/N` over HTTP/1.0 with N bytes, and so long ones too: it gives
+//! the stack what there is room for, and goes on when there is room again.
 //!
 //! ```text
 //! cargo run -p clearway --example bytes -- tap:cw0 10.0.0.2/24 fd00::2/64 10.0.0.1
@@ -58,7 +59,8 @@ fn step(talk: &mut Talk, io: &mut dyn Io) -> Next {
             head.extend_from_slice(io.recv());
             io.consumed(io.recv().len());
         }
-        let is_whole = head.windows(4).any(|bytes| bytes == b"\r\n\r\n") || head.len() > LONGEST_HEAD;
+        let is_whole =
+            head.windows(4).any(|bytes| bytes == b"\r\n\r\n") || head.len() > LONGEST_HEAD;
         match (is_whole, io.peer_closed()) {
             (true, _) => *talk = Talk::Answering(answer(head, io)),
             (false, true) => return Next::Close,

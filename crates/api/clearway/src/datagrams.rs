@@ -24,9 +24,13 @@ pub struct Datagrams<F> {
     bytes: Vec<u8>,
 }
 
-/// An application that answers datagrams to a UDP port of every address, IPv4 and IPv6. `answer` gets each of them and an empty vector to write into; `true` sends what
-/// it wrote back, from the address that the datagram was sent to.
-pub fn answer_datagrams<F: FnMut(&Datagram<'_>, &mut Vec<u8>) -> bool>(port: u16, answer: F) -> Datagrams<F> {
+/// An application that answers datagrams to a UDP port of every address, IPv4 and IPv6. `answer`
+/// gets each of them and an empty vector to write into; `true` sends what it wrote back, from the
+/// address that the datagram was sent to.
+pub fn answer_datagrams<F: FnMut(&Datagram<'_>, &mut Vec<u8>) -> bool>(
+    port: u16,
+    answer: F,
+) -> Datagrams<F> {
     Datagrams { port, answer, socket: None, tally: Answered::default(), bytes: Vec::new() }
 }
 
@@ -65,7 +69,8 @@ impl<F: FnMut(&Datagram<'_>, &mut Vec<u8>) -> bool> App<Stores> for Datagrams<F>
         let local = Endpoint::new(Addr::ANY_V6, self.port);
         let spec = UdpSpec { table: Table(0), local, token: 0, v6_only: false };
         let bound = stack.udp_bind(spec);
-        self.socket = Some(bound.map_err(|why| format!("cannot bind UDP port {}: {why:?}", self.port))?);
+        self.socket =
+            Some(bound.map_err(|why| format!("cannot bind UDP port {}: {why:?}", self.port))?);
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 use clearway_engine::EngineError;
 use clearway_ports::PortError;
 
-/// Why a [`crate::Net`] or a [`crate::Pair`] cannot be had or has ended. Printed, each says what to do.
+/// Why a [`crate::Net`] or a [`crate::Pair`] cannot be had or has ended. Printed, each says what to
+/// do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What was asked for makes no sense.
@@ -24,7 +25,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The applications of a pair were not finished within the time.
-    #[error("not finished after {0} seconds of their own time; something waits for what never comes")]
+    #[error(
+        "not finished after {0} seconds of their own time; something waits for what never comes"
+    )]
     NotFinished(u64),
 }
 

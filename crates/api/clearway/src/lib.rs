@@ -1,18 +1,21 @@
 //! Clearway for Rust programs: a TCP/IP host stack that lives inside of the program.
 //!
-//! A [`Net`] is a stack with ports and addresses; it runs an application *inside of its turn*: no queue, no second thread and no copy stand between the
-//! application and its packets. Applications come in three sizes:
+//! A [`Net`] is a stack with ports and addresses; it runs an application *inside of its turn*: no
+//! queue, no second thread and no copy stand between the application and its packets. Applications
+//! come in three sizes:
 //!
 //! - a closure for each step of a conversation: [`serve`], [`connect`], [`answer_datagrams`];
-//! - a [`Service`], when conversations have timeouts and figures of their own: [`http::Server`] is one;
+//! - a [`Service`], when conversations have timeouts and figures of their own: [`http::Server`] is
+//!   one;
 //! - an [`App`], which uses the verbs of the [`Stack`] itself.
 //!
-//! A [`Pair`] joins two stacks by a cable in memory, with faults when wanted, in virtual time: the examples below and the tests of programs run on it without
-//! devices, root, or luck.
+//! A [`Pair`] joins two stacks by a cable in memory, with faults when wanted, in virtual time: the
+//! examples below and the tests of programs run on it without devices, root, or luck.
 //!
 //! # Echo
 //!
-//! What the closure gets is the connection; what it answers is what to do next. Bytes that it does not take stay in the stack, whose window makes the peer wait.
+//! What the closure gets is the connection; what it answers is what to do next. Bytes that it does
+//! not take stay in the stack, whose window makes the peer wait.
 //!
 //! ```
 //! use clearway::{Endpoint, Next, Pair, connect, serve};
@@ -56,14 +59,20 @@
 //! ```no_run
 //! # use clearway::{Net, Next, serve};
 //! # let server = serve(7, |_: &mut (), _| Next::Close);
-//! let mut net = Net::builder().port("tap:cw0").address("10.0.0.2/24").address("2001:db8::2/64").gateway("10.0.0.1").open()?;
+//! let mut net = Net::builder()
+//!     .port("tap:cw0")
+//!     .address("10.0.0.2/24")
+//!     .address("2001:db8::2/64")
+//!     .gateway("10.0.0.1")
+//!     .open()?;
 //! net.run(server)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # HTTP
 //!
-//! [`http::Server`] is a [`Service`]; [`Talks`] runs it. The link loses packets here, and nobody notices but the clock, which is virtual.
+//! [`http::Server`] is a [`Service`]; [`Talks`] runs it. The link loses packets here, and nobody
+//! notices but the clock, which is virtual.
 //!
 //! ```
 //! use clearway::{Endpoint, Next, Pair, Source, Talks, connect, http};
@@ -87,7 +96,8 @@
 //!     assert_eq!(answer.len() - head - 4, 100_000);
 //!     Next::Close
 //! });
-//! let mut pair = Pair::new(("2001:db8::1/64", server), ("2001:db8::2/64", client))?.fault("loss=2%,delay=5ms", 1)?;
+//! let ends = (("2001:db8::1/64", server), ("2001:db8::2/64", client));
+//! let mut pair = Pair::new(ends.0, ends.1)?.fault("loss=2%,delay=5ms", 1)?;
 //! let (stats, asked) = pair.run()?;
 //! assert_eq!((stats.accepted, asked.ended, asked.failed), (1, 1, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -95,10 +105,13 @@
 //!
 //! # UDP
 //!
-//! [`answer_datagrams`] for servers; the client here is an [`App`] and shows the verbs of the [`Stack`].
+//! [`answer_datagrams`] for servers; the client here is an [`App`] and shows the verbs of the
+//! [`Stack`].
 //!
 //! ```
-//! use clearway::{Addr, App, Endpoint, Event, Pair, Stack, Stores, Time, UdpId, UdpSpec, answer_datagrams};
+//! use clearway::{
+//!     Addr, App, Endpoint, Event, Pair, Stack, Stores, Time, UdpId, UdpSpec, answer_datagrams,
+//! };
 //!
 //! struct Client {
 //!     remote: Endpoint,
@@ -110,9 +123,11 @@
 //!     type Report = Option<Vec<u8>>;
 //!
 //!     fn start(&mut self, _: Time, stack: &mut Stack<Stores>) -> Result<(), String> {
-//!         let spec = UdpSpec { table: Default::default(), local: Endpoint::new(Addr::ANY_V4, 0), token: 0, v6_only: false };
+//!         let local = Endpoint::new(Addr::ANY_V4, 0);
+//!         let spec = UdpSpec { table: Default::default(), local, token: 0, v6_only: false };
 //!         let socket = stack.udp_bind(spec).map_err(|why| format!("{why:?}"))?;
-//!         stack.udp_send(socket, self.remote, None, b"reverse me").map_err(|why| format!("{why:?}"))?;
+//!         let sent = stack.udp_send(socket, self.remote, None, b"reverse me");
+//!         sent.map_err(|why| format!("{why:?}"))?;
 //!         self.socket = Some(socket);
 //!         Ok(())
 //!     }
@@ -153,8 +168,9 @@
 //!
 //! # Many connections
 //!
-//! Ten thousand at a time, each with a request and an answer. Memory is reserved for as many connections as [`Builder::connections`] and [`Pair::new`] are for,
-//! and an idle one costs a few hundred bytes.
+//! Ten thousand at a time, each with a request and an answer. Memory is reserved for as many
+//! connections as [`Builder::connections`] and [`Pair::new`] are for, and an idle one costs a few
+//! hundred bytes.
 //!
 //! ```
 //! use clearway::{Endpoint, Next, Pair, connect, serve};
@@ -180,8 +196,9 @@
 //!
 //! # The core alone
 //!
-//! [`core`] is the stack without clock, device or thread: `no_std`, no unsafe code, driven by three verbs. Whoever has packets, time and a loop of their own takes it.
-//! Here two of them talk, with vectors for packets and a clock that stands still:
+//! [`core`] is the stack without clock, device or thread: `no_std`, no unsafe code, driven by three
+//! verbs. Whoever has packets, time and a loop of their own takes it. Here two of them talk, with
+//! vectors for packets and a clock that stands still:
 //!
 //! ```
 //! use clearway::core::store::{ChainRx, RingTx};
@@ -205,7 +222,8 @@
 //!     }
 //! }
 //!
-//! /// What the stacks are made of: packets, and where bytes wait to be read and to be acknowledged.
+//! /// What the stacks are made of: packets, and where bytes wait to be read and to be
+//! /// acknowledged.
 //! struct Types;
 //!
 //! impl Env for Types {
@@ -232,9 +250,12 @@
 //! }
 //!
 //! fn stack(address: &str, secret: u8) -> Stack<Types> {
-//!     let config = Config::new([secret; 32]); // From the system's random source, where it is not an example.
-//!     let mut stack = Stack::new(config, ChainRx::new(64, 1 << 16), RingTx::new(64, 4096, 1 << 16));
-//!     let link = InterfaceSpec { link: Link::Raw, mtu: 1500, offloads: Offloads::default(), table: Table(0) };
+//!     // From the system's random source, where it is not an example.
+//!     let config = Config::new([secret; 32]);
+//!     let (rx, tx) = (ChainRx::new(64, 1 << 16), RingTx::new(64, 4096, 1 << 16));
+//!     let mut stack = Stack::new(config, rx, tx);
+//!     let offloads = Offloads::default();
+//!     let link = InterfaceSpec { link: Link::Raw, mtu: 1500, offloads, table: Table(0) };
 //!     let iface = stack.add_interface(link).unwrap();
 //!     stack.add_address(Instant::ZERO, iface, address.parse().unwrap()).unwrap();
 //!     stack
@@ -255,8 +276,10 @@
 //! let (mut server, mut client) = (stack("10.0.0.1/24", 1), stack("10.0.0.2/24", 2));
 //! let (table, options) = (Table(0), ConnOptions::default());
 //! let local = Endpoint::new(Addr::v4([10, 0, 0, 1]), 7);
-//! let listener = server.listen(ListenSpec { table, local, v6_only: false, backlog: 8, token: 0, options })?;
-//! let asks = client.connect(now, ConnectSpec { table, local: None, remote: local, token: 0, options })?;
+//! let spec = ListenSpec { table, local, v6_only: false, backlog: 8, token: 0, options };
+//! let listener = server.listen(spec)?;
+//! let spec = ConnectSpec { table, local: None, remote: local, token: 0, options };
+//! let asks = client.connect(now, spec)?;
 //! client.send(asks, b"ping")?;
 //! for _ in 0..2 {
 //!     carry(now, &mut client, &mut server);
@@ -284,10 +307,12 @@ mod pair;
 mod talk;
 
 pub use clearway_base::{Duration, Instant};
-pub use clearway_engine::{App, Cores, Ended, Io, Mode, Next, Service, Source, Stores, Talks, Time};
+pub use clearway_engine::{
+    App, Cores, Ended, Io, Mode, Next, Service, Source, Stores, Talks, Time,
+};
 pub use clearway_proto::{
-    ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, ListenSpec, ListenerId, Stack, TcpInfo, UdpEvents, UdpId,
-    UdpSpec,
+    ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, ListenSpec, ListenerId, Stack, TcpInfo,
+    UdpEvents, UdpId, UdpSpec,
 };
 pub use clearway_wire::{Addr, Cidr, Endpoint, Mac};
 

@@ -56,7 +56,8 @@ struct Stop {
 }
 
 impl Stopper {
-    /// The run ends: connections are closed or reset, and [`Net::run`] returns. A run that has not begun ends as it begins.
+    /// The run ends: connections are closed or reset, and [`Net::run`] returns. A run that has not
+    /// begun ends as it begins.
     pub fn stop(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = true;
@@ -75,7 +76,16 @@ impl Stopper {
 impl Default for Builder {
     fn default() -> Builder {
         let (ports, addresses, gateways) = (Vec::new(), Vec::new(), Vec::new());
-        Builder { ports, addresses, gateways, cores: None, connections: 65_536, mtu: None, mode: None, config: None }
+        Builder {
+            ports,
+            addresses,
+            gateways,
+            cores: None,
+            connections: 65_536,
+            mtu: None,
+            mode: None,
+            config: None,
+        }
     }
 }
 
@@ -122,14 +132,16 @@ impl Builder {
         self
     }
 
-    /// What to do while there is nothing to do; otherwise 100 µs of looking for more and then sleep, or sleep at once where there is one core only.
+    /// What to do while there is nothing to do; otherwise 100 µs of looking for more and then
+    /// sleep, or sleep at once where there is one core only.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Builder {
         self.mode = Some(mode);
         self
     }
 
-    /// Every bound and setting of the stack. [`Builder::connections`] does not count then, and the secret must come from the system's random source.
+    /// Every bound and setting of the stack. [`Builder::connections`] does not count then, and the
+    /// secret must come from the system's random source.
     #[must_use]
     pub fn config(mut self, config: Config) -> Builder {
         self.config = Some(config);
@@ -139,8 +151,8 @@ impl Builder {
     /// Opens the ports.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for a setting that makes no sense (no port, an address without a port, limits that no machine can have), [`Error::Port`] for a
-    /// port that cannot be opened.
+    /// [`Error::Misuse`] for a setting that makes no sense (no port, an address without a port,
+    /// limits that no machine can have), [`Error::Port`] for a port that cannot be opened.
     pub fn open(self) -> Result<Net, Error> {
         let misuse = |what: String| Error::Misuse(what);
         let parse = |name: &String| name.parse::<PortSpec>().map_err(|why| misuse(why.to_string()));
@@ -158,17 +170,27 @@ impl Builder {
         limits.check().map_err(|why| misuse(format!("{why}.")))?;
         let address = |(after, text): &(usize, String)| match (after.checked_sub(1), text.parse()) {
             (Some(port), Ok(cidr)) => Ok((Iface(port as u16), cidr)),
-            (None, _) => Err(misuse(format!("{text} has no port. Name the port first, then its addresses."))),
+            (None, _) => {
+                Err(misuse(format!("{text} has no port. Name the port first, then its addresses.")))
+            }
             (_, Err(why)) => Err(misuse(format!("{text}: {why}"))),
         };
         let addresses = self.addresses.iter().map(address).collect::<Result<Vec<_>, _>>()?;
-        let gateway = |text: &String| text.parse().map_err(|_| misuse(format!("{text} is no address")));
+        let gateway =
+            |text: &String| text.parse().map_err(|_| misuse(format!("{text} is no address")));
         let gateways = self.gateways.iter().map(gateway).collect::<Result<Vec<_>, _>>()?;
         let threads = self.cores.as_ref().map_or(1, Cores::count);
         let spinning = if cores::available() < 2 { Mode::Interrupt } else { Mode::Adaptive(SPIN) };
         let ports = clearway_ports::open(&specs, self.mtu, &Wrap::default(), threads)?;
         let mode = self.mode.unwrap_or(spinning);
-        Ok(Net { ports: Some(ports), addresses, gateways, builder: self, mode, stopper: Stopper::default() })
+        Ok(Net {
+            ports: Some(ports),
+            addresses,
+            gateways,
+            builder: self,
+            mode,
+            stopper: Stopper::default(),
+        })
     }
 }
 
@@ -183,15 +205,19 @@ impl Net {
         self.stopper.clone()
     }
 
-    /// Runs an application on this thread, until it is finished, [`Stopper::stop`] is called or something fails. A net runs once.
+    /// Runs an application on this thread, until it is finished, [`Stopper::stop`] is called or
+    /// something fails. A net runs once.
     ///
     /// # Errors
-    /// [`Error::Misuse`] when the net ran already, has several cores, or an address, a gateway or the application cannot be; [`Error::Port`] and
-    /// [`Error::Engine`] for what fails underneath; [`Error::System`] when the system has no descriptors left.
+    /// [`Error::Misuse`] when the net ran already, has several cores, or an address, a gateway or
+    /// the application cannot be; [`Error::Port`] and [`Error::Engine`] for what fails underneath;
+    /// [`Error::System`] when the system has no descriptors left.
     pub fn run<A: App<Stores>>(&mut self, app: A) -> Result<CoreReport<A::Report>, Error> {
         let mut ports = self.take_ports()?;
         let (Some(ports), None) = (ports.pop(), ports.pop()) else {
-            return Err(Error::Misuse("one application runs on one core. Use run_each for several cores.".into()));
+            return Err(Error::Misuse(
+                "one application runs on one core. Use run_each for several cores.".into(),
+            ));
         };
         let (team, mut seats) = self.team(1)?;
         if let Some(seat) = seats.pop() {
@@ -200,7 +226,8 @@ impl Net {
         team.reports().pop().ok_or_else(|| Error::Misuse("a team of one has no report".into()))
     }
 
-    /// Runs an application that `make` makes on each core, a thread each, until all are finished, [`Stopper::stop`] is called or one of them fails. A net runs once.
+    /// Runs an application that `make` makes on each core, a thread each, until all are finished,
+    /// [`Stopper::stop`] is called or one of them fails. A net runs once.
     ///
     /// # Errors
     /// As [`Net::run`], but that several cores are what it is for. The first error of any core.
@@ -246,7 +273,12 @@ impl Net {
         Ok((team, seats))
     }
 
-    fn one_core<A: App<Stores>>(&self, seat: Seat<A::Report>, ports: Vec<Unwrapped>, app: A) -> Result<(), Error> {
+    fn one_core<A: App<Stores>>(
+        &self,
+        seat: Seat<A::Report>,
+        ports: Vec<Unwrapped>,
+        app: A,
+    ) -> Result<(), Error> {
         let core = self.builder.cores.as_ref().and_then(|cores| cores.list().get(seat.index()));
         if let Some(&core) = core {
             cores::pin(core).map_err(|why| Error::Misuse(why.to_string()))?;
@@ -255,12 +287,15 @@ impl Net {
             Some(config) => stack_of(config.clone()),
             None => stack_for(self.builder.connections)?,
         };
-        let ports = ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
+        let ports =
+            ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
         let mut engine = Engine::new(stack, ports, pool, app, self.mode, seat)?;
         let now = engine.time().now;
         for &(iface, cidr) in &self.addresses {
             let added = engine.stack().add_address(now, iface, cidr);
-            added.map_err(|why| Error::Misuse(format!("{cidr} cannot be an address here: {why:?}")))?;
+            added.map_err(|why| {
+                Error::Misuse(format!("{cidr} cannot be an address here: {why:?}"))
+            })?;
         }
         for &gateway in &self.gateways {
             let any = if gateway.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
@@ -271,7 +306,8 @@ impl Net {
             let added = engine.stack().add_route(Table(0), Cidr { addr: any, prefix_len: 0 }, via);
             added.map_err(|why| match why {
                 AddError::BadGateway => Error::Misuse(format!(
-                    "{gateway} cannot be a gateway: it is on no link of ours, or is ourselves. Name a router in the network of one of the addresses."
+                    "{gateway} cannot be a gateway: it is on no link of ours, or is ourselves. \
+                     Name a router in the network of one of the addresses."
                 )),
                 why => Error::Misuse(format!("{gateway} cannot be a gateway: {why:?}")),
             })?;
@@ -283,7 +319,8 @@ impl Net {
 /// A stack for so many connections, with a secret of its own, and the buffers for its devices.
 pub(crate) fn stack_for(connections: u32) -> Result<(Stack<Stores>, FramePool), Error> {
     let mut secret = [0; 32];
-    let random = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret));
+    let random =
+        std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut secret));
     random.map_err(system("cannot read the system's random source"))?;
     Ok(stack_of(config_for(connections, secret)))
 }

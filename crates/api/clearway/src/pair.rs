@@ -21,8 +21,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// One side.
 type Side<A> = Engine<Stores, Port, A>;
 
-/// Two stacks with an application each, joined by a cable: for tests and examples. Time is virtual: nothing waits for a clock, and the same applications with the same
-/// faults do the same again.
+/// Two stacks with an application each, joined by a cable: for tests and examples. Time is virtual:
+/// nothing waits for a clock, and the same applications with the same faults do the same again.
 pub struct Pair<A: App<Stores>, B: App<Stores>> {
     left: Side<A>,
     right: Side<B>,
@@ -30,30 +30,42 @@ pub struct Pair<A: App<Stores>, B: App<Stores>> {
 }
 
 impl<A: App<Stores>, B: App<Stores>> Pair<A, B> {
-    /// Each side is an address with its prefix length, and an application. The addresses are of one subnet.
+    /// Each side is an address with its prefix length, and an application. The addresses are of one
+    /// subnet.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for an address that is none, or that no host can have; [`Error::System`] when the system has no descriptors left.
+    /// [`Error::Misuse`] for an address that is none, or that no host can have; [`Error::System`]
+    /// when the system has no descriptors left.
     pub fn new(left: (&str, A), right: (&str, B)) -> Result<Pair<A, B>, Error> {
         let ((left, a), (right, b)) = (left, right);
-        let cidr = |text: &str| text.parse::<Cidr>().map_err(|why| Error::Misuse(format!("{text}: {why}")));
+        let cidr = |text: &str| {
+            text.parse::<Cidr>().map_err(|why| Error::Misuse(format!("{text}: {why}")))
+        };
         let (left, right) = (cidr(left)?, cidr(right)?);
         let (near, pool) = stack_of(config_for(CONNECTIONS, [1; 32]));
         let (far, _) = stack_of(config_for(CONNECTIONS, [2; 32]));
         let (here, there) = pair(PairConfig::default(), &pool);
-        Ok(Pair { left: side(near, here, &pool, left, a)?, right: side(far, there, &pool, right, b)?, limit: LIMIT })
+        Ok(Pair {
+            left: side(near, here, &pool, left, a)?,
+            right: side(far, there, &pool, right, b)?,
+            limit: LIMIT,
+        })
     }
 
-    /// Makes the cable bad: `loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,rate=100M`, as `docs/ports.md` says. The same `seed` does the same again. Called before the
-    /// first run.
+    /// Makes the cable bad: `loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,rate=100M`, as
+    /// `docs/ports.md` says. The same `seed` does the same again. Called before the first run.
     ///
     /// # Errors
     /// [`Error::Misuse`] with what is wrong in `spec`.
     pub fn fault(mut self, spec: &str, seed: u64) -> Result<Pair<A, B>, Error> {
-        let spec: FaultSpec = spec.parse().map_err(|why| Error::Misuse(format!("{spec}: {why}")))?;
+        let spec: FaultSpec =
+            spec.parse().map_err(|why| Error::Misuse(format!("{spec}: {why}")))?;
         // What leaves the left side and what comes to it: the whole cable.
         let pool = self.left.pool().clone();
-        let end = self.left.port_mut(Iface(0)).ok_or_else(|| Error::Misuse("the left side has no port".into()))?;
+        let end = self
+            .left
+            .port_mut(Iface(0))
+            .ok_or_else(|| Error::Misuse("the left side has no port".into()))?;
         let nothing = Port::loopback(&pool, end.mtu());
         let inner = std::mem::replace(end, nothing);
         *end = Port::Other(Box::new(Fault::new(inner, spec, seed, pool)));
@@ -67,23 +79,31 @@ impl<A: App<Stores>, B: App<Stores>> Pair<A, B> {
         self
     }
 
-    /// Runs until one of the applications is finished, and what is on its way then has come. The reports of both.
+    /// Runs until one of the applications is finished, and what is on its way then has come. The
+    /// reports of both.
     ///
     /// # Errors
-    /// [`Error::NotFinished`] after the time of [`Pair::limit`], [`Error::Misuse`] when an application could not begin, [`Error::Engine`] when one failed.
+    /// [`Error::NotFinished`] after the time of [`Pair::limit`], [`Error::Misuse`] when an
+    /// application could not begin, [`Error::Engine`] when one failed.
     pub fn run(&mut self) -> Result<(A::Report, B::Report), Error> {
         // Not zero, so that nothing rests on that.
         let begin = Instant::from_millis(1_000_000);
         let mut now = begin;
-        let at = |now: Instant| Time { now, since_1970: Duration::from_secs(1_700_000_000) + now.since(begin) };
+        let at = |now: Instant| Time {
+            now,
+            since_1970: Duration::from_secs(1_700_000_000) + now.since(begin),
+        };
         begin_app(&mut self.left, at(now))?;
         begin_app(&mut self.right, at(now))?;
-        let finished = |this: &mut Self| this.left.app().is_finished() || this.right.app().is_finished();
-        // Once one is finished, the other one hears of it: that takes no longer than packets that wait.
+        let finished =
+            |this: &mut Self| this.left.app().is_finished() || this.right.app().is_finished();
+        // Once one is finished, the other one hears of it: that takes no longer than packets that
+        // wait.
         loop {
             let (left, right) = (self.left.turn(at(now))?, self.right.turn(at(now))?);
             let busy = left.again || right.again || left.worked || right.worked;
-            // Looked at before time goes on: what ends by a timer may leave nothing that is ever due.
+            // Looked at before time goes on: what ends by a timer may leave nothing that is ever
+            // due.
             if finished(self) && !busy {
                 break;
             }

@@ -72,16 +72,26 @@ impl<S: Default, F: FnMut(&mut S, &mut dyn Io) -> Next> Service for Conversation
     }
 }
 
-fn talks<S, F>(step: F, source: Source, wanted: Option<u64>, places: u32) -> Talks<Conversation<S, F>>
+fn talks<S, F>(
+    step: F,
+    source: Source,
+    wanted: Option<u64>,
+    places: u32,
+) -> Talks<Conversation<S, F>>
 where
     S: Default,
     F: FnMut(&mut S, &mut dyn Io) -> Next,
 {
-    Talks::new(Conversation { step, tally: Tally::default(), wanted, state: PhantomData }, source, places)
+    Talks::new(
+        Conversation { step, tally: Tally::default(), wanted, state: PhantomData },
+        source,
+        places,
+    )
 }
 
-/// An application that listens on a TCP port of every address, IPv4 and IPv6. `step` is called for a connection whenever something happens to it, the first time when
-/// it is there; it has 65,536 of them at most.
+/// An application that listens on a TCP port of every address, IPv4 and IPv6. `step` is called for
+/// a connection whenever something happens to it, the first time when it is there; it has 65,536 of
+/// them at most.
 pub fn serve<S, F>(port: u16, step: F) -> Talks<Conversation<S, F>>
 where
     S: Default,
@@ -90,7 +100,8 @@ where
     talks(step, Source::Listen(port), None, PLACES)
 }
 
-/// An application that makes `count` connections, up to 4,194,304 of them, and is finished when all of them have ended. `step` is called for a connection whenever something happens to it, the
+/// An application that makes `count` connections, up to 4,194,304 of them, and is finished when all
+/// of them have ended. `step` is called for a connection whenever something happens to it, the
 /// first time when it is there.
 pub fn connect<S, F>(remote: Endpoint, count: u32, step: F) -> Talks<Conversation<S, F>>
 where

@@ -1,4 +1,5 @@
-//! Multicast with the Linux kernel at the other end of a TAP device: its bridge listens to our reports as a router does, and its sockets hear us and are heard.
+//! Multicast with the Linux kernel at the other end of a TAP device: its bridge listens to our
+//! reports as a router does, and its sockets hear us and are heard.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
@@ -72,7 +73,11 @@ impl Drop for Stops {
 
 fn said(program: &str, args: &str) -> String {
     let output = Command::new(program).args(args.split(' ')).output().unwrap();
-    assert!(output.status.success(), "{program} {args}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{program} {args}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -99,21 +104,33 @@ fn linux_learns_our_groups_and_speaks_with_us_in_them() {
 }
 
 fn members_among_themselves() {
-    said("ip", "link add br0 type bridge mcast_snooping 1 mcast_querier 1 mcast_igmp_version 3 mcast_mld_version 2");
+    said(
+        "ip",
+        "link add br0 type bridge mcast_snooping 1 mcast_querier 1 mcast_igmp_version 3 \
+         mcast_mld_version 2",
+    );
     said("ip", "addr add 10.97.0.1/24 dev br0");
     said("ip", "addr add fd97::1/64 dev br0 nodad");
     said("ip", "link set br0 up");
     said("ip", "route add 224.0.0.0/4 dev br0");
-    let mut net = Net::builder().port("tap:cwmcast0").address("10.97.0.2/24").address("fd97::2/64").open().unwrap();
+    let mut net = Net::builder()
+        .port("tap:cwmcast0")
+        .address("10.97.0.2/24")
+        .address("fd97::2/64")
+        .open()
+        .unwrap();
     said("ip", "link set cwmcast0 master br0");
     said("ip", "link set cwmcast0 up");
     let heard = Heard::default();
-    let (stops, member) = (Stops(net.stopper()), Member { heard: Arc::clone(&heard), socket: None });
+    let (stops, member) =
+        (Stops(net.stopper()), Member { heard: Arc::clone(&heard), socket: None });
     let running = thread::spawn(move || net.run(member).map(|_| ()));
     // The bridge hears our reports, the first ones or those that answer its queries.
     eventually("the bridge knows our groups", || {
         let known = said("bridge", "mdb show dev br0");
-        GROUPS.iter().all(|group| known.lines().any(|line| line.contains("port cwmcast0") && line.contains(group)))
+        GROUPS.iter().all(|group| {
+            known.lines().any(|line| line.contains("port cwmcast0") && line.contains(group))
+        })
     });
     let answers = UdpSocket::bind("0.0.0.0:6000").unwrap();
     answers.join_multicast_v4(&Ipv4Addr::new(239, 9, 9, 9), &Ipv4Addr::new(10, 97, 0, 1)).unwrap();

@@ -24,7 +24,10 @@ pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Result<Endpo
     match c_int_of(addr.cast::<libc::sa_family_t>().read_unaligned()) {
         AF_INET if len >= size_of::<sockaddr_in>() => {
             let addr = addr.cast::<sockaddr_in>().read_unaligned();
-            Ok(Endpoint::new(Addr::v4(addr.sin_addr.s_addr.to_ne_bytes()), u16::from_be(addr.sin_port)))
+            Ok(Endpoint::new(
+                Addr::v4(addr.sin_addr.s_addr.to_ne_bytes()),
+                u16::from_be(addr.sin_port),
+            ))
         }
         AF_INET6 if len >= size_of::<sockaddr_in6>() => {
             let addr = addr.cast::<sockaddr_in6>().read_unaligned();
@@ -39,11 +42,17 @@ fn c_int_of(family: libc::sa_family_t) -> i32 {
     family.into()
 }
 
-/// Writes an address where the caller wants it, as much of it as there is room for, and its true length. Nowhere when that is null.
+/// Writes an address where the caller wants it, as much of it as there is room for, and its true
+/// length. Nowhere when that is null.
 ///
 /// # Safety
 /// Both are null, or `len` leads to a length and `addr` to so many bytes.
-pub(crate) unsafe fn write(net: &Net, endpoint: Endpoint, addr: *mut sockaddr, len: *mut socklen_t) {
+pub(crate) unsafe fn write(
+    net: &Net,
+    endpoint: Endpoint,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) {
     if addr.is_null() || len.is_null() {
         return;
     }

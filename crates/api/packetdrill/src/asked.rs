@@ -1,7 +1,9 @@
 //! What packetdrill asks the C library about our numbers.
 //!
-//! For the assertions in `%{ }%` packetdrill calls `getsockopt` of the C library and not that of its struct. So the program's own entry for that function, in the
-//! table through which it calls libraries, is led here: numbers of ours are answered by the adapter, all others by the C library.
+//! For the assertions in `%{ }%` packetdrill calls `getsockopt` of the C library and not that of
+//! its struct. So the program's own entry for that function, in the table through which it calls
+//! libraries, is led here: numbers of ours are answered by the adapter, all others by the C
+//! library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +24,8 @@ fn worlds() -> std::sync::MutexGuard<'static, Vec<usize>> {
 /// From now on `data` is asked about its numbers.
 pub(crate) fn begin(data: Data) {
     worlds().push(data as usize);
-    // SAFETY: `lead` keeps to what the C library asks of it, and nobody unloads the program meanwhile.
+    // SAFETY: `lead` keeps to what the C library asks of it, and nobody unloads the program
+    // meanwhile.
     unsafe { libc::dl_iterate_phdr(Some(lead), std::ptr::null_mut()) };
 }
 
@@ -35,7 +38,13 @@ pub(crate) fn end(data: Data) {
 ///
 /// # Safety
 /// As for `getsockopt(2)`.
-unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, room: *mut c_void, len: *mut socklen_t) -> c_int {
+unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    room: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
     let mine = worlds().iter().copied().find(|&world| {
         let world: Option<&World> = (world as *const World).as_ref();
         world.is_some_and(|world| world.enter().sockets.contains_key(&fd))
@@ -69,7 +78,8 @@ const DT_JMPREL: u64 = 23;
 /// As `dl_iterate_phdr(3)` calls it.
 unsafe extern "C" fn lead(info: *mut dl_phdr_info, _size: usize, _data: *mut c_void) -> c_int {
     let base = (*info).dlpi_addr;
-    let headers: &[Elf64_Phdr] = std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
+    let headers: &[Elf64_Phdr] =
+        std::slice::from_raw_parts((*info).dlpi_phdr, usize::from((*info).dlpi_phnum));
     let Some(dynamic) = headers.iter().find(|header| header.p_type == PT_DYNAMIC) else { return 1 };
     let mut entry = (base + dynamic.p_vaddr) as *const [u64; 2];
     let mut found = [0u64; 24];
@@ -80,13 +90,15 @@ unsafe extern "C" fn lead(info: *mut dl_phdr_info, _size: usize, _data: *mut c_v
         }
         entry = entry.add(1);
     }
-    // The loader has made addresses of these where it writes to the section, and left distances where not.
+    // The loader has made addresses of these where it writes to the section, and left distances
+    // where not.
     let address = |tag: u64| match found[tag as usize] {
         0 => 0,
         value if value < base => base + value,
         value => value,
     };
-    let (names, symbols) = (address(DT_STRTAB) as *const c_char, address(DT_SYMTAB) as *const Elf64_Sym);
+    let (names, symbols) =
+        (address(DT_STRTAB) as *const c_char, address(DT_SYMTAB) as *const Elf64_Sym);
     for (table, size) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
         let count = found[size as usize] as usize / size_of::<Elf64_Rela>();
         let relas: &[Elf64_Rela] = match address(table) {

@@ -1,4 +1,5 @@
-//! `MSG_ZEROCOPY`: bytes are copied all the same, which the notifications say, and a notification comes when they were acknowledged.
+//! `MSG_ZEROCOPY`: bytes are copied all the same, which the notifications say, and a notification
+//! comes when they were acknowledged.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -58,7 +59,9 @@ impl Copies {
 /// Looks at what of a socket's bytes was acknowledged. True: there is something to tell.
 pub(crate) fn settle(world: &World, fd: c_int) -> bool {
     let mut state = world.enter();
-    let Some(core) = state.sockets.get(&fd).filter(|socket| !socket.copies.waiting.is_empty()).map(|s| s.core) else {
+    let Some(core) =
+        state.sockets.get(&fd).filter(|socket| !socket.copies.waiting.is_empty()).map(|s| s.core)
+    else {
         return state.sockets.get(&fd).is_some_and(|socket| socket.copies.is_told());
     };
     let info = world.core(&mut state).info(core).ok();
@@ -81,8 +84,11 @@ pub(crate) fn take(world: &World, fd: c_int) -> Result<(c_int, c_int, Vec<u8>), 
     error.extend(first.to_ne_bytes());
     error.extend(last.to_ne_bytes());
     error.extend(vec![0; OFFENDER[usize::from(v6)]]);
-    let (level, kind) =
-        if v6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) } else { (libc::IPPROTO_IP, libc::IP_RECVERR) };
+    let (level, kind) = if v6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_RECVERR)
+    };
     Ok((level, kind, error))
 }
 

@@ -35,8 +35,12 @@ fn read_flags(flags: c_int) -> Result<ReadFlags, Errno> {
 }
 
 fn write_flags(flags: c_int) -> Result<WriteFlags, Errno> {
-    const KNOWN: c_int =
-        libc::MSG_OOB | libc::MSG_MORE | libc::MSG_EOR | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_ZEROCOPY;
+    const KNOWN: c_int = libc::MSG_OOB
+        | libc::MSG_MORE
+        | libc::MSG_EOR
+        | libc::MSG_DONTWAIT
+        | libc::MSG_NOSIGNAL
+        | libc::MSG_ZEROCOPY;
     if flags & !KNOWN != 0 {
         return Err(libc::EOPNOTSUPP);
     }
@@ -52,7 +56,8 @@ fn write_flags(flags: c_int) -> Result<WriteFlags, Errno> {
 /// `TCP_INQ` and the control message of the same number (`linux/tcp.h`).
 pub(crate) const TCP_INQ: c_int = 36;
 
-/// How many bytes wait behind those that were read, when that was asked for; 1 at the end of the stream, so that its reader comes back.
+/// How many bytes wait behind those that were read, when that was asked for; 1 at the end of the
+/// stream, so that its reader comes back.
 fn left(world: &World, fd: c_int) -> Option<c_int> {
     let mut state = world.enter();
     let socket = state.sockets.get(&fd)?;
@@ -72,7 +77,12 @@ fn receive(world: &World, fd: c_int, len: usize, flags: c_int) -> Result<Reply, 
 
 /// # Safety
 /// As for [`pieces`].
-unsafe fn scatter(world: &World, fd: c_int, into: &[(*mut u8, usize)], flags: c_int) -> Result<usize, Errno> {
+unsafe fn scatter(
+    world: &World,
+    fd: c_int,
+    into: &[(*mut u8, usize)],
+    flags: c_int,
+) -> Result<usize, Errno> {
     let len = into.iter().map(|(_, len)| len).sum();
     let reply = receive(world, fd, len, flags)?;
     let mut rest = &reply.data[..];
@@ -101,7 +111,8 @@ fn transmit(world: &World, fd: c_int, bytes: Vec<u8>, flags: c_int) -> Result<us
     let reply = world.on(fd, |core| Op::Write(core, bytes, how))?;
     let count = reply.value.map(|count| count as usize).map_err(|errno| errno.0)?;
     if let Some(socket) = world.enter().sockets.get_mut(&fd) {
-        let asks = flags & libc::MSG_ZEROCOPY != 0 && socket.option(libc::SOL_SOCKET, libc::SO_ZEROCOPY) != 0;
+        let asks = flags & libc::MSG_ZEROCOPY != 0
+            && socket.option(libc::SOL_SOCKET, libc::SO_ZEROCOPY) != 0;
         socket.copies.wrote(count, asks);
     }
     Ok(count)
@@ -109,13 +120,23 @@ fn transmit(world: &World, fd: c_int, bytes: Vec<u8>, flags: c_int) -> Result<us
 
 /// # Safety
 /// As for [`with`]; `room` leads to `len` bytes.
-pub(crate) unsafe extern "C" fn read(data: Data, fd: c_int, room: *mut c_void, len: size_t) -> ssize_t {
+pub(crate) unsafe extern "C" fn read(
+    data: Data,
+    fd: c_int,
+    room: *mut c_void,
+    len: size_t,
+) -> ssize_t {
     recv(data, fd, room, len, 0)
 }
 
 /// # Safety
 /// As for [`with`] and [`pieces`].
-pub(crate) unsafe extern "C" fn readv(data: Data, fd: c_int, into: *const iovec, count: c_int) -> ssize_t {
+pub(crate) unsafe extern "C" fn readv(
+    data: Data,
+    fd: c_int,
+    into: *const iovec,
+    count: c_int,
+) -> ssize_t {
     with(data, |world| {
         let into = pieces(into, usize::try_from(count).map_err(|_| libc::EINVAL)?)?;
         scatter(world, fd, &into, 0)
@@ -124,7 +145,13 @@ pub(crate) unsafe extern "C" fn readv(data: Data, fd: c_int, into: *const iovec,
 
 /// # Safety
 /// As for [`with`]; `room` leads to `len` bytes.
-pub(crate) unsafe extern "C" fn recv(data: Data, fd: c_int, room: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+pub(crate) unsafe extern "C" fn recv(
+    data: Data,
+    fd: c_int,
+    room: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
     with(data, |world| {
         if room.is_null() && len > 0 {
             return Err(libc::EFAULT);
@@ -149,7 +176,8 @@ pub(crate) unsafe extern "C" fn recvfrom(
             return Err(libc::EFAULT);
         }
         let count = scatter(world, fd, &[(room.cast(), len)], flags)?;
-        // As on Linux for a stream: no address is told. Of a datagram the reply does not say who sent it.
+        // As on Linux for a stream: no address is told. Of a datagram the reply does not say who
+        // sent it.
         if !addr.is_null() && !addr_len.is_null() {
             addr_len.write_unaligned(0);
         }
@@ -159,7 +187,12 @@ pub(crate) unsafe extern "C" fn recvfrom(
 
 /// # Safety
 /// As for [`with`]; `msg` leads to a message whose pointers lead to what they say.
-pub(crate) unsafe extern "C" fn recvmsg(data: Data, fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+pub(crate) unsafe extern "C" fn recvmsg(
+    data: Data,
+    fd: c_int,
+    msg: *mut msghdr,
+    flags: c_int,
+) -> ssize_t {
     with(data, |world| {
         let msg = msg.as_mut().ok_or(libc::EFAULT)?;
         let into = pieces(msg.msg_iov, msg.msg_iovlen)?;
@@ -181,13 +214,23 @@ pub(crate) unsafe extern "C" fn recvmsg(data: Data, fd: c_int, msg: *mut msghdr,
 
 /// # Safety
 /// As for [`with`]; `bytes` leads to `len` bytes.
-pub(crate) unsafe extern "C" fn write(data: Data, fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t {
+pub(crate) unsafe extern "C" fn write(
+    data: Data,
+    fd: c_int,
+    bytes: *const c_void,
+    len: size_t,
+) -> ssize_t {
     send(data, fd, bytes, len, 0)
 }
 
 /// # Safety
 /// As for [`with`] and [`pieces`].
-pub(crate) unsafe extern "C" fn writev(data: Data, fd: c_int, from: *const iovec, count: c_int) -> ssize_t {
+pub(crate) unsafe extern "C" fn writev(
+    data: Data,
+    fd: c_int,
+    from: *const iovec,
+    count: c_int,
+) -> ssize_t {
     with(data, |world| {
         let from = pieces(from, usize::try_from(count).map_err(|_| libc::EINVAL)?)?;
         transmit(world, fd, gather(&from), 0)
@@ -244,7 +287,12 @@ pub(crate) unsafe extern "C" fn sendto(
 
 /// # Safety
 /// As for [`with`]; `msg` leads to a message whose pointers lead to what they say.
-pub(crate) unsafe extern "C" fn sendmsg(data: Data, fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+pub(crate) unsafe extern "C" fn sendmsg(
+    data: Data,
+    fd: c_int,
+    msg: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
     let Some(msg) = msg.as_ref() else { return with(data, |_| Err(libc::EFAULT)) };
     if msg.msg_controllen > 0 {
         return with(data, |_| Err(libc::EOPNOTSUPP));

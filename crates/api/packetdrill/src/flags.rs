@@ -18,21 +18,30 @@ pub(crate) struct Flags {
     pub(crate) net: Net,
     /// Seconds that a packet is waited for.
     pub(crate) patience: u32,
-    /// Real time that the other thread gets to begin its call before the clock runs on to the next packet.
+    /// Real time that the other thread gets to begin its call before the clock runs on to the next
+    /// packet.
     pub(crate) grace: Duration,
 }
 
 impl Flags {
-    /// Reads `ip_version=ipv4,local=192.168.0.1,remote=192.0.2.1,mtu=1500,patience=120,grace=20`; each may be left out.
+    /// Reads `ip_version=ipv4,local=192.168.0.1,remote=192.0.2.1,mtu=1500,patience=120,grace=20`;
+    /// each may be left out.
     pub(crate) fn parse(text: &str) -> Result<Flags, String> {
         let pairs = || text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
         let value = |wanted: &str| {
-            pairs().filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == wanted).map(|(_, value)| value)
+            pairs()
+                .filter_map(|pair| pair.split_once('='))
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| value)
         };
         for pair in pairs() {
             let name = pair.split_once('=').map(|(name, _)| name);
-            if !name.is_some_and(|name| ["ip_version", "local", "remote", "mtu", "patience", "grace"].contains(&name)) {
-                return Err(format!("`{pair}` is none of ip_version=, local=, remote=, mtu=, patience= and grace="));
+            if !name.is_some_and(|name| {
+                ["ip_version", "local", "remote", "mtu", "patience", "grace"].contains(&name)
+            }) {
+                return Err(format!(
+                    "`{pair}` is none of ip_version=, local=, remote=, mtu=, patience= and grace="
+                ));
             }
         }
         let number = |name: &str, default: u32| match value(name) {
@@ -43,7 +52,8 @@ impl Flags {
             None => IpVersion::V4,
             // packetdrill's own word for it is longer than ours.
             Some("ipv4-mapped-ipv6") => IpVersion::V4Mapped,
-            Some(name) => IpVersion::of(name).ok_or(format!("ip_version={name}: ipv4, ipv6 or ipv4-mapped-ipv6"))?,
+            Some(name) => IpVersion::of(name)
+                .ok_or(format!("ip_version={name}: ipv4, ipv6 or ipv4-mapped-ipv6"))?,
         };
         let mtu = number("mtu", 1500)?;
         let least = if version == IpVersion::V6 { 1280 } else { 576 };
@@ -55,8 +65,14 @@ impl Flags {
         let address = |name: &str, default: Addr| match value(name) {
             None => Ok(default),
             Some(text) => match text.parse::<Addr>() {
-                Ok(addr) if addr.is_v6() == v6 && !addr.is_unspecified() && !addr.is_multicast() => Ok(addr),
-                _ => Err(format!("{name}={text}: no address of a host in the family of the packets")),
+                Ok(addr)
+                    if addr.is_v6() == v6 && !addr.is_unspecified() && !addr.is_multicast() =>
+                {
+                    Ok(addr)
+                }
+                _ => {
+                    Err(format!("{name}={text}: no address of a host in the family of the packets"))
+                }
             },
         };
         (net.local, net.remote) = (address("local", net.local)?, address("remote", net.remote)?);

@@ -24,7 +24,8 @@ fn values(info: &Info) -> clearway_options::Info {
     all
 }
 
-/// The option of that level and name with that value; None when scripts may set it and nothing follows from it here.
+/// The option of that level and name with that value; None when scripts may set it and nothing
+/// follows from it here.
 fn option(level: c_int, name: c_int, value: &[u8]) -> Result<Option<SetOption>, Errno> {
     let number = |at: usize| -> Result<c_int, Errno> {
         let bytes = value.get(at..).and_then(|bytes| bytes.first_chunk()).ok_or(libc::EINVAL)?;
@@ -42,9 +43,13 @@ fn option(level: c_int, name: c_int, value: &[u8]) -> Result<Option<SetOption>, 
         }
         _ => {}
     }
-    let option = SocketOption::of(level, name).filter(|option| option.field().is_some()).ok_or(libc::ENOPROTOOPT)?;
+    let option = SocketOption::of(level, name)
+        .filter(|option| option.field().is_some())
+        .ok_or(libc::ENOPROTOOPT)?;
     let value = match option.how {
-        How::Shaped(Field::Linger) => OptionValue::Linger((number(0)? != 0).then_some(number(4)?.max(0) as u32)),
+        How::Shaped(Field::Linger) => {
+            OptionValue::Linger((number(0)? != 0).then_some(number(4)?.max(0) as u32))
+        }
         How::Shaped(Field::Congestion) => {
             let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
             OptionValue::Name(String::from_utf8_lossy(name).into_owned())
@@ -68,7 +73,11 @@ pub(crate) unsafe extern "C" fn setsockopt(
         if value.is_null() && len > 0 {
             return Err(libc::EFAULT);
         }
-        let bytes = if len == 0 { &[] } else { std::slice::from_raw_parts(value.cast::<u8>(), len as usize) };
+        let bytes = if len == 0 {
+            &[]
+        } else {
+            std::slice::from_raw_parts(value.cast::<u8>(), len as usize)
+        };
         let set = option(level, name, bytes)?;
         if let Some(set) = set {
             world.on(fd, |core| Op::Set(core, set))?;
@@ -76,7 +85,10 @@ pub(crate) unsafe extern "C" fn setsockopt(
         let mut state = world.enter();
         let socket = state.sockets.get_mut(&fd).ok_or(libc::EBADF)?;
         if let Some(bytes) = bytes.get(..4) {
-            socket.set.insert((level, name), c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            socket.set.insert(
+                (level, name),
+                c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+            );
         }
         Ok(0)
     }) as c_int
@@ -86,7 +98,8 @@ pub(crate) unsafe extern "C" fn setsockopt(
 const SO_MEMINFO: c_int = 55;
 const MEMORY: usize = 9;
 
-/// What waits in a socket's buffers, as `SO_MEMINFO` lays it out: bytes where Linux counts the memory that they take.
+/// What waits in a socket's buffers, as `SO_MEMINFO` lays it out: bytes where Linux counts the
+/// memory that they take.
 fn memory(queued: Option<(u32, u32)>, info: &Info) -> Vec<u8> {
     let (unread, unacked) = queued.unwrap_or_default();
     let value = |name: &str| info.get(name).copied().unwrap_or_default() as u32;
@@ -101,7 +114,10 @@ fn memory(queued: Option<(u32, u32)>, info: &Info) -> Vec<u8> {
 fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
     let number = |number: c_int| Ok(number.to_ne_bytes().to_vec());
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
-        return world.on(fd, Op::TakeError)?.value.map_or_else(|errno| Err(errno.0), |errno| number(errno as c_int));
+        return world
+            .on(fd, Op::TakeError)?
+            .value
+            .map_or_else(|errno| Err(errno.0), |errno| number(errno as c_int));
     }
     let mut state = world.enter();
     let socket = state.sockets.get(&fd).ok_or(libc::EBADF)?;
@@ -109,7 +125,9 @@ fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>,
     let was_set = socket.set.get(&(level, name)).copied();
     let mut info = || world.core(&mut state).info(core).map_err(|_| libc::EINVAL);
     match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_TYPE) => number(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }),
+        (libc::SOL_SOCKET, libc::SO_TYPE) => {
+            number(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM })
+        }
         (libc::IPPROTO_TCP, libc::TCP_INFO) => Ok(tcp_info(&info()?).to_vec()),
         // As on Linux, Reno and CUBIC have nothing to tell.
         (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => {
@@ -119,7 +137,9 @@ fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>,
             let info = info()?;
             Ok(memory(world.core(&mut state).queued(core), &info))
         }
-        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(info()?.get("tcpi_snd_mss").copied().unwrap_or(536) as c_int),
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+            number(info()?.get("tcpi_snd_mss").copied().unwrap_or(536) as c_int)
+        }
         // A flag that was not set is off; of anything else nobody knows what it would be.
         (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_KEEPALIVE | libc::SO_OOBINLINE)
         | (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK) => number(was_set.unwrap_or(0)),

@@ -20,10 +20,12 @@ fn number() -> Result<c_int, Errno> {
 }
 
 impl World {
-    /// Gives a socket of the core a number. One that packetdrill closed behind our back may come again: what was there is closed then.
+    /// Gives a socket of the core a number. One that packetdrill closed behind our back may come
+    /// again: what was there is closed then.
     fn add(&self, core: u32, stream: bool, blocks: bool) -> Result<usize, Errno> {
         let fd = number()?;
-        let socket = Socket { core, stream, blocks, set: HashMap::new(), copies: Copies::default() };
+        let socket =
+            Socket { core, stream, blocks, set: HashMap::new(), copies: Copies::default() };
         let old = self.enter().sockets.insert(fd, socket);
         if let Some(old) = old {
             self.call(Op::Close(old.core))?;
@@ -37,9 +39,15 @@ impl World {
 
 /// # Safety
 /// As for [`with`].
-pub(crate) unsafe extern "C" fn socket(data: Data, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn socket(
+    data: Data,
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+) -> c_int {
     with(data, |world| {
-        let wanted = if world.flags().net.version == IpVersion::V4 { libc::AF_INET } else { libc::AF_INET6 };
+        let wanted =
+            if world.flags().net.version == IpVersion::V4 { libc::AF_INET } else { libc::AF_INET6 };
         if domain != wanted {
             return Err(libc::EAFNOSUPPORT);
         }
@@ -56,7 +64,12 @@ pub(crate) unsafe extern "C" fn socket(data: Data, domain: c_int, kind: c_int, p
 
 /// # Safety
 /// As for [`with`]; `addr` leads to `len` bytes.
-pub(crate) unsafe extern "C" fn bind(data: Data, fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+pub(crate) unsafe extern "C" fn bind(
+    data: Data,
+    fd: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+) -> c_int {
     with(data, |world| {
         let local = address::read(addr, len)?;
         if !local.addr.is_unspecified() && local.addr != world.flags().net.local {
@@ -69,12 +82,19 @@ pub(crate) unsafe extern "C" fn bind(data: Data, fd: c_int, addr: *const sockadd
 /// # Safety
 /// As for [`with`].
 pub(crate) unsafe extern "C" fn listen(data: Data, fd: c_int, backlog: c_int) -> c_int {
-    with(data, |world| world.on(fd, |core| Op::Listen(core, backlog.clamp(1, 4_096) as u32)).map(|_| 0)) as c_int
+    with(data, |world| {
+        world.on(fd, |core| Op::Listen(core, backlog.clamp(1, 4_096) as u32)).map(|_| 0)
+    }) as c_int
 }
 
 /// # Safety
 /// As for [`with`]; both pointers are null, or `len` leads to a length and `addr` to so many bytes.
-pub(crate) unsafe extern "C" fn accept(data: Data, fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+pub(crate) unsafe extern "C" fn accept(
+    data: Data,
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
     with(data, |world| {
         let reply = world.on(fd, Op::Accept)?;
         let core = reply.value.map_err(|errno| errno.0)? as u32;
@@ -88,7 +108,12 @@ pub(crate) unsafe extern "C" fn accept(data: Data, fd: c_int, addr: *mut sockadd
 
 /// # Safety
 /// As for [`with`]; `addr` leads to `len` bytes.
-pub(crate) unsafe extern "C" fn connect(data: Data, fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+pub(crate) unsafe extern "C" fn connect(
+    data: Data,
+    fd: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+) -> c_int {
     with(data, |world| {
         let remote = address::read(addr, len)?;
         world.on(fd, |core| Op::Connect(core, remote)).map(|_| 0)
@@ -137,7 +162,9 @@ pub(crate) unsafe extern "C" fn fcntl(data: Data, fd: c_int, command: c_int, arg
         let mut state = world.enter();
         let socket = state.sockets.get_mut(&fd).ok_or(libc::EBADF)?;
         match command {
-            libc::F_GETFL => Ok((libc::O_RDWR | if socket.blocks { 0 } else { libc::O_NONBLOCK }) as usize),
+            libc::F_GETFL => {
+                Ok((libc::O_RDWR | if socket.blocks { 0 } else { libc::O_NONBLOCK }) as usize)
+            }
             libc::F_SETFL => {
                 let blocks = arg as c_int & libc::O_NONBLOCK == 0;
                 socket.blocks = blocks;
@@ -151,7 +178,12 @@ pub(crate) unsafe extern "C" fn fcntl(data: Data, fd: c_int, command: c_int, arg
 
 /// # Safety
 /// As for [`with`]; `arg` leads to a number.
-pub(crate) unsafe extern "C" fn ioctl(data: Data, fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn ioctl(
+    data: Data,
+    fd: c_int,
+    request: c_ulong,
+    arg: *mut c_void,
+) -> c_int {
     with(data, |world| {
         let mut state = world.enter();
         let core = state.sockets.get(&fd).ok_or(libc::EBADF)?.core;

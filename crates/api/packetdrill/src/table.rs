@@ -2,7 +2,10 @@
 
 use std::ffi::{c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 
-use libc::{epoll_event, iovec, msghdr, nfds_t, off64_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
+use libc::{
+    epoll_event, iovec, msghdr, nfds_t, off64_t, pollfd, size_t, sockaddr, socklen_t, ssize_t,
+    timeval,
+};
 
 use crate::world::{Errno, World};
 use crate::{asked, data, options, sockets, waiting};
@@ -10,8 +13,9 @@ use crate::{asked, data, options, sockets, waiting};
 /// The world behind the struct.
 pub(crate) type Data = *mut c_void;
 
-/// The functions in packetdrill's order. `fcntl` and `ioctl` take a variable argument there; on every machine that Linux has, the first three arguments of such
-/// a call lie where those of any call do, and a third one is what they read here.
+/// The functions in packetdrill's order. `fcntl` and `ioctl` take a variable argument there; on
+/// every machine that Linux has, the first three arguments of such a call lie where those of any
+/// call do, and a third one is what they read here.
 #[repr(C)]
 pub struct Interface {
     userdata: Data,
@@ -24,18 +28,35 @@ pub struct Interface {
     read: unsafe extern "C" fn(Data, c_int, *mut c_void, size_t) -> ssize_t,
     readv: unsafe extern "C" fn(Data, c_int, *const iovec, c_int) -> ssize_t,
     recv: unsafe extern "C" fn(Data, c_int, *mut c_void, size_t, c_int) -> ssize_t,
-    recvfrom: unsafe extern "C" fn(Data, c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t,
+    recvfrom: unsafe extern "C" fn(
+        Data,
+        c_int,
+        *mut c_void,
+        size_t,
+        c_int,
+        *mut sockaddr,
+        *mut socklen_t,
+    ) -> ssize_t,
     recvmsg: unsafe extern "C" fn(Data, c_int, *mut msghdr, c_int) -> ssize_t,
     write: unsafe extern "C" fn(Data, c_int, *const c_void, size_t) -> ssize_t,
     writev: unsafe extern "C" fn(Data, c_int, *const iovec, c_int) -> ssize_t,
     send: unsafe extern "C" fn(Data, c_int, *const c_void, size_t, c_int) -> ssize_t,
-    sendto: unsafe extern "C" fn(Data, c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t,
+    sendto: unsafe extern "C" fn(
+        Data,
+        c_int,
+        *const c_void,
+        size_t,
+        c_int,
+        *const sockaddr,
+        socklen_t,
+    ) -> ssize_t,
     sendmsg: unsafe extern "C" fn(Data, c_int, *const msghdr, c_int) -> ssize_t,
     fcntl: unsafe extern "C" fn(Data, c_int, c_int, c_long) -> c_int,
     ioctl: unsafe extern "C" fn(Data, c_int, c_ulong, *mut c_void) -> c_int,
     close: unsafe extern "C" fn(Data, c_int) -> c_int,
     shutdown: unsafe extern "C" fn(Data, c_int, c_int) -> c_int,
-    getsockopt: unsafe extern "C" fn(Data, c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int,
+    getsockopt:
+        unsafe extern "C" fn(Data, c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int,
     setsockopt: unsafe extern "C" fn(Data, c_int, c_int, c_int, *const c_void, socklen_t) -> c_int,
     poll: unsafe extern "C" fn(Data, *mut pollfd, nfds_t, c_int) -> c_int,
     netdev_send: unsafe extern "C" fn(Data, *const c_void, size_t) -> c_int,
@@ -46,7 +67,15 @@ pub struct Interface {
     epoll_ctl: unsafe extern "C" fn(Data, c_int, c_int, c_int, *mut epoll_event) -> c_int,
     epoll_wait: unsafe extern "C" fn(Data, c_int, *mut epoll_event, c_int, c_int) -> c_int,
     pipe: unsafe extern "C" fn(Data, *mut c_int) -> c_int,
-    splice: unsafe extern "C" fn(Data, c_int, *mut off64_t, c_int, *mut off64_t, size_t, c_uint) -> ssize_t,
+    splice: unsafe extern "C" fn(
+        Data,
+        c_int,
+        *mut off64_t,
+        c_int,
+        *mut off64_t,
+        size_t,
+        c_uint,
+    ) -> ssize_t,
 }
 
 impl Interface {
@@ -100,12 +129,16 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const DISABLED: c_int = 1;
 
-/// Makes a call of packetdrill's on its world and answers as the C library would: -1 and errno. packetdrill cancels its second thread when a script fails; that
-/// waits until the call is over, since a thread of this library cannot be unwound by the C library.
+/// Makes a call of packetdrill's on its world and answers as the C library would: -1 and errno.
+/// packetdrill cancels its second thread when a script fails; that waits until the call is over,
+/// since a thread of this library cannot be unwound by the C library.
 ///
 /// # Safety
 /// `data` is that of the struct.
-pub(crate) unsafe fn with(data: Data, call: impl FnOnce(&World) -> Result<usize, Errno>) -> ssize_t {
+pub(crate) unsafe fn with(
+    data: Data,
+    call: impl FnOnce(&World) -> Result<usize, Errno>,
+) -> ssize_t {
     let mut before = 0;
     pthread_setcancelstate(DISABLED, &mut before);
     let result = match data.cast::<World>().as_ref() {
@@ -151,7 +184,12 @@ unsafe extern "C" fn netdev_send(data: Data, bytes: *const c_void, count: size_t
 
 /// # Safety
 /// As for [`with`]; the pointers lead to room for `*count` bytes, to the count and to the time.
-unsafe extern "C" fn netdev_receive(data: Data, room: *mut c_void, count: *mut size_t, time: *mut c_longlong) -> c_int {
+unsafe extern "C" fn netdev_receive(
+    data: Data,
+    room: *mut c_void,
+    count: *mut size_t,
+    time: *mut c_longlong,
+) -> c_int {
     with(data, |world| {
         if room.is_null() || count.is_null() || time.is_null() {
             return Err(libc::EFAULT);

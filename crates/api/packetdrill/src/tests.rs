@@ -9,10 +9,17 @@ use crate::options::tcp_info;
 fn flags_have_defaults_and_each_may_be_given() {
     let plain = Flags::parse("").unwrap();
     assert_eq!((plain.net.local, plain.net.mtu), (Addr::v4([192, 168, 0, 1]), 1500));
-    let given = Flags::parse("ip_version=ipv6,local=fd00::1,remote=fd00::2,mtu=1280,patience=5").unwrap();
-    assert_eq!((given.net.local.to_string(), given.net.remote.to_string()), ("fd00::1".into(), "fd00::2".into()));
+    let given =
+        Flags::parse("ip_version=ipv6,local=fd00::1,remote=fd00::2,mtu=1280,patience=5").unwrap();
+    assert_eq!(
+        (given.net.local.to_string(), given.net.remote.to_string()),
+        ("fd00::1".into(), "fd00::2".into())
+    );
     assert_eq!((given.net.mtu, given.patience, given.net.version), (1280, 5, IpVersion::V6));
-    assert_eq!(Flags::parse("ip_version=ipv4-mapped-ipv6").unwrap().net.version, IpVersion::V4Mapped);
+    assert_eq!(
+        Flags::parse("ip_version=ipv4-mapped-ipv6").unwrap().net.version,
+        IpVersion::V4Mapped
+    );
 }
 
 #[test]
@@ -48,7 +55,8 @@ fn values_of_a_connection_lie_where_linux_has_them() {
     let bytes = tcp_info(&info);
     let mut system = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
     let len = bytes.len().min(size_of::<libc::tcp_info>());
-    // SAFETY: both have so many bytes; the struct is plain numbers, of which newer systems have more, and these are zero.
+    // SAFETY: both have so many bytes; the struct is plain numbers, of which newer systems have
+    // more, and these are zero.
     let system = unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), system.as_mut_ptr().cast(), len);
         system.assume_init()

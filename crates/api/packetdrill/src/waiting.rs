@@ -44,8 +44,13 @@ impl Set {
     }
 }
 
-/// What of the wanted things is so, for each; the sockets must be ours. Of those with [`Told`], what is news.
-fn ready(world: &World, wanted: &[(c_int, i16, Option<Told>)], timeout: c_int) -> Result<Vec<i16>, Errno> {
+/// What of the wanted things is so, for each; the sockets must be ours. Of those with [`Told`],
+/// what is news.
+fn ready(
+    world: &World,
+    wanted: &[(c_int, i16, Option<Told>)],
+    timeout: c_int,
+) -> Result<Vec<i16>, Errno> {
     let copied: Vec<bool> = wanted.iter().map(|&(fd, ..)| copies::settle(world, fd)).collect();
     // A notification is there already.
     let timeout = if copied.contains(&true) { Some(0) } else { u32::try_from(timeout).ok() };
@@ -53,10 +58,17 @@ fn ready(world: &World, wanted: &[(c_int, i16, Option<Told>)], timeout: c_int) -
     let core = |fd: c_int| state.sockets.get(&fd).map(|socket| socket.core).ok_or(libc::EBADF);
     let op = if wanted.iter().any(|(.., told)| told.is_some()) {
         // What was never told of is always news.
-        let each = wanted.iter().map(|&(fd, bits, told)| Ok((core(fd)?, bits, told.unwrap_or_default())));
+        let each =
+            wanted.iter().map(|&(fd, bits, told)| Ok((core(fd)?, bits, told.unwrap_or_default())));
         Op::Edges(each.collect::<Result<_, Errno>>()?, timeout)
     } else {
-        Op::Poll(wanted.iter().map(|&(fd, bits, _)| Ok((core(fd)?, bits))).collect::<Result<_, Errno>>()?, timeout)
+        Op::Poll(
+            wanted
+                .iter()
+                .map(|&(fd, bits, _)| Ok((core(fd)?, bits)))
+                .collect::<Result<_, Errno>>()?,
+            timeout,
+        )
     };
     drop(state);
     let reply = world.call(op)?;
@@ -72,7 +84,12 @@ fn ready(world: &World, wanted: &[(c_int, i16, Option<Told>)], timeout: c_int) -
 
 /// # Safety
 /// As for [`with`]; `fds` leads to `count` of them.
-pub(crate) unsafe extern "C" fn poll(data: Data, fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn poll(
+    data: Data,
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+) -> c_int {
     with(data, |world| {
         let count = count as usize;
         if count > MOST || (fds.is_null() && count > 0) {
@@ -130,7 +147,8 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
         let event = event.read_unaligned();
         let edges = event.events & EDGES != 0;
         let was_exclusive = members.get(&fd).is_some_and(|member| member.events & EXCLUSIVE != 0);
-        if event.events & EXCLUSIVE != 0 && (what != libc::EPOLL_CTL_ADD || event.events & !BESIDE != 0)
+        if event.events & EXCLUSIVE != 0
+            && (what != libc::EPOLL_CTL_ADD || event.events & !BESIDE != 0)
             || what == libc::EPOLL_CTL_MOD && was_exclusive
         {
             return Err(libc::EINVAL);
@@ -143,7 +161,12 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
         }
         members.insert(
             fd,
-            Member { events: event.events, data: event.u64, spent: false, told: edges.then(Told::default) },
+            Member {
+                events: event.events,
+                data: event.u64,
+                spent: false,
+                told: edges.then(Told::default),
+            },
         );
         Ok(0)
     }) as c_int
@@ -166,16 +189,24 @@ pub(crate) unsafe extern "C" fn epoll_wait(
         let members: Vec<(c_int, Member)> = {
             let state = world.enter();
             let set = state.sets.get(&set).ok_or(libc::EINVAL)?;
-            set.members.iter().filter(|(_, member)| !member.spent).map(|(&fd, &member)| (fd, member)).collect()
+            set.members
+                .iter()
+                .filter(|(_, member)| !member.spent)
+                .map(|(&fd, &member)| (fd, member))
+                .collect()
         };
         // The bits of both have the same values.
-        let wanted = |&(fd, member): &(c_int, Member)| (fd, (member.events & 0x7fff) as i16, member.told);
+        let wanted =
+            |&(fd, member): &(c_int, Member)| (fd, (member.events & 0x7fff) as i16, member.told);
         let wanted: Vec<_> = members.iter().map(wanted).collect();
         let found = ready(world, &wanted, timeout)?;
         let mut count = 0;
         let mut state = world.enter();
         for ((fd, mut member), bits) in members.into_iter().zip(found) {
-            let Some(core) = state.sockets.get(&fd).map(|socket| socket.core).filter(|_| bits != 0) else { continue };
+            let Some(core) = state.sockets.get(&fd).map(|socket| socket.core).filter(|_| bits != 0)
+            else {
+                continue;
+            };
             if count == most {
                 break;
             }
@@ -183,7 +214,8 @@ pub(crate) unsafe extern "C" fn epoll_wait(
                 told.news(bits, world.core(&mut state).edges(core));
             }
             member.spent = member.events & libc::EPOLLONESHOT as u32 != 0;
-            room.add(count).write_unaligned(epoll_event { events: u32::from(bits as u16), u64: member.data });
+            room.add(count)
+                .write_unaligned(epoll_event { events: u32::from(bits as u16), u64: member.data });
             count += 1;
             state.sets.get_mut(&set).and_then(|set| set.members.insert(fd, member));
         }

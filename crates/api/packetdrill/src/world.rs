@@ -23,7 +23,8 @@ pub(crate) const BEGIN: Micros = 1_600_000_000_000_000;
 const LOOK: Micros = 1;
 /// How long, in real time, nobody must have come in before a blocked call moves the clock itself.
 const LONELY: Duration = Duration::from_millis(500);
-/// How far it moves it at a time, and in all before the call is given up: nothing that ends by itself takes as long.
+/// How far it moves it at a time, and in all before the call is given up: nothing that ends by
+/// itself takes as long.
 const STRIDE: Micros = 1_000_000;
 const FOREVER: Micros = 24 * 3_600 * 1_000_000;
 /// An error number.
@@ -77,7 +78,8 @@ pub(crate) struct State {
 /// The core, which counts references without caring for threads.
 struct Held(Core);
 
-// SAFETY: everything that shares counts with the core's buffers is inside of it, and it is only touched under the lock of `World::state`.
+// SAFETY: everything that shares counts with the core's buffers is inside of it, and it is only
+// touched under the lock of `World::state`.
 unsafe impl Send for Held {}
 
 impl World {
@@ -115,7 +117,8 @@ impl World {
         if state.core.is_none() {
             let commands = kernel::knobs();
             state.knobs.clone_from(&commands);
-            let settings = Settings { mtu: Some(self.flags.net.mtu), commands, ..Settings::default() };
+            let settings =
+                Settings { mtu: Some(self.flags.net.mtu), commands, ..Settings::default() };
             let core = Core::new(self.flags.net, &Script { settings, events: Vec::new() });
             state.made = state.early;
             state.core = Some(Held(core));
@@ -173,8 +176,13 @@ impl World {
     }
 
     /// Waits for one of the condition's changes; false when none came in time.
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> (MutexGuard<'a, State>, bool) {
-        let (state, out) = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        time: Duration,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let (state, out) =
+            self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
         (state, !out.timed_out())
     }
 
@@ -260,7 +268,8 @@ impl World {
         Ok(())
     }
 
-    /// Gives the other thread a little real time to begin a call, before the clock runs on as if it would not.
+    /// Gives the other thread a little real time to begin a call, before the clock runs on as if it
+    /// would not.
     fn be_patient<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let visits = state.visits;
         let mut in_time = true;

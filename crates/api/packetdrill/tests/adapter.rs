@@ -1,4 +1,5 @@
-//! The adapter behind packetdrill's interface, driven by a C program that does what packetdrill does.
+//! The adapter behind packetdrill's interface, driven by a C program that does what packetdrill
+//! does.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -37,7 +38,8 @@ fn driver() -> Program {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drive.c");
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("drive-{}-{number}", std::process::id()));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("drive-{}-{number}", std::process::id()));
     let program = Program(program);
     let mut gcc = Command::new("gcc");
     gcc.args(["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
@@ -56,8 +58,12 @@ fn drive(flags: &str) -> Output {
 
 fn holds(flags: &str) {
     let output = drive(flags);
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && out == format!("all scripts hold: {flags}\n"), "{flags}: {out}{err}");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && out == format!("all scripts hold: {flags}\n"),
+        "{flags}: {out}{err}"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Our own packet scripts, run through packetdrill's interface: the runner calls the functions of the struct, with a second thread for calls that block, and knows
-//! nothing of the core behind them.
+//! Our own packet scripts, run through packetdrill's interface: the runner calls the functions of
+//! the struct, with a second thread for calls that block, and knows nothing of the core behind
+//! them.
 
 mod interface;
 
@@ -19,16 +20,18 @@ fn left_out(script: &Script, version: IpVersion) -> Option<String> {
         return Some(why);
     }
     let sets_buffers = script.events.iter().any(|event| match &event.what {
-        What::Call(call) => call
-            .args
-            .iter()
-            .any(|arg| matches!(arg, Arg::Names(names) if names.iter().any(|n| n == "SO_RCVBUF" || n == "SO_SNDBUF"))),
+        What::Call(call) => call.args.iter().any(|arg| {
+            matches!(arg, Arg::Names(names) if names.iter().any(|n| n == "SO_RCVBUF"
+                || n == "SO_SNDBUF"))
+        }),
         _ => false,
     });
     if sets_buffers {
         return Some("the adapter's buffers have one size (docs/packetdrill.md)".into());
     }
-    let accurate = |command: &String| ["tcp_ecn=3", "tcp_ecn=4", "tcp_ecn=5"].iter().any(|knob| command.contains(knob));
+    let accurate = |command: &String| {
+        ["tcp_ecn=3", "tcp_ecn=4", "tcp_ecn=5"].iter().any(|knob| command.contains(knob))
+    };
     if script.settings.commands.iter().any(accurate) {
         return Some("Linux 6.18, whose knobs the adapter reads, has no AccECN to ask for".into());
     }
@@ -59,13 +62,15 @@ fn run(library: &Library, path: &Path, version: IpVersion) -> Result<bool, Strin
 
 fn all_hold(version: IpVersion) {
     if !interface::is_root() {
-        // The adapter takes window scale and buffers from the kernel's knobs, which nobody else can set.
+        // The adapter takes window scale and buffers from the kernel's knobs, which nobody else can
+        // set.
         eprintln!("not run: setting the kernel's knobs needs root");
         assert!(std::env::var_os("CI").is_none(), "there is no root in CI");
         return;
     }
     let library = Library::open();
-    let scripts = suite::find(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/scripts")).unwrap();
+    let scripts =
+        suite::find(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/scripts")).unwrap();
     let (next, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failures = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -75,14 +80,22 @@ fn all_hold(version: IpVersion) {
                     match run(&library, path, version) {
                         Ok(true) => _ = held.fetch_add(1, Ordering::Relaxed),
                         Ok(false) => {}
-                        Err(why) => failures.lock().unwrap().push(format!("{}:{why}", path.display())),
+                        Err(why) => {
+                            failures.lock().unwrap().push(format!("{}:{why}", path.display()))
+                        }
                     }
                 }
             });
         }
     });
     let (failures, held) = (failures.into_inner().unwrap(), held.into_inner());
-    assert!(failures.is_empty(), "{} of {} scripts:\n{}", failures.len(), scripts.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} scripts:\n{}",
+        failures.len(),
+        scripts.len(),
+        failures.join("\n")
+    );
     println!("{}: {held} of {} scripts ran and held", version.name(), scripts.len());
     // Most are for every family; what is left out is left out for a reason that is written down.
     assert!(held * 10 >= scripts.len() * 8, "only {held} of {} scripts ran", scripts.len());

@@ -1,4 +1,5 @@
-//! Typed generational handles: a name for an entry of a [`Slab`](crate::Slab) that stops working when the entry is gone.
+//! Typed generational handles: a name for an entry of a [`Slab`](crate::Slab) that stops working
+//! when the entry is gone.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -7,9 +8,10 @@ use core::num::NonZeroU32;
 
 /// Names one entry of a `Slab<T>`.
 ///
-/// The index says where the entry lies, the generation says which tenant of that place is meant: once the entry is removed,
-/// the handle finds nothing, even when the place is used again. A place would have to change tenants 2^32 - 1 times before
-/// an old handle could match a new tenant. `Option<Handle<T>>` is as small as `Handle<T>`: 8 bytes.
+/// The index says where the entry lies, the generation says which tenant of that place is meant:
+/// once the entry is removed, the handle finds nothing, even when the place is used again. A place
+/// would have to change tenants 2^32 - 1 times before an old handle could match a new tenant.
+/// `Option<Handle<T>>` is as small as `Handle<T>`: 8 bytes.
 pub struct Handle<T> {
     index: u32,
     generation: NonZeroU32,
@@ -36,14 +38,16 @@ impl<T> Handle<T> {
         self.generation
     }
 
-    /// The handle as one number, never zero, for places that can only keep numbers (a C caller, a ring shared with another process).
+    /// The handle as one number, never zero, for places that can only keep numbers (a C caller, a
+    /// ring shared with another process).
     #[inline]
     pub const fn to_bits(self) -> u64 {
         (self.generation.get() as u64) << 32 | self.index as u64
     }
 
-    /// The handle that [`Handle::to_bits`] made into `bits`; `None` when no handle makes that number.
-    /// A number invented by somebody else gives a handle that finds nothing, or another entry of the same slab: check who asks.
+    /// The handle that [`Handle::to_bits`] made into `bits`; `None` when no handle makes that
+    /// number. A number invented by somebody else gives a handle that finds nothing, or another
+    /// entry of the same slab: check who asks.
     #[inline]
     pub const fn from_bits(bits: u64) -> Option<Handle<T>> {
         match NonZeroU32::new((bits >> 32) as u32) {

@@ -1,7 +1,9 @@
-//! How long things took: counts of nanoseconds in buckets whose width is at most 1/128 of what they hold.
+//! How long things took: counts of nanoseconds in buckets whose width is at most 1/128 of what they
+//! hold.
 //!
-//! Values below 128 have a bucket each; above, each power of two is cut into 128 buckets. Recording is one addition at a place that two
-//! instructions find, and two histograms of the same run are added bucket by bucket.
+//! Values below 128 have a bucket each; above, each power of two is cut into 128 buckets. Recording
+//! is one addition at a place that two instructions find, and two histograms of the same run are
+//! added bucket by bucket.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -58,7 +60,8 @@ impl Histogram {
         Histogram::default()
     }
 
-    /// Nothing recorded, with the memory for its buckets taken already: what records into it never allocates.
+    /// Nothing recorded, with the memory for its buckets taken already: what records into it never
+    /// allocates.
     pub fn ready() -> Histogram {
         let mut ready = Histogram::default();
         ready.begin();
@@ -122,11 +125,13 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    /// The time that `percent` of all did not exceed, at most 1/128 too long and never longer than the longest; 0 when there is none.
+    /// The time that `percent` of all did not exceed, at most 1/128 too long and never longer than
+    /// the longest; 0 when there is none.
     pub fn percentile(&self, percent: f64) -> u64 {
         let exact = percent / 100.0 * self.count as f64;
         // Rounded up by hand: `f64::ceil` is not in `core`.
-        let wanted = (exact as u64 + u64::from(exact > exact as u64 as f64)).clamp(1, self.count.max(1));
+        let wanted =
+            (exact as u64 + u64::from(exact > exact as u64 as f64)).clamp(1, self.count.max(1));
         let mut seen = 0;
         for (at, count) in self.buckets.iter().enumerate() {
             seen += count;
@@ -154,13 +159,18 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// What was recorded since `before`, an earlier state of the same histogram. Shortest and longest are known to a bucket only.
+    /// What was recorded since `before`, an earlier state of the same histogram. Shortest and
+    /// longest are known to a bucket only.
     pub fn since(&self, before: &Histogram) -> Histogram {
         if before.count == 0 {
             return self.clone();
         }
-        let buckets: Vec<u64> =
-            self.buckets.iter().zip(&before.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let buckets: Vec<u64> = self
+            .buckets
+            .iter()
+            .zip(&before.buckets)
+            .map(|(now, then)| now.saturating_sub(*then))
+            .collect();
         let used = |at: Option<usize>| at.map_or(0, |at| highest(at).min(self.max));
         Histogram {
             count: self.count.saturating_sub(before.count),

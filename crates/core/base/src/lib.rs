@@ -1,9 +1,10 @@
-//! Words that every layer shares: time as a value, typed handles, slabs, rings, lists, the timer wheel, seeded numbers,
-//! a keyed hash, a histogram.
+//! Words that every layer shares: time as a value, typed handles, slabs, rings, lists, the timer
+//! wheel, seeded numbers, a keyed hash, a histogram.
 //!
-//! Nothing here knows what a packet is, and nothing here can read a clock: an [`Instant`] is handed in by whoever owns one.
-//! Every container takes its capacity when it is built and allocates then and never again; memory that is reserved but not
-//! yet used is not touched, so a table sized for a million entries costs address space until the entries come.
+//! Nothing here knows what a packet is, and nothing here can read a clock: an [`Instant`] is handed
+//! in by whoever owns one. Every container takes its capacity when it is built and allocates then
+//! and never again; memory that is reserved but not yet used is not touched, so a table sized for a
+//! million entries costs address space until the entries come.
 
 #![no_std]
 #![forbid(unsafe_code)]

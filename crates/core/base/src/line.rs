@@ -1,4 +1,5 @@
-//! First come, first served, for entries that live somewhere else: a ring of their indices, each at most once.
+//! First come, first served, for entries that live somewhere else: a ring of their indices, each at
+//! most once.
 //!
 //! ```text
 //!          front                      back
@@ -7,8 +8,8 @@
 //!   └─────┴───┴───┴──────┴───┴───┴────┴─────────┘
 //! ```
 //!
-//! Unlike a [`List`](crate::List), joining and being served touch no neighbour's memory, only the entry's own [`Place`]. Who leaves before
-//! being served leaves a hole behind.
+//! Unlike a [`List`](crate::List), joining and being served touch no neighbour's memory, only the
+//! entry's own [`Place`]. Who leaves before being served leaves a hole behind.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -42,7 +43,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// An empty line for the indices below `entries`. It has two slots for each, so that closing up is seldom needed; memory that is never used costs nothing.
+    /// An empty line for the indices below `entries`. It has two slots for each, so that closing up
+    /// is seldom needed; memory that is never used costs nothing.
     ///
     /// # Panics
     /// When `entries` is above 2^30.
@@ -64,8 +66,8 @@ impl Line {
         self.len() == 0
     }
 
-    /// The entry at `index` joins at the back, if it does not stand in line already. False: the line is full of holes, and nothing has
-    /// changed; [`Line::close_up`], and there is room.
+    /// The entry at `index` joins at the back, if it does not stand in line already. False: the
+    /// line is full of holes, and nothing has changed; [`Line::close_up`], and there is room.
     #[inline(always)]
     pub fn join(&mut self, index: u32, place: &mut Place) -> bool {
         if place.is_taken() {
@@ -86,7 +88,8 @@ impl Line {
     #[inline(always)]
     pub fn serve(&mut self) -> Option<u32> {
         if self.front == self.back {
-            // Those who come next find the slots that were used last, which the processor still has at hand.
+            // Those who come next find the slots that were used last, which the processor still has
+            // at hand.
             (self.front, self.back) = (0, 0);
             return None;
         }
@@ -115,17 +118,20 @@ impl Line {
         }
     }
 
-    /// The one that is served after `n` others, unless it has left; None also when there are not so many. For those who prepare.
+    /// The one that is served after `n` others, unless it has left; None also when there are not so
+    /// many. For those who prepare.
     #[inline(always)]
     pub fn ahead(&self, n: u32) -> Option<u32> {
         if n >= self.back.wrapping_sub(self.front) {
             return None;
         }
-        let index = *self.slots.get(self.front.wrapping_add(n) as usize & (self.slots.len() - 1))?;
+        let index =
+            *self.slots.get(self.front.wrapping_add(n) as usize & (self.slots.len() - 1))?;
         (index != HOLE).then_some(index)
     }
 
-    /// The one that was served last waits on, in front of all others, if nobody has joined since. Its place is what it is set to.
+    /// The one that was served last waits on, in front of all others, if nobody has joined since.
+    /// Its place is what it is set to.
     #[inline]
     pub fn unserve(&mut self, index: u32, place: &mut Place) {
         let front = self.front.wrapping_sub(1);
@@ -146,8 +152,8 @@ impl Line {
         *place = Place::OFF;
     }
 
-    /// Takes the holes out; `moved` is told the new place of each entry. Takes as long as there are slots, and is needed at most once for every
-    /// half of them that was joined.
+    /// Takes the holes out; `moved` is told the new place of each entry. Takes as long as there are
+    /// slots, and is needed at most once for every half of them that was joined.
     #[cold]
     #[inline(never)]
     pub fn close_up(&mut self, mut moved: impl FnMut(u32, Place)) {

@@ -1,7 +1,7 @@
 //! Doubly linked lists threaded through entries that live somewhere else, joined by `u32` indices.
 //!
-//! A list owns no memory: each entry carries a [`Link`] for each list it may be on, and an owner lends its links for the
-//! time of an operation. Every operation takes constant time.
+//! A list owns no memory: each entry carries a [`Link`] for each list it may be on, and an owner
+//! lends its links for the time of an operation. Every operation takes constant time.
 
 /// The index that ends a list. No entry may have it.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -38,7 +38,8 @@ pub trait Links {
     /// The link of entry `index`.
     ///
     /// # Panics
-    /// May panic when there is no such entry: a list then holds an entry that its owner forgot to take off.
+    /// May panic when there is no such entry: a list then holds an entry that its owner forgot to
+    /// take off.
     fn link(&mut self, index: u32) -> &mut Link;
 }
 
@@ -51,8 +52,9 @@ impl Links for [Link] {
 
 /// The head, tail and length of a list. 12 bytes.
 ///
-/// A link knows whether it is on *a* list, not on which: when links of one kind serve several lists, the owner must name
-/// the right one to [`List::remove`]. Likewise each operation must be lent the same links.
+/// A link knows whether it is on *a* list, not on which: when links of one kind serve several
+/// lists, the owner must name the right one to [`List::remove`]. Likewise each operation must be
+/// lent the same links.
 #[derive(Clone, Debug)]
 pub struct List {
     head: u32,
@@ -141,7 +143,8 @@ impl List {
     #[inline]
     pub fn pop_front<L: Links + ?Sized>(&mut self, links: &mut L) -> Option<u32> {
         let index = some(self.head)?;
-        // The new head keeps the old one as its neighbour: nobody asks the head for what is before it, and its memory need not be fetched for this.
+        // The new head keeps the old one as its neighbour: nobody asks the head for what is before
+        // it, and its memory need not be fetched for this.
         let Link { next, .. } = core::mem::replace(links.link(index), Link::OFF);
         if next == NIL {
             self.tail = NIL;
@@ -151,7 +154,8 @@ impl List {
         Some(index)
     }
 
-    /// Takes `index` off, wherever in this list it is. False, and nothing changes, when its link is on no list.
+    /// Takes `index` off, wherever in this list it is. False, and nothing changes, when its link is
+    /// on no list.
     #[inline]
     pub fn remove<L: Links + ?Sized>(&mut self, links: &mut L, index: u32) -> bool {
         let Link { prev, next } = core::mem::replace(links.link(index), Link::OFF);

@@ -1,31 +1,37 @@
-//! The hash table behind flow lookup: from a keyed hash to the index of an entry that lives elsewhere.
+//! The hash table behind flow lookup: from a keyed hash to the index of an entry that lives
+//! elsewhere.
 //!
-//! A slot is 8 bytes, a 32-bit tag of the hash beside the 32-bit value, so one cache line answers most lookups and the
-//! entry itself is fetched only when its tag matches. Entries that probe from the same place lie ordered by the place they
-//! wanted (Robin Hood order), so a lookup that will find nothing ends early, and a removal shifts its followers back
-//! instead of leaving a mark: the table does not wear out.
+//! A slot is 8 bytes, a 32-bit tag of the hash beside the 32-bit value, so one cache line answers
+//! most lookups and the entry itself is fetched only when its tag matches. Entries that probe from
+//! the same place lie ordered by the place they wanted (Robin Hood order), so a lookup that will
+//! find nothing ends early, and a removal shifts its followers back instead of leaving a mark: the
+//! table does not wear out.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// No entry lies further than this from the slot it wanted; an insert that would push one further is refused.
-/// At the highest load that the table allows itself, random hashes stay far below it (a test shows it). Only somebody who
-/// knows the key of the hash could reach it, and then cannot make a lookup longer than this.
+/// No entry lies further than this from the slot it wanted; an insert that would push one further
+/// is refused. At the highest load that the table allows itself, random hashes stay far below it (a
+/// test shows it). Only somebody who knows the key of the hash could reach it, and then cannot make
+/// a lookup longer than this.
 pub const MAX_PROBE: usize = 128;
 /// An insert moves at most this many entries; beyond it is refused, for the same reason.
 const MAX_SHIFT: usize = 2048;
 
-/// Nothing was inserted: the map holds its capacity already, or too many entries want the same place.
+/// Nothing was inserted: the map holds its capacity already, or too many entries want the same
+/// place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapFull;
 
 /// A map from 64-bit hashes to values, of fixed capacity.
 ///
-/// Keys are not kept: every verb that must tell two entries with the same hash apart asks the caller whether a value is the
-/// one that is meant. The hash must be keyed with a secret when strangers choose the keys.
+/// Keys are not kept: every verb that must tell two entries with the same hash apart asks the
+/// caller whether a value is the one that is meant. The hash must be keyed with a secret when
+/// strangers choose the keys.
 pub struct FlowMap {
-    /// Zero when vacant, else the tag in the high half and the value plus one in the low half. Vacant must be zero: then
-    /// the system hands out the memory of a large table page by page as it is first written.
+    /// Zero when vacant, else the tag in the high half and the value plus one in the low half.
+    /// Vacant must be zero: then the system hands out the memory of a large table page by page as
+    /// it is first written.
     slots: Box<[u64]>,
     mask: usize,
     len: u32,
@@ -33,8 +39,8 @@ pub struct FlowMap {
 }
 
 impl FlowMap {
-    /// An empty map for `capacity` values. Its slots number the power of two that keeps at least a quarter of them vacant,
-    /// 8 bytes each.
+    /// An empty map for `capacity` values. Its slots number the power of two that keeps at least a
+    /// quarter of them vacant, 8 bytes each.
     pub fn new(capacity: u32) -> FlowMap {
         let slots = (capacity as usize + capacity as usize / 3 + 1).next_power_of_two().max(8);
         FlowMap { slots: vec![0; slots].into_boxed_slice(), mask: slots - 1, len: 0, capacity }
@@ -58,7 +64,8 @@ impl FlowMap {
         self.capacity
     }
 
-    /// The slot where a lookup of `hash` begins, as an index into [`FlowMap::slots`], to prefetch it.
+    /// The slot where a lookup of `hash` begins, as an index into [`FlowMap::slots`], to prefetch
+    /// it.
     #[inline]
     pub fn slot_of(&self, hash: u64) -> usize {
         tag_of(hash) as usize & self.mask
@@ -76,8 +83,8 @@ impl FlowMap {
         self.position(hash, is_it).map(|(_, value)| value)
     }
 
-    /// The first value whose tag matches that of `hash`: almost always what [`FlowMap::find`] will return, known without
-    /// touching the entry, so that the entry can be prefetched.
+    /// The first value whose tag matches that of `hash`: almost always what [`FlowMap::find`] will
+    /// return, known without touching the entry, so that the entry can be prefetched.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         // The usual answer: it lies in the slot that it wanted.
@@ -97,7 +104,8 @@ impl FlowMap {
     /// Adds `value` under `hash`, beside whatever is there: ask [`FlowMap::find`] first.
     ///
     /// # Errors
-    /// [`MapFull`], and the map is unchanged, when it holds its capacity or too many entries want the same place.
+    /// [`MapFull`], and the map is unchanged, when it holds its capacity or too many entries want
+    /// the same place.
     ///
     /// # Panics
     /// When `value` is `u32::MAX`, which no slab index is.
@@ -109,7 +117,8 @@ impl FlowMap {
         }
         let tag = tag_of(hash);
         let home = tag as usize & self.mask;
-        // Behind those that wanted this place or one before it, in front of those that wanted a later one.
+        // Behind those that wanted this place or one before it, in front of those that wanted a
+        // later one.
         let mut at = home;
         let mut distance = 0;
         while self.slots[at] != 0 && self.distance(at) >= distance {
@@ -149,7 +158,8 @@ impl FlowMap {
         Some(value)
     }
 
-    /// Puts `new` where `old` is under `hash`: a flow that moved to another place keeps its slot. False when `old` is not there.
+    /// Puts `new` where `old` is under `hash`: a flow that moved to another place keeps its slot.
+    /// False when `old` is not there.
     ///
     /// # Panics
     /// When `new` is `u32::MAX`.
@@ -199,7 +209,8 @@ impl FlowMap {
         at.wrapping_sub((self.slots[at] >> 32) as usize) & self.mask
     }
 
-    /// The first vacant slot from `at` on, provided that every entry before it may move one slot further.
+    /// The first vacant slot from `at` on, provided that every entry before it may move one slot
+    /// further.
     #[inline]
     fn vacant_after(&self, at: usize) -> Result<usize, MapFull> {
         let mut vacant = at;

@@ -14,7 +14,8 @@ use alloc::vec;
 ///          0 ── offsets of peek ──►0 ── offsets of write_at ──►
 /// ```
 ///
-/// Any capacity is allowed, zero as well. The memory is zeroed by the system, so it costs nothing until bytes come.
+/// Any capacity is allowed, zero as well. The memory is zeroed by the system, so it costs nothing
+/// until bytes come.
 pub struct ByteRing {
     bytes: Box<[u8]>,
     /// Where the front lies; below the capacity, or zero when that is zero.
@@ -64,21 +65,24 @@ impl ByteRing {
         n
     }
 
-    /// Writes `from` into the room, `offset` bytes behind the back, without counting it as held: bytes that came before
-    /// those in front of them. Returns how many bytes fit. [`ByteRing::extend`] counts them once the gap is filled.
+    /// Writes `from` into the room, `offset` bytes behind the back, without counting it as held:
+    /// bytes that came before those in front of them. Returns how many bytes fit.
+    /// [`ByteRing::extend`] counts them once the gap is filled.
     #[inline]
     pub fn write_at(&mut self, offset: usize, from: &[u8]) -> usize {
         let n = from.len().min(self.room().saturating_sub(offset));
         if n > 0 {
             let (first, second) = self.room_mut();
-            let (skip_first, skip_second) = (offset.min(first.len()), offset.saturating_sub(first.len()));
+            let (skip_first, skip_second) =
+                (offset.min(first.len()), offset.saturating_sub(first.len()));
             copy_across(&from[..n], &mut first[skip_first..], &mut second[skip_second..]);
         }
         n
     }
 
-    /// Counts the first `n` bytes of the room as held: they were put there by [`ByteRing::write_at`] or through
-    /// [`ByteRing::room_mut`]. Returns how many there was room for.
+    /// Counts the first `n` bytes of the room as held: they were put there by
+    /// [`ByteRing::write_at`] or through [`ByteRing::room_mut`]. Returns how many there was room
+    /// for.
     #[inline]
     pub fn extend(&mut self, n: usize) -> usize {
         let n = n.min(self.room());
@@ -95,8 +99,8 @@ impl ByteRing {
         (&mut from_start[..straight], &mut before[..n - straight])
     }
 
-    /// Up to `n` held bytes from `offset` on, without giving them up: in order, in two pieces because they may wrap.
-    /// Shorter, or empty, when fewer are held.
+    /// Up to `n` held bytes from `offset` on, without giving them up: in order, in two pieces
+    /// because they may wrap. Shorter, or empty, when fewer are held.
     #[inline]
     pub fn peek(&self, offset: usize, n: usize) -> (&[u8], &[u8]) {
         let offset = offset.min(self.len());
@@ -138,7 +142,8 @@ impl ByteRing {
     }
 }
 
-/// Copies `from` into `first` and what does not fit there into `second`, which together are long enough.
+/// Copies `from` into `first` and what does not fit there into `second`, which together are long
+/// enough.
 #[inline]
 fn copy_across(from: &[u8], first: &mut [u8], second: &mut [u8]) {
     let (a, b) = from.split_at(from.len().min(first.len()));

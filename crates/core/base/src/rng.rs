@@ -2,8 +2,9 @@
 
 /// A generator of random numbers (xoshiro256++ by Blackman and Vigna, seeded by SplitMix64).
 ///
-/// **Not for secrets.** Whoever sees a few numbers can tell all that follow. It is for the simulator, for jitter, and for
-/// choices that nobody gains by guessing; sequence numbers, ports and cookies come from a keyed hash instead.
+/// **Not for secrets.** Whoever sees a few numbers can tell all that follow. It is for the
+/// simulator, for jitter, and for choices that nobody gains by guessing; sequence numbers, ports
+/// and cookies come from a keyed hash instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
     state: [u64; 4],
@@ -26,8 +27,9 @@ impl Rng {
         Rng { state }
     }
 
-    /// A second generator whose numbers have nothing visible to do with those of this one: one for each link or host of a
-    /// simulated world, so that a change to one does not shift the luck of the others.
+    /// A second generator whose numbers have nothing visible to do with those of this one: one for
+    /// each link or host of a simulated world, so that a change to one does not shift the luck of
+    /// the others.
     pub fn fork(&mut self) -> Rng {
         Rng::seed(self.next_u64())
     }
@@ -56,8 +58,9 @@ impl Rng {
     /// A number from 0 to `n - 1`, each as likely as the others; 0 when `n` is 0.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
-        // Lemire, "Fast Random Integer Generation in an Interval": the high half of a 128-bit product is the answer. Of the
-        // 2^64 low halves, the first 2^64 mod n would favour some answers; those are thrown again.
+        // Lemire, "Fast Random Integer Generation in an Interval": the high half of a 128-bit
+        // product is the answer. Of the 2^64 low halves, the first 2^64 mod n would favour some
+        // answers; those are thrown again.
         let mut product = u128::from(self.next_u64()) * u128::from(n);
         if (product as u64) < n {
             let unfair = n.wrapping_neg() % n;

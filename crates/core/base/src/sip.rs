@@ -1,12 +1,19 @@
-//! SipHash (Aumasson and Bernstein, 2012): the keyed hash of tables whose keys strangers choose, and of numbers that nobody may guess.
+//! SipHash (Aumasson and Bernstein, 2012): the keyed hash of tables whose keys strangers choose,
+//! and of numbers that nobody may guess.
 //!
-//! The only one of this workspace. The messages of the packet path have a length that is known beforehand, so nothing is collected there;
-//! tests compare all three forms with the crate `siphasher`.
+//! The only one of this workspace. The messages of the packet path have a length that is known
+//! beforehand, so nothing is collected there; tests compare all three forms with the crate
+//! `siphasher`.
 
 /// What the state starts from, before anything is taken in.
 #[inline(always)]
 const fn start((k0, k1): (u64, u64)) -> [u64; 4] {
-    [k0 ^ 0x736f_6d65_7073_6575, k1 ^ 0x646f_7261_6e64_6f6d, k0 ^ 0x6c79_6765_6e65_7261, k1 ^ 0x7465_6462_7974_6573]
+    [
+        k0 ^ 0x736f_6d65_7073_6575,
+        k1 ^ 0x646f_7261_6e64_6f6d,
+        k0 ^ 0x6c79_6765_6e65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ]
 }
 
 #[inline(always)]
@@ -40,7 +47,8 @@ fn round(v: &mut [u64; 4]) {
     v[2] = v[2].rotate_left(32);
 }
 
-/// SipHash-1-3 of `N` whole little-endian words and six bytes: for tables whose keys strangers choose.
+/// SipHash-1-3 of `N` whole little-endian words and six bytes: for tables whose keys strangers
+/// choose.
 #[inline(always)]
 pub fn sip_1_3<const N: usize>(key: (u64, u64), words: [u64; N], six: u64) -> u64 {
     let mut v = start(key);
@@ -52,7 +60,8 @@ pub fn sip_1_3<const N: usize>(key: (u64, u64), words: [u64; N], six: u64) -> u6
     finish::<3>(v)
 }
 
-/// SipHash-2-4 under a key, with the first two words of every message taken in already: for numbers that nobody may guess.
+/// SipHash-2-4 under a key, with the first two words of every message taken in already: for numbers
+/// that nobody may guess.
 #[derive(Clone, Copy)]
 pub struct Sip24 {
     v: [u64; 4],
@@ -80,9 +89,11 @@ impl Sip24 {
     }
 }
 
-/// SipHash-2-4 of `parts` one after the other, under a key of 16 bytes: for what is hashed seldom and has any length.
+/// SipHash-2-4 of `parts` one after the other, under a key of 16 bytes: for what is hashed seldom
+/// and has any length.
 pub fn sip_2_4_bytes<'a>(key: &[u8; 16], parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
-    let half = |at: usize| key[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    let half =
+        |at: usize| key[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
     let mut v = start((half(0), half(8)));
     let (mut word, mut len) = (0_u64, 0_u64);
     for &byte in parts.into_iter().flatten() {
@@ -124,7 +135,10 @@ mod tests {
         for word in [1u64, 2, u64::MAX, 0x1234_5678_9abc_def0, 5] {
             known.write(&word.to_le_bytes());
         }
-        assert_eq!(Sip24::new(KEY, [1, 2]).hash([u64::MAX, 0x1234_5678_9abc_def0, 5]), known.finish());
+        assert_eq!(
+            Sip24::new(KEY, [1, 2]).hash([u64::MAX, 0x1234_5678_9abc_def0, 5]),
+            known.finish()
+        );
     }
 
     proptest! {

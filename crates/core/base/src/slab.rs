@@ -11,12 +11,13 @@ const FIRST: NonZeroU32 = NonZeroU32::MIN;
 
 /// Holds up to `capacity` values of type `T` without moving them.
 ///
-/// Room for all is reserved when the slab is built, but a place is first written when it is first used, so a large slab
-/// costs address space and not memory. A freed place is the next to be used again (it is the one most likely still cached).
-/// An entry costs 8 bytes beside its `T` when `T` is aligned to 4 or 8, and one alignment unit
-/// when to more; 12 bytes are the least.
+/// Room for all is reserved when the slab is built, but a place is first written when it is first
+/// used, so a large slab costs address space and not memory. A freed place is the next to be used
+/// again (it is the one most likely still cached). An entry costs 8 bytes beside its `T` when `T`
+/// is aligned to 4 or 8, and one alignment unit when to more; 12 bytes are the least.
 pub struct Slab<T> {
-    /// Places used at least once; the vector never grows past `capacity`, for which room was reserved.
+    /// Places used at least once; the vector never grows past `capacity`, for which room was
+    /// reserved.
     entries: Vec<Entry<T>>,
     capacity: u32,
     /// The vacant place freed last, `NIL` when none of the used places is vacant.
@@ -27,7 +28,8 @@ pub struct Slab<T> {
 /// One place of a slab, opaque: something to hand to a prefetch without looking inside.
 pub struct Entry<T>(State<T>);
 
-// The generation is in both variants and not beside the enum, so that the discriminant shares its 8 bytes.
+// The generation is in both variants and not beside the enum, so that the discriminant shares its 8
+// bytes.
 enum State<T> {
     /// `generation` is the next tenant's, `next` the vacant place freed before this one.
     Vacant {
@@ -80,7 +82,8 @@ impl<T> Slab<T> {
         self.insert_with(|_| value)
     }
 
-    /// Stores what `make` returns for the handle it is going to have. `None`, and `make` is not called, when the slab is full.
+    /// Stores what `make` returns for the handle it is going to have. `None`, and `make` is not
+    /// called, when the slab is full.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(Handle<T>) -> T) -> Option<Handle<T>> {
         if let Some(entry) = self.entries.get_mut(self.free as usize) {
@@ -110,7 +113,8 @@ impl<T> Slab<T> {
             State::Occupied { generation, .. } if generation == handle.generation() => {}
             _ => return None,
         }
-        // After 2^32 - 1 tenants the count starts again at one: zero is the niche of `Option<Handle>`.
+        // After 2^32 - 1 tenants the count starts again at one: zero is the niche of
+        // `Option<Handle>`.
         let generation = handle.generation().checked_add(1).unwrap_or(FIRST);
         let vacant = Entry(State::Vacant { generation, next: self.free });
         let State::Occupied { value, .. } = core::mem::replace(entry, vacant).0 else {
@@ -125,7 +129,9 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get(&self, handle: Handle<T>) -> Option<&T> {
         match &self.entries.get(handle.index() as usize)?.0 {
-            State::Occupied { generation, value } if *generation == handle.generation() => Some(value),
+            State::Occupied { generation, value } if *generation == handle.generation() => {
+                Some(value)
+            }
             _ => None,
         }
     }
@@ -134,7 +140,9 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get_mut(&mut self, handle: Handle<T>) -> Option<&mut T> {
         match &mut self.entries.get_mut(handle.index() as usize)?.0 {
-            State::Occupied { generation, value } if *generation == handle.generation() => Some(value),
+            State::Occupied { generation, value } if *generation == handle.generation() => {
+                Some(value)
+            }
             _ => None,
         }
     }
@@ -145,8 +153,8 @@ impl<T> Slab<T> {
         self.get(handle).is_some()
     }
 
-    /// The value at place `index`, whichever tenant it is: for indices out of lists, timers and tables that are kept in
-    /// step with the slab. `None` when the place is vacant.
+    /// The value at place `index`, whichever tenant it is: for indices out of lists, timers and
+    /// tables that are kept in step with the slab. `None` when the place is vacant.
     #[inline]
     pub fn by_index(&self, index: u32) -> Option<&T> {
         match &self.entries.get(index as usize)?.0 {
@@ -182,10 +190,13 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Every value with its handle, by index. Walks all places ever used: for tests and the control plane, not for packets.
+    /// Every value with its handle, by index. Walks all places ever used: for tests and the control
+    /// plane, not for packets.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| match &entry.0 {
-            State::Occupied { generation, value } => Some((Handle::new(index as u32, *generation), value)),
+            State::Occupied { generation, value } => {
+                Some((Handle::new(index as u32, *generation), value))
+            }
             State::Vacant { .. } => None,
         })
     }
@@ -193,18 +204,22 @@ impl<T> Slab<T> {
     /// As [`Slab::iter`], to change the values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Handle<T>, &mut T)> {
         self.entries.iter_mut().enumerate().filter_map(|(index, entry)| match &mut entry.0 {
-            State::Occupied { generation, value } => Some((Handle::new(index as u32, *generation), value)),
+            State::Occupied { generation, value } => {
+                Some((Handle::new(index as u32, *generation), value))
+            }
             State::Vacant { .. } => None,
         })
     }
 
-    /// Lends the links that `field` picks out of each value: `ready.push_back(&mut slab.links(|c| &mut c.ready), index)`.
+    /// Lends the links that `field` picks out of each value: `ready.push_back(&mut slab.links(|c|
+    /// &mut c.ready), index)`.
     #[inline]
     pub fn links<F: Fn(&mut T) -> &mut Link>(&mut self, field: F) -> SlabLinks<'_, T, F> {
         SlabLinks { slab: self, field }
     }
 
-    /// The places ever used, opaque, so that a caller can prefetch one by its index before it needs the value.
+    /// The places ever used, opaque, so that a caller can prefetch one by its index before it needs
+    /// the value.
     #[inline]
     pub fn entries(&self) -> &[Entry<T>] {
         &self.entries

@@ -1,4 +1,5 @@
-//! Time as a value. The core never asks what time it is; the caller reads its clock once per turn and says.
+//! Time as a value. The core never asks what time it is; the caller reads its clock once per turn
+//! and says.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

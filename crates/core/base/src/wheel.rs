@@ -1,8 +1,9 @@
-//! A hierarchical timer wheel: millions of timers, armed, disarmed and expired in constant time each, without ever walking
-//! those that are not due.
+//! A hierarchical timer wheel: millions of timers, armed, disarmed and expired in constant time
+//! each, without ever walking those that are not due.
 //!
-//! Time is counted in ticks of 2^n nanoseconds. The hand stands at the last tick the wheel was turned to. A timer lies on
-//! the level of the highest 6-bit digit in which its tick differs from the hand, in the slot of that digit:
+//! Time is counted in ticks of 2^n nanoseconds. The hand stands at the last tick the wheel was
+//! turned to. A timer lies on the level of the highest 6-bit digit in which its tick differs from
+//! the hand, in the slot of that digit:
 //!
 //! ```text
 //!              digit of the tick:   8   7   6   5   4   3   2   1   0
@@ -11,9 +12,10 @@
 //!   due next tick                   0   0   0   0   0   3  17  60  13   → level 0, slot 13
 //! ```
 //!
-//! So everything on a level is due before everything on the level above, the slots of a level are due in order, and the
-//! lowest set bit of the lowest occupied level says what comes next, however far away it is. When the hand reaches a slot
-//! above level 0, its timers are dealt out to the levels below. Nine digits hold every instant: there is no horizon.
+//! So everything on a level is due before everything on the level above, the slots of a level are
+//! due in order, and the lowest set bit of the lowest occupied level says what comes next, however
+//! far away it is. When the hand reaches a slot above level 0, its timers are dealt out to the
+//! levels below. Nine digits hold every instant: there is no horizon.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -31,7 +33,8 @@ const SLOT_BITS: u32 = 10;
 /// No slot is being emptied.
 const NONE: usize = usize::MAX;
 
-/// The resolution a wheel has unless told otherwise, as a power of two of nanoseconds: 2^16 ns, about 66 µs.
+/// The resolution a wheel has unless told otherwise, as a power of two of nanoseconds: 2^16 ns,
+/// about 66 µs.
 pub const DEFAULT_TICK_SHIFT: u32 = 16;
 /// The finest resolution: 2^11 ns, about 2 µs.
 pub const MIN_TICK_SHIFT: u32 = 11;
@@ -67,15 +70,17 @@ impl Links for Vec<Node> {
     }
 }
 
-/// Timers known by an index that the owner chooses, below the capacity: usually that of a slab entry. One timer for each
-/// index, 16 bytes for each index up to the highest ever armed.
+/// Timers known by an index that the owner chooses, below the capacity: usually that of a slab
+/// entry. One timer for each index, 16 bytes for each index up to the highest ever armed.
 ///
-/// A timer never fires before its deadline, and fires when the wheel is turned to the first tick at or after it: at most
-/// one tick late. Timers fire in the order of their ticks. The instants handed in must not go back.
+/// A timer never fires before its deadline, and fires when the wheel is turned to the first tick at
+/// or after it: at most one tick late. Timers fire in the order of their ticks. The instants handed
+/// in must not go back.
 ///
-/// *Re-arm lazily*: an owner that pushes a deadline back keeps the later one in its own entry and leaves the wheel alone.
-/// When the wheel fires at the old deadline, the owner sees that it is early and arms the new one. A deadline that comes
-/// nearer must be told to the wheel: [`Wheel::arm_if_earlier`] does the one, and nothing in the other case.
+/// *Re-arm lazily*: an owner that pushes a deadline back keeps the later one in its own entry and
+/// leaves the wheel alone. When the wheel fires at the old deadline, the owner sees that it is
+/// early and arms the new one. A deadline that comes nearer must be told to the wheel:
+/// [`Wheel::arm_if_earlier`] does the one, and nothing in the other case.
 pub struct Wheel {
     /// Grows to the highest index armed; room for all was reserved at the start.
     nodes: Vec<Node>,
@@ -87,7 +92,8 @@ pub struct Wheel {
     levels: u32,
     /// The tick the wheel was turned to: timers at or before it have fired, or are in `emptying`.
     hand: u64,
-    /// The slot that the hand has reached and whose timers are being handed out or dealt to lower levels, or `NONE`.
+    /// The slot that the hand has reached and whose timers are being handed out or dealt to lower
+    /// levels, or `NONE`.
     emptying: usize,
     tick_shift: u32,
     capacity: u32,
@@ -103,9 +109,13 @@ impl Wheel {
     /// As [`Wheel::new`], with ticks of 2^`tick_shift` nanoseconds.
     ///
     /// # Panics
-    /// When `tick_shift` is not between [`MIN_TICK_SHIFT`] and [`MAX_TICK_SHIFT`], or `capacity` is `u32::MAX`.
+    /// When `tick_shift` is not between [`MIN_TICK_SHIFT`] and [`MAX_TICK_SHIFT`], or `capacity` is
+    /// `u32::MAX`.
     pub fn with_tick_shift(capacity: u32, tick_shift: u32, now: Instant) -> Wheel {
-        assert!((MIN_TICK_SHIFT..=MAX_TICK_SHIFT).contains(&tick_shift), "tick_shift is from 11 to 32");
+        assert!(
+            (MIN_TICK_SHIFT..=MAX_TICK_SHIFT).contains(&tick_shift),
+            "tick_shift is from 11 to 32"
+        );
         assert!(capacity < u32::MAX, "a wheel holds at most u32::MAX - 1 timers");
         Wheel {
             nodes: Vec::with_capacity(capacity as usize),
@@ -144,16 +154,17 @@ impl Wheel {
         self.nodes.get(index as usize).is_some_and(|node| node.link.is_linked())
     }
 
-    /// When timer `index` will fire: the deadline it was armed with, rounded up to a tick. `None` when it is not armed.
+    /// When timer `index` will fire: the deadline it was armed with, rounded up to a tick. `None`
+    /// when it is not armed.
     #[inline]
     pub fn deadline(&self, index: u32) -> Option<Instant> {
         let node = self.nodes.get(index as usize)?;
         node.link.is_linked().then(|| self.instant(node.tick()))
     }
 
-    /// Sets timer `index` to fire at `deadline`, whatever it was set to before. A deadline already past fires at the next
-    /// tick, not in this turn, so that an owner who arms in the past cannot keep the turn from ending.
-    /// [`Instant::NEVER`] disarms.
+    /// Sets timer `index` to fire at `deadline`, whatever it was set to before. A deadline already
+    /// past fires at the next tick, not in this turn, so that an owner who arms in the past cannot
+    /// keep the turn from ending. [`Instant::NEVER`] disarms.
     ///
     /// # Panics
     /// When `index` is not below the capacity.
@@ -166,16 +177,21 @@ impl Wheel {
         }
     }
 
-    /// Makes timer `index` fire no later than `deadline`: arms it when it is not armed or armed for later, else does nothing.
-    /// True when it was armed anew.
+    /// Makes timer `index` fire no later than `deadline`: arms it when it is not armed or armed for
+    /// later, else does nothing. True when it was armed anew.
     ///
     /// # Panics
     /// When `index` is not below the capacity.
     #[inline]
     pub fn arm_if_earlier(&mut self, index: u32, deadline: Instant) -> bool {
-        // The usual call: it fires early enough as it is. A tick is never before the whole ticks of its instant.
+        // The usual call: it fires early enough as it is. A tick is never before the whole ticks of
+        // its instant.
         let whole = deadline.as_nanos() >> self.tick_shift;
-        if self.nodes.get(index as usize).is_some_and(|node| node.link.is_linked() && node.tick() <= whole) {
+        if self
+            .nodes
+            .get(index as usize)
+            .is_some_and(|node| node.link.is_linked() && node.tick() <= whole)
+        {
             return false;
         }
         self.bring_forward(index, deadline)
@@ -206,16 +222,18 @@ impl Wheel {
         armed
     }
 
-    /// The next timer that is due at `now`, disarmed; `None` when no more are due. Call it until it returns `None`.
+    /// The next timer that is due at `now`, disarmed; `None` when no more are due. Call it until it
+    /// returns `None`.
     #[inline]
     pub fn next_expired(&mut self, now: Instant) -> Option<u32> {
         let mut work = u64::MAX;
         self.next_expired_within(now, &mut work)
     }
 
-    /// As [`Wheel::next_expired`], within `work`: each timer handed out or moved to another slot takes one from it, and at
-    /// zero it returns `None` though more may be due. The next call continues there, and until then
-    /// [`Wheel::next_deadline`] is in the past. So a million timers of the same hour do not hold up the packets of one turn.
+    /// As [`Wheel::next_expired`], within `work`: each timer handed out or moved to another slot
+    /// takes one from it, and at zero it returns `None` though more may be due. The next call
+    /// continues there, and until then [`Wheel::next_deadline`] is in the past. So a million timers
+    /// of the same hour do not hold up the packets of one turn.
     #[inline]
     pub fn next_expired_within(&mut self, now: Instant, work: &mut u64) -> Option<u32> {
         let to = now.as_nanos() >> self.tick_shift;
@@ -226,8 +244,9 @@ impl Wheel {
         self.turn(to, work)
     }
 
-    /// No timer is due before this: a caller may sleep so long. It is exact for the near future and may be early for later
-    /// timers (the wheel then has timers to deal out, and names a later instant after that). [`Instant::NEVER`] when nothing is armed.
+    /// No timer is due before this: a caller may sleep so long. It is exact for the near future and
+    /// may be early for later timers (the wheel then has timers to deal out, and names a later
+    /// instant after that). [`Instant::NEVER`] when nothing is armed.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
         if self.emptying != NONE && !self.slots[self.emptying].is_empty() {
@@ -239,7 +258,8 @@ impl Wheel {
         }
     }
 
-    /// Turns the hand towards tick `to`, until a timer is due, the work is spent or the tick is reached.
+    /// Turns the hand towards tick `to`, until a timer is due, the work is spent or the tick is
+    /// reached.
     fn turn(&mut self, to: u64, work: &mut u64) -> Option<u32> {
         loop {
             while self.emptying != NONE {
@@ -264,7 +284,8 @@ impl Wheel {
                     self.emptying = slot;
                 }
                 _ => {
-                    // No slot begins between the hand and `to`, so every timer keeps its level and slot.
+                    // No slot begins between the hand and `to`, so every timer keeps its level and
+                    // slot.
                     self.hand = self.hand.max(to);
                     return None;
                 }
@@ -272,8 +293,8 @@ impl Wheel {
         }
     }
 
-    /// The occupied slot that is due first, and the tick at which it begins. Not to be asked while a slot is being emptied,
-    /// except for a lower bound: that slot is before all others.
+    /// The occupied slot that is due first, and the tick at which it begins. Not to be asked while
+    /// a slot is being emptied, except for a lower bound: that slot is before all others.
     #[inline]
     fn next_slot(&self) -> Option<(usize, u64)> {
         if self.levels == 0 {

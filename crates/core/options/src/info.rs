@@ -1,13 +1,15 @@
-//! The values of TCP_INFO, and where each lies in Linux's `struct tcp_info` (`linux/tcp.h`); and those of TCP_CC_INFO for BBR (`struct tcp_bbr_info` of
-//! `linux/inet_diag.h`).
+//! The values of TCP_INFO, and where each lies in Linux's `struct tcp_info` (`linux/tcp.h`); and
+//! those of TCP_CC_INFO for BBR (`struct tcp_bbr_info` of `linux/inet_diag.h`).
 
-/// Bytes of `struct tcp_info` in Linux 6. A caller of an older time asks for less, and gets the beginning.
+/// Bytes of `struct tcp_info` in Linux 6. A caller of an older time asks for less, and gets the
+/// beginning.
 pub const INFO_LEN: usize = 280;
 
 /// Bytes of `struct tcp_bbr_info`.
 pub const BBR_INFO_LEN: usize = 20;
 
-/// Where that structure begins among the numbers of fields, far behind what `struct tcp_info` may grow to.
+/// Where that structure begins among the numbers of fields, far behind what `struct tcp_info` may
+/// grow to.
 const BBR_AT: usize = 4096;
 
 /// Where a value lies.
@@ -15,7 +17,8 @@ const BBR_AT: usize = 4096;
 pub struct InfoField {
     /// Its name in C. The two window scales, which are bit fields there, have names as well.
     pub name: &'static str,
-    /// The byte that it begins in; of the values of congestion control, so many bytes behind a place that no structure reaches.
+    /// The byte that it begins in; of the values of congestion control, so many bytes behind a
+    /// place that no structure reaches.
     pub offset: usize,
     /// The bit of that byte that it begins at; 0 unless it is shorter than a byte.
     pub shift: usize,
@@ -26,8 +29,10 @@ pub struct InfoField {
 }
 
 macro_rules! info {
-    ($( $(#[$doc:meta])* $field:ident: $kind:ty, $name:literal, $offset:literal . $shift:tt, $bits:literal; )*) => {
-        /// A connection's inner values, for TCP_INFO. Times are in microseconds, and sizes in bytes, unless the field says otherwise.
+    ($( $(#[$doc:meta])* $field:ident: $kind:ty, $name:literal, $offset:literal . $shift:tt,
+        $bits:literal; )*) => {
+        /// A connection's inner values, for TCP_INFO. Times are in microseconds, and sizes in
+        /// bytes, unless the field says otherwise.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Info {
             $( $(#[$doc])* pub $field: $kind, )*
@@ -242,7 +247,10 @@ impl InfoField {
 impl Info {
     /// The values that are not zero, each with its number. What is left out is zero.
     pub fn told(&self) -> impl Iterator<Item = (u16, u64)> + Clone + use<'_> {
-        Info::FIELDS.iter().map(|field| (field.number(), field.get(self))).filter(|(_, value)| *value != 0)
+        Info::FIELDS
+            .iter()
+            .map(|field| (field.number(), field.get(self)))
+            .filter(|(_, value)| *value != 0)
     }
 
     /// Takes a value that travelled. One that is not known here is a newer host's, and skipped.
@@ -261,7 +269,8 @@ impl Info {
         bytes
     }
 
-    /// What Linux tells of the algorithm that goes by BBR (TCP_CC_INFO); None: of others there is nothing to tell.
+    /// What Linux tells of the algorithm that goes by BBR (TCP_CC_INFO); None: of others there is
+    /// nothing to tell.
     pub fn to_linux_bbr(&self) -> Option<[u8; BBR_INFO_LEN]> {
         let mut bytes = [0; BBR_INFO_LEN];
         for field in Info::FIELDS.iter().filter(|field| field.offset >= BBR_AT) {
@@ -322,7 +331,8 @@ mod tests {
             ..Info::default()
         };
         let bytes = info.to_linux_bbr().unwrap();
-        let words: [u32; 5] = core::array::from_fn(|at| u32::from_ne_bytes(*bytes[at * 4..].first_chunk().unwrap()));
+        let words: [u32; 5] =
+            core::array::from_fn(|at| u32::from_ne_bytes(*bytes[at * 4..].first_chunk().unwrap()));
         let halves = u64::from(words[1]) << 32 | u64::from(words[0]);
         assert_eq!((halves, &words[2..]), (info.bbr_bw, &[20_000, 320, 512][..]));
         assert_eq!(info.to_linux(), [0; INFO_LEN]);

@@ -65,7 +65,8 @@ pub enum How {
     Absent,
 }
 
-/// What becomes of a socket of the kernel's that an option was set on, when it would become Clearway's.
+/// What becomes of a socket of the kernel's that an option was set on, when it would become
+/// Clearway's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Going {
     /// It is set again, and has to succeed.
@@ -117,7 +118,8 @@ const fn row(
     SocketOption { name, level, number, how, going, does }
 }
 
-/// Bounds that Linux has (`include/net/tcp.h`): MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT, TCP_MIN_MSS, MAX_TCP_WINDOW.
+/// Bounds that Linux has (`include/net/tcp.h`): MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL,
+/// MAX_TCP_KEEPCNT, TCP_MIN_MSS, MAX_TCP_WINDOW.
 const LONGEST_KEEP: i32 = 32767;
 const MOST_KEEPS: i32 = 127;
 const LEAST_SEGMENT: i32 = 88;
@@ -126,26 +128,36 @@ const LARGEST_SEGMENT: i32 = 32767;
 const AS_LINUX: &str = "as on Linux";
 const BY_STACK: &str = "done by the stack";
 const BY_STACK_IN_BOUNDS: &str = "done by the stack, in Linux's bounds";
-const BUFFERS: &str = "decide the size of the session's FIFOs when set before `connect` or `listen`; told doubled, as Linux does. \
-     Of a connection SO_SNDBUF bounds what this process leaves in its FIFO, and SO_RCVBUF what the peer is offered, up to the sizes that these have; what was offered before is not taken back";
+const BUFFERS: &str = "decide the size of the session's FIFOs when set before `connect` or \
+    `listen`; told doubled, as Linux does. \
+     Of a connection SO_SNDBUF bounds what this process leaves in its FIFO, and SO_RCVBUF what the \
+     peer is offered, up to the sizes that these have; what was offered before is not taken back";
 const DONE: &str = "done";
 const KEPT: &str = "kept and told; nothing in the stack depends on them";
 const OFF: &str = "off only";
 const TOLD: &str = "told, not set";
 const CONTROL: &str = "control messages with each datagram";
-const ZERO_COPY: &str = "MSG_ZEROCOPY is taken, on streams and datagrams. Bytes are copied, and completions on the error queue say so \
+const ZERO_COPY: &str = "MSG_ZEROCOPY is taken, on streams and datagrams. Bytes are copied, and \
+    completions on the error queue say so \
      (SO_EE_CODE_ZEROCOPY_COPIED): at once, as one range, to the process that sent";
-const DISCOVER: &str = "of a datagram socket all six, as on Linux: DO, PROBE and INTERFACE refuse what is longer than the path (the last \
-     two: the first link) takes with EMSGSIZE, the others cut it; WANT, DO and PROBE set DF in what leaves whole. Never set it is told as WANT, and DF is not \
+const DISCOVER: &str = "of a datagram socket all six, as on Linux: DO, PROBE and INTERFACE refuse \
+    what is longer than the path (the last \
+     two: the first link) takes with EMSGSIZE, the others cut it; WANT, DO and PROBE set DF in \
+     what leaves whole. Never set it is told as WANT, and DF is not \
      set. Of a stream WANT and DO; others ENOPROTOOPT";
-const ERRORS: &str = "of a datagram socket: errors are kept one by one, also without a peer, for `recvmsg` with MSG_ERRQUEUE, with POLLERR \
-     while there are any: 16 of them, 8 KiB of what they quote; what is beyond is only SO_ERROR. Of a stream off only";
-const EARLY: &str = "done by the stack (RFC 7413) as far as `fast-open` below `[tcp]` of the host's configuration lets it; else connections are as ever";
-const GROUPS: &str = "done by the stack (IGMPv3, MLDv2), see below; whole filters (IP_MSFILTER) ENOPROTOOPT";
+const ERRORS: &str = "of a datagram socket: errors are kept one by one, also without a peer, for \
+    `recvmsg` with MSG_ERRQUEUE, with POLLERR \
+     while there are any: 16 of them, 8 KiB of what they quote; what is beyond is only SO_ERROR. \
+     Of a stream off only";
+const EARLY: &str = "done by the stack (RFC 7413) as far as `fast-open` below `[tcp]` of the \
+    host's configuration lets it; else connections are as ever";
+const GROUPS: &str =
+    "done by the stack (IGMPv3, MLDv2), see below; whole filters (IP_MSFILTER) ENOPROTOOPT";
 const AS_V4: &str = "as for IPv4";
 const AS_V4_ONE: &str = "as for IPv4; a socket has one value for both families";
 
-/// Every option that is done, told or known by name. Rows that do the same stand together: they are one row in `docs/preload.md`.
+/// Every option that is done, told or known by name. Rows that do the same stand together: they are
+/// one row in `docs/preload.md`.
 #[rustfmt::skip]
 pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 4,  "SO_ERROR",         Own,                   Along, AS_LINUX),
@@ -167,20 +179,26 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 32, "SO_SNDBUFFORCE",   Shaped(F::SendBuffer), Along, BUFFERS),
     row(Socket, 20, "SO_RCVTIMEO",      Own,                   Along, DONE),
     row(Socket, 21, "SO_SNDTIMEO",      Own,                   Along, DONE),
-    row(Socket, 40, "SO_RXQ_OVFL",      Own,                   Along, "datagrams lost for want of room come as a control message"),
+    row(Socket, 40, "SO_RXQ_OVFL",      Own,                   Along,
+        "datagrams lost for want of room come as a control message"),
     row(Socket, 6,  "SO_BROADCAST",     Own,                   Along, KEPT),
     row(Socket, 12, "SO_PRIORITY",      Own,                   Along, KEPT),
     row(Socket, 46, "SO_BUSY_POLL",     Own,                   Along, KEPT),
-    row(Socket, 18, "SO_RCVLOWAT",      Own,                   Along, "of a stream, up to half of its receive FIFO. It is this process's, and its children's"),
+    row(Socket, 18, "SO_RCVLOWAT",      Own,                   Along,
+        "of a stream, up to half of its receive FIFO. It is this process's, and its children's"),
     row(Socket, 60, "SO_ZEROCOPY",      Own,                   Along, ZERO_COPY),
-    row(Socket, 55, "SO_MEMINFO",       Own,                   Along, "bytes that were received and not read, that were written and not acknowledged, their bounds, and drops; the rest is 0"),
+    row(Socket, 55, "SO_MEMINFO",       Own,                   Along, "bytes that were received \
+        and not read, that were written and not acknowledged, their bounds, and drops; the \
+        rest is 0"),
     row(Socket, 1,  "SO_DEBUG",         OffOnly,               Tunes, OFF),
     row(Socket, 5,  "SO_DONTROUTE",     OffOnly,               Stays, OFF),
     row(Socket, 36, "SO_MARK",          OffOnly,               Stays, OFF),
     row(Socket, 29, "SO_TIMESTAMP",     OffOnly,               Stays, OFF),
     row(Socket, 35, "SO_TIMESTAMPNS",   OffOnly,               Stays, OFF),
     row(Socket, 37, "SO_TIMESTAMPING",  OffOnly,               Stays, OFF),
-    row(Socket, 25, "SO_BINDTODEVICE",  Own,                   Stays, "to the interface of the namespace, where that has one alone: a socket that was not decided is Clearway's by it. ENOPROTOOPT where it has several, ENODEV for a name that is none's"),
+    row(Socket, 25, "SO_BINDTODEVICE",  Own,                   Stays, "to the interface of the \
+        namespace, where that has one alone: a socket that was not decided is Clearway's by it. \
+        ENOPROTOOPT where it has several, ENODEV for a name that is none's"),
     row(Socket, 49, "SO_INCOMING_CPU",  Absent,                Tunes, ""),
     row(Socket, 69, "SO_PREFER_BUSY_POLL", Absent,             Tunes, ""),
     row(Socket, 70, "SO_BUSY_POLL_BUDGET", Absent,             Tunes, ""),
@@ -195,32 +213,46 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Tcp, 1,  "TCP_NODELAY",         Flag(F::Nodelay),      Along, BY_STACK_IN_BOUNDS),
     row(Tcp, 3,  "TCP_CORK",            Flag(F::Cork),         Along, BY_STACK_IN_BOUNDS),
     row(Tcp, 12, "TCP_QUICKACK",        Flag(F::QuickAck),     Along, BY_STACK_IN_BOUNDS),
-    row(Tcp, 2,  "TCP_MAXSEG",          number_or(F::MaxSegment, LEAST_SEGMENT, LARGEST_SEGMENT, 0, 0), Along, BY_STACK_IN_BOUNDS),
-    row(Tcp, 4,  "TCP_KEEPIDLE",        number(F::KeepIdle, 1, LONGEST_KEEP),     Along, BY_STACK_IN_BOUNDS),
-    row(Tcp, 5,  "TCP_KEEPINTVL",       number(F::KeepInterval, 1, LONGEST_KEEP), Along, BY_STACK_IN_BOUNDS),
-    row(Tcp, 6,  "TCP_KEEPCNT",         number(F::KeepCount, 1, MOST_KEEPS),      Along, BY_STACK_IN_BOUNDS),
-    row(Tcp, 18, "TCP_USER_TIMEOUT",    number(F::UserTimeout, 0, i32::MAX),      Along, BY_STACK_IN_BOUNDS),
+    row(Tcp, 2,  "TCP_MAXSEG",          number_or(F::MaxSegment, LEAST_SEGMENT, LARGEST_SEGMENT, 0,
+        0), Along, BY_STACK_IN_BOUNDS),
+    row(Tcp, 4,  "TCP_KEEPIDLE",        number(F::KeepIdle, 1, LONGEST_KEEP),     Along,
+        BY_STACK_IN_BOUNDS),
+    row(Tcp, 5,  "TCP_KEEPINTVL",       number(F::KeepInterval, 1, LONGEST_KEEP), Along,
+        BY_STACK_IN_BOUNDS),
+    row(Tcp, 6,  "TCP_KEEPCNT",         number(F::KeepCount, 1, MOST_KEEPS),      Along,
+        BY_STACK_IN_BOUNDS),
+    row(Tcp, 18, "TCP_USER_TIMEOUT",    number(F::UserTimeout, 0, i32::MAX),      Along,
+        BY_STACK_IN_BOUNDS),
     row(Tcp, 9,  "TCP_DEFER_ACCEPT",    Shaped(F::DeferAccept), Along, BY_STACK_IN_BOUNDS),
-    row(Tcp, 13, "TCP_CONGESTION",      Shaped(F::Congestion), Tunes, "reno, cubic, bbr; others are ENOENT"),
-    row(Tcp, 11, "TCP_INFO",            Own,                   Along, "all fields that the stack knows, in the layout of Linux 6; as much as the caller has room for"),
+    row(Tcp, 13, "TCP_CONGESTION",      Shaped(F::Congestion), Tunes,
+        "reno, cubic, bbr; others are ENOENT"),
+    row(Tcp, 11, "TCP_INFO",            Own,                   Along, "all fields that the stack \
+        knows, in the layout of Linux 6; as much as the caller has room for"),
     row(Tcp, 7,  "TCP_SYNCNT",          Shaped(F::SynCount),   Along, BY_STACK_IN_BOUNDS),
     row(Tcp, 8,  "TCP_LINGER2",         Shaped(F::FinWait2),   Along, BY_STACK_IN_BOUNDS),
-    row(Tcp, 10, "TCP_WINDOW_CLAMP",    Shaped(F::WindowClamp), Along, "what the peer is offered at most, but for 64 KiB that it is offered anyway"),
-    row(Tcp, 16, "TCP_THIN_LINEAR_TIMEOUTS", Shaped(F::LinearTimeouts), Along, "done by the stack: of fewer than four segments in flight the first six timeouts do not double"),
+    row(Tcp, 10, "TCP_WINDOW_CLAMP",    Shaped(F::WindowClamp), Along,
+        "what the peer is offered at most, but for 64 KiB that it is offered anyway"),
+    row(Tcp, 16, "TCP_THIN_LINEAR_TIMEOUTS", Shaped(F::LinearTimeouts), Along, "done by the stack: \
+        of fewer than four segments in flight the first six timeouts do not double"),
     row(Tcp, 23, "TCP_FASTOPEN",        Shaped(F::FastOpen),   Along, EARLY),
     row(Tcp, 30, "TCP_FASTOPEN_CONNECT", Shaped(F::FastOpenConnect), Along, EARLY),
-    row(Tcp, 25, "TCP_NOTSENT_LOWAT",   Shaped(F::NotsentLowat), Along, "bytes that may be written and not sent, 16 KiB at least; the socket is writable below half of it"),
+    row(Tcp, 25, "TCP_NOTSENT_LOWAT",   Shaped(F::NotsentLowat), Along, "bytes that may be written \
+        and not sent, 16 KiB at least; the socket is writable below half of it"),
     row(Tcp, 17, "TCP_THIN_DUPACK",     Own,                   Tunes, "does nothing, as on Linux"),
-    row(Tcp, 26, "TCP_CC_INFO",         Own,                   Along, "for bbr its rate, round trip and gains; empty for reno and cubic, as on Linux"),
-    row(Tcp, 36, "TCP_INQ",             Own,                   Along, "what is left to be read comes as a control message"),
+    row(Tcp, 26, "TCP_CC_INFO",         Own,                   Along,
+        "for bbr its rate, round trip and gains; empty for reno and cubic, as on Linux"),
+    row(Tcp, 36, "TCP_INQ",             Own,                   Along,
+        "what is left to be read comes as a control message"),
     row(Tcp, 27, "TCP_SAVE_SYN",        OffOnly,               Tunes, OFF),
     row(Tcp, 14, "TCP_MD5SIG",          Absent,                Stays, ""),
     row(Tcp, 31, "TCP_ULP",             Absent,                Stays, ""),
     row(Tcp, 33, "TCP_FASTOPEN_KEY",    Absent,                Stays, ""),
     row(Tcp, 19, "TCP_REPAIR",          Absent,                Stays, ""),
 
-    row(Ip, 1,  "IP_TOS",               Shaped(F::Tos),        Along, "done; a stream's ECN bits are its own"),
-    row(Ip, 2,  "IP_TTL",               number_or(F::Ttl, 1, 255, -1, 64), Along, "done; a stream's ECN bits are its own"),
+    row(Ip, 1,  "IP_TOS",               Shaped(F::Tos),        Along,
+        "done; a stream's ECN bits are its own"),
+    row(Ip, 2,  "IP_TTL",               number_or(F::Ttl, 1, 255, -1, 64), Along,
+        "done; a stream's ECN bits are its own"),
     row(Ip, 8,  "IP_PKTINFO",           Own,                   Along, CONTROL),
     row(Ip, 13, "IP_RECVTOS",           Own,                   Along, CONTROL),
     row(Ip, 12, "IP_RECVTTL",           Own,                   Along, CONTROL),
@@ -259,8 +291,10 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Ipv6, 51, "IPV6_RECVHOPLIMIT",  Own,                   Along, AS_V4),
     row(Ipv6, 23, "IPV6_MTU_DISCOVER",  Shaped(F::Discover6),  Tunes, AS_V4),
     row(Ipv6, 25, "IPV6_RECVERR",       Shaped(F::ReceiveErrors), Tunes, AS_V4),
-    row(Ipv6, 62, "IPV6_DONTFRAG",      Flag(F::DontFragment6), Along, "datagrams that are longer than the path takes are EMSGSIZE"),
-    row(Ipv6, 24, "IPV6_MTU",           Shaped(F::Mtu),        Along, "told of a connected socket; set, packets are no longer than it says: datagrams leave in fragments, segments are shorter"),
+    row(Ipv6, 62, "IPV6_DONTFRAG",      Flag(F::DontFragment6), Along,
+        "datagrams that are longer than the path takes are EMSGSIZE"),
+    row(Ipv6, 24, "IPV6_MTU",           Shaped(F::Mtu),        Along, "told of a connected socket; \
+        set, packets are no longer than it says: datagrams leave in fragments, segments are shorter"),
     row(Ipv6, 20, "IPV6_JOIN_GROUP",    Own,                   Stays, AS_V4_ONE),
     row(Ipv6, 21, "IPV6_LEAVE_GROUP",   Own,                   Along, AS_V4_ONE),
     row(Ipv6, 42, "MCAST_JOIN_GROUP",   Own,                   Stays, AS_V4_ONE),
@@ -279,8 +313,10 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Ipv6, 70, "IPV6_AUTOFLOWLABEL", Told(0),               Tunes, TOLD),
     row(Ipv6, 72, "IPV6_ADDR_PREFERENCES", Absent,             Tunes, ""),
 
-    row(Udp, 103, "UDP_SEGMENT",        Own,                   Along, "several datagrams in one call"),
-    row(Udp, 104, "UDP_GRO",            Own,                   Along, "several datagrams in one call"),
+    row(Udp, 103, "UDP_SEGMENT",        Own,                   Along,
+        "several datagrams in one call"),
+    row(Udp, 104, "UDP_GRO",            Own,                   Along,
+        "several datagrams in one call"),
     row(Udp, 1,   "UDP_CORK",           OffOnly,               Stays, OFF),
     row(Udp, 101, "UDP_NO_CHECK6_TX",   OffOnly,               Along, OFF),
     row(Udp, 102, "UDP_NO_CHECK6_RX",   OffOnly,               Along, OFF),
@@ -293,7 +329,8 @@ impl SocketOption {
         OPTIONS.iter().find(|option| (option.level as i32, option.number) == (level, number))
     }
 
-    /// The option of that name in C. Options for groups (`MCAST_…`) have one name at two levels: the first is IPv4's.
+    /// The option of that name in C. Options for groups (`MCAST_…`) have one name at two levels:
+    /// the first is IPv4's.
     pub fn named(name: &str) -> Option<&'static SocketOption> {
         OPTIONS.iter().find(|option| option.name == name)
     }
@@ -306,18 +343,25 @@ impl SocketOption {
         }
     }
 
-    /// Sets it to a number, as `setsockopt` does. What has a rule of its own is the caller's to do first.
+    /// Sets it to a number, as `setsockopt` does. What has a rule of its own is the caller's to do
+    /// first.
     ///
     /// # Errors
     /// EINVAL outside of its bounds; ENOPROTOOPT for what cannot be set by a number.
     pub fn set(&self, options: &mut SocketOptions, number: i32) -> Result<(), Errno> {
         let (field, value) = match self.how {
             How::Flag(field) => (field, i32::from(number != 0)),
-            How::Number { field, or: Some((special, stands_for)), .. } if number == special => (field, stands_for),
-            How::Number { field, low, high, .. } if (low..=high).contains(&number) => (field, number),
+            How::Number { field, or: Some((special, stands_for)), .. } if number == special => {
+                (field, stands_for)
+            }
+            How::Number { field, low, high, .. } if (low..=high).contains(&number) => {
+                (field, number)
+            }
             How::Number { .. } => return Err(EINVAL),
             How::OffOnly if number == 0 => return Ok(()),
-            How::Shaped(_) | How::Own | How::Told(_) | How::OffOnly | How::Absent => return Err(ENOPROTOOPT),
+            How::Shaped(_) | How::Own | How::Told(_) | How::OffOnly | How::Absent => {
+                return Err(ENOPROTOOPT);
+            }
         };
         let value = u64::try_from(value).map_err(|_| EINVAL)?;
         if options.put(field, value) { Ok(()) } else { Err(EINVAL) }
@@ -329,7 +373,9 @@ impl SocketOption {
     /// ENOPROTOOPT for what is not a number or not known.
     pub fn get(&self, options: &SocketOptions) -> Result<i32, Errno> {
         match self.how {
-            How::Flag(field) | How::Number { field, .. } => Ok(i32::try_from(options.get(field)).unwrap_or(i32::MAX)),
+            How::Flag(field) | How::Number { field, .. } => {
+                Ok(i32::try_from(options.get(field)).unwrap_or(i32::MAX))
+            }
             How::Told(number) => Ok(number),
             How::OffOnly => Ok(0),
             How::Shaped(_) | How::Own | How::Absent => Err(ENOPROTOOPT),
@@ -344,9 +390,12 @@ mod tests {
     #[test]
     fn no_two_options_are_one() {
         for (at, option) in OPTIONS.iter().enumerate() {
-            let same = |other: &&SocketOption| (other.level, other.number) == (option.level, option.number);
+            let same = |other: &&SocketOption| {
+                (other.level, other.number) == (option.level, option.number)
+            };
             assert!(!OPTIONS[..at].iter().any(|other| same(&other)), "{}", option.name);
-            let known = option.name.starts_with("MCAST_") || SocketOption::named(option.name).is_some_and(|o| same(&o));
+            let known = option.name.starts_with("MCAST_")
+                || SocketOption::named(option.name).is_some_and(|o| same(&o));
             assert!(known, "two options are called {}", option.name);
         }
     }
@@ -361,7 +410,12 @@ mod tests {
     #[test]
     fn what_is_known_says_what_it_does_and_what_is_unknown_does_not() {
         for option in OPTIONS {
-            assert_eq!(option.does.is_empty(), matches!(option.how, How::Absent), "{}", option.name);
+            assert_eq!(
+                option.does.is_empty(),
+                matches!(option.how, How::Absent),
+                "{}",
+                option.name
+            );
         }
     }
 
@@ -392,7 +446,10 @@ mod tests {
                     }
                 }
                 How::OffOnly => {
-                    assert_eq!((option.set(&mut options, 0), option.set(&mut options, 1)), (Ok(()), Err(ENOPROTOOPT)));
+                    assert_eq!(
+                        (option.set(&mut options, 0), option.set(&mut options, 1)),
+                        (Ok(()), Err(ENOPROTOOPT))
+                    );
                     assert_eq!(option.get(&options), Ok(0));
                 }
                 How::Told(number) => {

@@ -20,12 +20,18 @@ impl Congestion {
 
     /// The algorithm of that name.
     pub fn named(name: &[u8]) -> Option<Congestion> {
-        Congestion::BY_NAME.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, congestion)| *congestion)
+        Congestion::BY_NAME
+            .iter()
+            .find(|(known, _)| known.as_bytes() == name)
+            .map(|(_, congestion)| *congestion)
     }
 
     /// Its name; None for the default, which is the host's to name.
     pub fn name(self) -> Option<&'static str> {
-        Congestion::BY_NAME.iter().find(|(_, congestion)| *congestion == self).map(|(name, _)| *name)
+        Congestion::BY_NAME
+            .iter()
+            .find(|(_, congestion)| *congestion == self)
+            .map(|(name, _)| *name)
     }
 }
 
@@ -99,14 +105,16 @@ impl Carried for Congestion {
             1 => Some(Congestion::Reno),
             2 => Some(Congestion::Cubic),
             3 => Some(Congestion::Bbr),
-            // A newer program asks for one that this host does not have: the default is as near as it gets.
+            // A newer program asks for one that this host does not have: the default is as near as
+            // it gets.
             _ => Some(Congestion::Default),
         }
     }
 }
 
 macro_rules! fields {
-    ($( $(#[$doc:meta])* $id:literal $variant:ident, $field:ident: $kind:ty = $default:expr; )*) => {
+    ($( $(#[$doc:meta])* $id:literal $variant:ident, $field:ident: $kind:ty = $default:expr;
+        )*) => {
         /// Everything that a socket can be told which matters to the stack.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct SocketOptions {
@@ -190,13 +198,15 @@ fields! {
     17 OobInline, oob_inline: bool = false;
     /// TCP_DEFER_ACCEPT in seconds; 0: off.
     18 DeferAccept, defer_accept: u32 = 0;
-    /// SO_RCVBUF as it was set; 0: never. Decides the receive FIFO when it is set before connect or listen.
+    /// SO_RCVBUF as it was set; 0: never. Decides the receive FIFO when it is set before connect or
+    /// listen.
     19 ReceiveBuffer, receive_buffer: u32 = 0;
     /// SO_SNDBUF, likewise.
     20 SendBuffer, send_buffer: u32 = 0;
     /// IPV6_MTU as it was set; 0: the path decides.
     21 Mtu, mtu: u16 = 0;
-    /// IP_MTU_DISCOVER, by Linux's numbers (0 DONT, 1 WANT, 2 DO, 3 PROBE, 4 INTERFACE, 5 OMIT). None: never set, which is told as WANT.
+    /// IP_MTU_DISCOVER, by Linux's numbers (0 DONT, 1 WANT, 2 DO, 3 PROBE, 4 INTERFACE, 5 OMIT).
+    /// None: never set, which is told as WANT.
     22 Discover4, discover_v4: Option<u8> = None;
     /// IPV6_MTU_DISCOVER, likewise.
     23 Discover6, discover_v6: Option<u8> = None;
@@ -208,13 +218,15 @@ fields! {
     26 MulticastTtl, multicast_ttl: u8 = 1;
     /// IP_MULTICAST_LOOP or IPV6_MULTICAST_LOOP.
     27 MulticastLoop, multicast_loop: bool = true;
-    /// IP_MULTICAST_IF or IPV6_MULTICAST_IF: an interface's number in the namespace; 0: as the route says.
+    /// IP_MULTICAST_IF or IPV6_MULTICAST_IF: an interface's number in the namespace; 0: as the
+    /// route says.
     28 MulticastIface, multicast_iface: u32 = 0;
     /// IP_MULTICAST_ALL or IPV6_MULTICAST_ALL.
     29 MulticastAll, multicast_all: bool = true;
     /// TCP_SYNCNT; 0: as the host is configured.
     30 SynCount, syn_count: u8 = 0;
-    /// TCP_LINGER2 in seconds; 0: not at all (a negative number there). None: as the host is configured.
+    /// TCP_LINGER2 in seconds; 0: not at all (a negative number there). None: as the host is
+    /// configured.
     31 FinWait2, fin_wait_2: Option<u8> = None;
     /// TCP_WINDOW_CLAMP; 0: none.
     32 WindowClamp, window_clamp: u32 = 0;
@@ -241,30 +253,35 @@ pub const PMTU_DISC_PROBE: u8 = 3;
 pub const PMTU_DISC_INTERFACE: u8 = 4;
 
 impl SocketOptions {
-    /// The fields that are not as they are at first, each with its number. What is left out is so by default.
+    /// The fields that are not as they are at first, each with its number. What is left out is so
+    /// by default.
     pub fn told(&self) -> impl Iterator<Item = (u16, u64)> + Clone + use<'_> {
         let first = SocketOptions::default();
         let changed = move |field: &&Field| self.get(**field) != first.get(**field);
         Field::ALL.iter().filter(changed).map(|&field| (field as u16, self.get(field)))
     }
 
-    /// Takes a field that travelled. One that is not known here is a newer program's, and skipped. False when the value stands for nothing.
+    /// Takes a field that travelled. One that is not known here is a newer program's, and skipped.
+    /// False when the value stands for nothing.
     #[must_use]
     pub fn take(&mut self, number: u16, value: u64) -> bool {
         let known = Field::ALL.iter().find(|field| **field as u16 == number);
         known.is_none_or(|&field| self.put(field, value))
     }
 
-    /// Bytes that may be written and not sent; None: as many as there is room for. A bound that is less than two large segments would have programs write in crumbs: Linux, which takes a
-    /// whole segment whenever it is below the bound, does not heed such a one either.
+    /// Bytes that may be written and not sent; None: as many as there is room for. A bound that is
+    /// less than two large segments would have programs write in crumbs: Linux, which takes a whole
+    /// segment whenever it is below the bound, does not heed such a one either.
     pub fn unsent_bound(&self) -> Option<u32> {
-        (self.notsent_lowat != 0 && self.notsent_lowat != u32::MAX).then(|| self.notsent_lowat.max(LEAST_UNSENT))
+        (self.notsent_lowat != 0 && self.notsent_lowat != u32::MAX)
+            .then(|| self.notsent_lowat.max(LEAST_UNSENT))
     }
 
     /// A datagram that is longer than the path takes is refused, and not cut.
     pub fn refuses_longer(&self, v6: bool) -> bool {
         let how = if v6 { self.discover_v6 } else { self.discover_v4 };
-        how.is_some_and(|how| (PMTU_DISC_DO..=PMTU_DISC_INTERFACE).contains(&how)) || (v6 && self.dont_fragment_v6)
+        how.is_some_and(|how| (PMTU_DISC_DO..=PMTU_DISC_INTERFACE).contains(&how))
+            || (v6 && self.dont_fragment_v6)
     }
 }
 
@@ -307,14 +324,20 @@ mod tests {
     #[test]
     fn no_two_fields_have_one_number() {
         for (at, field) in Field::ALL.iter().enumerate() {
-            assert!(Field::ALL[..at].iter().all(|other| *other as u16 != *field as u16), "{field:?}");
+            assert!(
+                Field::ALL[..at].iter().all(|other| *other as u16 != *field as u16),
+                "{field:?}"
+            );
         }
     }
 
     #[test]
     fn congestion_controls_go_by_linuxs_names() {
         for (name, congestion) in Congestion::BY_NAME {
-            assert_eq!((Congestion::named(name.as_bytes()), congestion.name()), (Some(*congestion), Some(*name)));
+            assert_eq!(
+                (Congestion::named(name.as_bytes()), congestion.name()),
+                (Some(*congestion), Some(*name))
+            );
             assert_eq!(Congestion::of(congestion.number()), Some(*congestion));
         }
         assert_eq!((Congestion::named(b"vegas"), Congestion::Default.name()), (None, None));

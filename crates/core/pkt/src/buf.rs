@@ -1,8 +1,10 @@
 //! The owned packet buffer.
 
-/// One packet's bytes, owned and moved, never shared. Dropping it gives the memory back to where it came from.
+/// One packet's bytes, owned and moved, never shared. Dropping it gives the memory back to where it
+/// came from.
 ///
-/// The bytes are contiguous. A device whose packets come in several pieces joins them, or hands out buffers large enough.
+/// The bytes are contiguous. A device whose packets come in several pieces joins them, or hands out
+/// buffers large enough.
 pub trait Buf {
     /// The bytes that are left of the packet.
     fn bytes(&self) -> &[u8];
@@ -35,8 +37,9 @@ pub trait Buf {
         self.truncate(len);
     }
 
-    /// How many bytes of memory the buffer holds on to, however few are left of the packet. Receive windows are
-    /// honest only when they count this (a one-byte segment in a 2 KiB buffer costs 2 KiB).
+    /// How many bytes of memory the buffer holds on to, however few are left of the packet. Receive
+    /// windows are honest only when they count this (a one-byte segment in a 2 KiB buffer costs 2
+    /// KiB).
     fn footprint(&self) -> usize {
         self.bytes().len()
     }

@@ -5,7 +5,8 @@ use crate::{Buf, Iface, RxMeta};
 /// Packets in one burst at most.
 pub const BURST: usize = 64;
 
-/// Up to [`BURST`] received packets with what their device said of them. Filled by a device, drained by the stack.
+/// Up to [`BURST`] received packets with what their device said of them. Filled by a device,
+/// drained by the stack.
 pub struct Burst<B> {
     slots: [Slot<B>; BURST],
     len: usize,
@@ -119,7 +120,10 @@ impl<B: Buf> Burst<B> {
     /// Starts over after every packet was taken out.
     #[inline]
     pub fn reset(&mut self) {
-        debug_assert!(self.slots.iter().all(|slot| slot.buf.is_none()), "a packet was left in a burst");
+        debug_assert!(
+            self.slots.iter().all(|slot| slot.buf.is_none()),
+            "a packet was left in a burst"
+        );
         (self.len, self.more) = (0, false);
     }
 }

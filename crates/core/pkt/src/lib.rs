@@ -1,5 +1,5 @@
-//! Packet buffers: the owned buffer, the burst, what a device says about a received packet and what it is asked
-//! about a sent one, the transmit sink, and a preallocated pool.
+//! Packet buffers: the owned buffer, the burst, what a device says about a received packet and what
+//! it is asked about a sent one, the transmit sink, and a preallocated pool.
 
 #![no_std]
 #![forbid(unsafe_code)]

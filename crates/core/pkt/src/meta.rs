@@ -1,6 +1,7 @@
 //! What a device says about a received packet, and what it is asked to do to a sent one.
 
-/// Which of the stack's interfaces a packet came from or goes to. The stack numbers them in the order they are added.
+/// Which of the stack's interfaces a packet came from or goes to. The stack numbers them in the
+/// order they are added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Iface(pub u16);
 
@@ -23,7 +24,8 @@ pub struct RxMeta {
     pub iface: Iface,
     /// The device's verdict on the transport checksum.
     pub checksum: Checksum,
-    /// The segment size on the wire when the device joined several segments into this packet (LRO, GRO); 0 otherwise.
+    /// The segment size on the wire when the device joined several segments into this packet (LRO,
+    /// GRO); 0 otherwise.
     pub segment_size: u16,
     /// The device's hash over the flow (RSS); 0 when it has none.
     pub rss_hash: u32,
@@ -44,8 +46,9 @@ pub enum Segmentation {
 /// What goes with a packet to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TxMeta {
-    /// When not 0: the transport checksum is left to the device. Its field holds the folded pseudo-header sum (not inverted), and
-    /// this is the offset from the start of the frame at which summing begins; the sum goes `checksum_offset` bytes further on.
+    /// When not 0: the transport checksum is left to the device. Its field holds the folded
+    /// pseudo-header sum (not inverted), and this is the offset from the start of the frame at
+    /// which summing begins; the sum goes `checksum_offset` bytes further on.
     pub checksum_start: u16,
     /// Where the sum is put, counted from `checksum_start`: 16 for TCP, 6 for UDP.
     pub checksum_offset: u16,
@@ -62,7 +65,8 @@ pub struct TxMeta {
 pub struct Offloads {
     /// Fills in TCP and UDP checksums of sent packets as [`TxMeta::checksum_start`] says.
     pub tx_checksum: bool,
-    /// Packets never leave this machine's memory: transport checksums are neither made nor looked at.
+    /// Packets never leave this machine's memory: transport checksums are neither made nor looked
+    /// at.
     pub trusted_link: bool,
     /// Cuts large IPv4 TCP packets.
     pub tso4: bool,
@@ -70,6 +74,7 @@ pub struct Offloads {
     pub tso6: bool,
     /// Cuts large UDP packets.
     pub uso: bool,
-    /// The largest frame that may be handed over for cutting, in bytes with all headers; 0 when the device cuts nothing.
+    /// The largest frame that may be handed over for cutting, in bytes with all headers; 0 when the
+    /// device cuts nothing.
     pub max_segmented_frame: u32,
 }

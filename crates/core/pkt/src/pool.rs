@@ -7,7 +7,8 @@ use core::cell::RefCell;
 
 use crate::Buf;
 
-/// Buffers of one size, owned by one thread. All of them exist from the start; when none is left, [`Pool::take`] says so.
+/// Buffers of one size, owned by one thread. All of them exist from the start; when none is left,
+/// [`Pool::take`] says so.
 #[derive(Clone)]
 pub struct Pool {
     free: Rc<Free>,
@@ -29,7 +30,8 @@ pub struct PoolBuf {
 }
 
 impl Pool {
-    /// `count` buffers of `buf_len` bytes each. Memory that is never written costs nothing, because the system gives zeroed pages on first touch.
+    /// `count` buffers of `buf_len` bytes each. Memory that is never written costs nothing, because
+    /// the system gives zeroed pages on first touch.
     pub fn new(count: usize, buf_len: usize) -> Pool {
         let list = (0..count).map(|_| alloc::vec![0u8; buf_len].into_boxed_slice()).collect();
         Pool { free: Rc::new(Free { list: RefCell::new(list), buf_len, count }) }
@@ -42,7 +44,8 @@ impl Pool {
         Some(PoolBuf { start: 0, len: mem.len() as u32, mem, home: Rc::clone(&self.free) })
     }
 
-    /// A buffer that holds a copy of `bytes`; None when all are out or `bytes` is longer than a buffer.
+    /// A buffer that holds a copy of `bytes`; None when all are out or `bytes` is longer than a
+    /// buffer.
     pub fn copy_of(&self, bytes: &[u8]) -> Option<PoolBuf> {
         if bytes.len() > self.free.buf_len {
             return None;
@@ -110,7 +113,8 @@ impl Drop for PoolBuf {
     fn drop(&mut self) {
         // An empty box owns no memory, so nothing is allocated here.
         let mem = core::mem::take(&mut self.mem);
-        // Nobody borrows the list for longer than one push or pop, and it never holds more than it was made with.
+        // Nobody borrows the list for longer than one push or pop, and it never holds more than it
+        // was made with.
         if let Ok(mut list) = self.home.list.try_borrow_mut() {
             if list.len() < list.capacity() {
                 list.push(mem);

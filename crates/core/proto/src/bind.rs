@@ -1,7 +1,8 @@
-//! Reservations of TCP ports: what `bind` gives before anybody listens or connects, and who may have the same port beside another.
+//! Reservations of TCP ports: what `bind` gives before anybody listens or connects, and who may
+//! have the same port beside another.
 //!
-//! The rules are those of Linux (`inet_csk_get_port`), but that connections, TIME-WAIT among them, never stand in the way of a bind: the flow table
-//! tells them from a listener by themselves.
+//! The rules are those of Linux (`inet_csk_get_port`), but that connections, TIME-WAIT among them,
+//! never stand in the way of a bind: the flow table tells them from a listener by themselves.
 
 use clearway_base::sip::sip_1_3;
 use clearway_base::{FlowMap, Handle, Slab};
@@ -20,9 +21,11 @@ pub struct BindSpec {
     pub v6_only: bool,
     /// May stand beside others that say the same, as long as none of them listens (SO_REUSEADDR).
     pub reuse_address: bool,
-    /// May stand beside others of the same owner that say the same, listening or not (SO_REUSEPORT). Connections are shared out among those that listen.
+    /// May stand beside others of the same owner that say the same, listening or not
+    /// (SO_REUSEPORT). Connections are shared out among those that listen.
     pub reuse_port: bool,
-    /// Whose it is, in the caller's numbers (a user's, say): SO_REUSEPORT shares with the same owner only, or a stranger could take part of a server's traffic.
+    /// Whose it is, in the caller's numbers (a user's, say): SO_REUSEPORT shares with the same
+    /// owner only, or a stranger could take part of a server's traffic.
     pub owner: u32,
 }
 
@@ -46,7 +49,11 @@ impl Sharing {
 
 impl BindSpec {
     fn sharing(&self) -> Sharing {
-        Sharing { reuse_address: self.reuse_address, reuse_port: self.reuse_port, owner: self.owner }
+        Sharing {
+            reuse_address: self.reuse_address,
+            reuse_port: self.reuse_port,
+            owner: self.owner,
+        }
     }
 }
 
@@ -60,12 +67,17 @@ impl Bound {
     fn conflicts(&self, other: &BindSpec) -> bool {
         let shares_address = self.spec.reuse_address && other.reuse_address && !self.listening;
         let same_port = self.spec.table == other.table && self.spec.local.port == other.local.port;
-        let overlap = overlap((&self.spec.local.addr, self.spec.v6_only), (&other.local.addr, other.v6_only));
-        same_port && overlap && !shares_address && !self.spec.sharing().shares_port(&other.sharing())
+        let overlap =
+            overlap((&self.spec.local.addr, self.spec.v6_only), (&other.local.addr, other.v6_only));
+        same_port
+            && overlap
+            && !shares_address
+            && !self.spec.sharing().shares_port(&other.sharing())
     }
 }
 
-/// Whether some packet could be for both addresses, each of them with whether it leaves IPv4 to others when it is the IPv6 wildcard.
+/// Whether some packet could be for both addresses, each of them with whether it leaves IPv4 to
+/// others when it is the IPv6 wildcard.
 pub(crate) fn overlap(a: (&Addr, bool), b: (&Addr, bool)) -> bool {
     let covers = |(wide, v6_only): (&Addr, bool), narrow: &Addr| match *wide {
         Addr::ANY_V4 => narrow.is_v4(),
@@ -100,7 +112,11 @@ impl Binds {
         }
         let but = but.map(|id| id.index());
         let conflicts = |index| self.slab.by_index(index).is_some_and(|b| b.conflicts(spec));
-        self.map.find(self.hash(spec.table, spec.local.port), |index| Some(index) != but && conflicts(index)).is_some()
+        self.map
+            .find(self.hash(spec.table, spec.local.port), |index| {
+                Some(index) != but && conflicts(index)
+            })
+            .is_some()
     }
 
     pub(crate) fn insert(&mut self, spec: BindSpec) -> Option<BindId> {
@@ -127,7 +143,9 @@ impl Binds {
 
     /// Every reservation.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (BindId, BindSpec)> {
-        self.slab.iter().filter_map(|(handle, b)| Some((BindId::from_bits(handle.to_bits())?, b.spec)))
+        self.slab
+            .iter()
+            .filter_map(|(handle, b)| Some((BindId::from_bits(handle.to_bits())?, b.spec)))
     }
 
     pub(crate) fn set_listening(&mut self, id: BindId, listening: bool) {
@@ -137,7 +155,11 @@ impl Binds {
     }
 
     pub(crate) fn remove(&mut self, id: BindId) {
-        let Some(bound) = Self::handle(id).and_then(|handle| self.slab.remove(handle)) else { return };
-        self.map.remove(self.hash(bound.spec.table, bound.spec.local.port), |index| index == id.index());
+        let Some(bound) = Self::handle(id).and_then(|handle| self.slab.remove(handle)) else {
+            return;
+        };
+        self.map.remove(self.hash(bound.spec.table, bound.spec.local.port), |index| {
+            index == id.index()
+        });
     }
 }

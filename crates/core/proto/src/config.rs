@@ -12,8 +12,8 @@ pub struct Config {
     pub limits: Limits,
     /// TCP, for all connections.
     pub tcp: TcpConfig,
-    /// Secret key for initial sequence numbers, SYN cookies, port choice and table hashes (RFC 6528, 6056, 4987).
-    /// Must come from the system's random source; a simulator may fix it.
+    /// Secret key for initial sequence numbers, SYN cookies, port choice and table hashes (RFC
+    /// 6528, 6056, 4987). Must come from the system's random source; a simulator may fix it.
     pub secret: [u8; 32],
 }
 
@@ -30,15 +30,20 @@ pub struct TcpConfig {
     pub sack: bool,
     /// Report segments that came twice (RFC 2883), where SACK is in use.
     pub dsack: bool,
-    /// Begin with the first congestion window again after a pause of a retransmission timeout (RFC 5681 4.1).
+    /// Begin with the first congestion window again after a pause of a retransmission timeout (RFC
+    /// 5681 4.1).
     pub slow_start_after_idle: bool,
-    /// Probe for the loss of the last segments before the retransmission timer runs out (RFC 8985 7).
+    /// Probe for the loss of the last segments before the retransmission timer runs out (RFC 8985
+    /// 7).
     pub tail_loss_probe: bool,
-    /// The step of the clock that the stack is told: nothing is taken to be late that is so by less.
+    /// The step of the clock that the stack is told: nothing is taken to be late that is so by
+    /// less.
     pub clock_step: Duration,
-    /// Lower bound of the retransmission timeout. RFC 6298 2.4 says one second; 200 ms is what the Internet runs on.
+    /// Lower bound of the retransmission timeout. RFC 6298 2.4 says one second; 200 ms is what the
+    /// Internet runs on.
     pub rto_min: Duration,
-    /// Upper bound of the retransmission timeout (RFC 6298 2.5: at least 60 s), four minutes at most.
+    /// Upper bound of the retransmission timeout (RFC 6298 2.5: at least 60 s), four minutes at
+    /// most.
     pub rto_max: Duration,
     /// Retransmission timeout before the first round-trip sample (RFC 6298 2.1).
     pub rto_initial: Duration,
@@ -46,7 +51,8 @@ pub struct TcpConfig {
     pub syn_retries: u8,
     /// Retransmissions of a SYN-ACK before a handshake that a stranger began is forgotten.
     pub syn_ack_retries: u8,
-    /// Retransmissions of data before the connection fails, unless its user timeout says otherwise (RFC 9293 3.8.3, R2).
+    /// Retransmissions of data before the connection fails, unless its user timeout says otherwise
+    /// (RFC 9293 3.8.3, R2).
     pub retries: u8,
     /// How long an acknowledgement may wait for company (RFC 9293 3.8.6.3: below 500 ms).
     pub delayed_ack: Duration,
@@ -54,19 +60,23 @@ pub struct TcpConfig {
     pub time_wait: Duration,
     /// How long a connection without owner stays in FIN-WAIT-2.
     pub fin_wait_2: Duration,
-    /// How long a connection without owner may go on with less than a few kilobytes acknowledged, although its peer answers.
+    /// How long a connection without owner may go on with less than a few kilobytes acknowledged,
+    /// although its peer answers.
     pub orphan: Duration,
-    /// Send SYN cookies when the table of half-open connections or a listener's backlog is full (RFC 4987 3.6).
+    /// Send SYN cookies when the table of half-open connections or a listener's backlog is full
+    /// (RFC 4987 3.6).
     pub syn_cookies: bool,
     /// Initial congestion window in segments (RFC 6928).
     pub initial_window: u8,
     /// Range of ephemeral ports, both ends included (RFC 6056 3.2).
     pub ephemeral_ports: (u16, u16),
-    /// Largest receive window offered, in bytes; decides the window scale. A window grows up to it as its owner reads.
+    /// Largest receive window offered, in bytes; decides the window scale. A window grows up to it
+    /// as its owner reads.
     pub max_receive_window: u32,
     /// The receive window that a connection begins with, in bytes.
     pub initial_receive_window: u32,
-    /// Bytes that an owner may have written and that were not acknowledged, however small the congestion window.
+    /// Bytes that an owner may have written and that were not acknowledged, however small the
+    /// congestion window.
     pub initial_send_buffer: u32,
     /// The same, however large it is: up to this they are twice the congestion window.
     pub max_send_buffer: u32,
@@ -78,12 +88,14 @@ pub struct TcpConfig {
     pub mtu_probing: MtuProbing,
     /// Who may use Fast Open.
     pub fast_open: FastOpenMode,
-    /// Keys of the cookies that listeners give and take (RFC 7413 4.1.2): the present one, and the one before, whose cookies are still taken while there is one.
-    /// Without a present one it is derived from [`Config::secret`].
+    /// Keys of the cookies that listeners give and take (RFC 7413 4.1.2): the present one, and the
+    /// one before, whose cookies are still taken while there is one. Without a present one it is
+    /// derived from [`Config::secret`].
     pub fast_open_keys: [Option<[u8; 16]>; 2],
 }
 
-/// Who may use Fast Open (RFC 7413), when they ask for it: the first two bits of Linux's `tcp_fastopen`.
+/// Who may use Fast Open (RFC 7413), when they ask for it: the first two bits of Linux's
+/// `tcp_fastopen`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FastOpenMode {
     /// Connections that we begin: 1 there.
@@ -99,7 +111,8 @@ impl Default for FastOpenMode {
     }
 }
 
-/// When a connection looks for the longest packet that its path carries (`tcp_mtu_probing` of Linux: 0, 1, 2).
+/// When a connection looks for the longest packet that its path carries (`tcp_mtu_probing` of
+/// Linux: 0, 1, 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MtuProbing {
     /// Never: what the link and ICMP say.
@@ -111,11 +124,13 @@ pub enum MtuProbing {
     Always,
 }
 
-/// What becomes of a stranger's connection when every place for connections is taken and none is without owner. None waits in silence.
+/// What becomes of a stranger's connection when every place for connections is taken and none is
+/// without owner. None waits in silence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFull {
-    /// A connection of the source that has most of them makes room: the one that has been idle longest, a second at least, as far as a random sample shows. It is
-    /// reset. When there is none, the new one is reset.
+    /// A connection of the source that has most of them makes room: the one that has been idle
+    /// longest, a second at least, as far as a random sample shows. It is reset. When there is
+    /// none, the new one is reset.
     #[default]
     MakeRoom,
     /// The SYN is answered with a reset.
@@ -127,19 +142,24 @@ pub enum WhenFull {
 /// Options of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnOptions {
-    /// No waiting for more data behind unacknowledged small segments (TCP_NODELAY; RFC 9293 3.7.4 otherwise).
+    /// No waiting for more data behind unacknowledged small segments (TCP_NODELAY; RFC 9293 3.7.4
+    /// otherwise).
     pub nodelay: bool,
     /// Only full segments leave until this is taken back (TCP_CORK).
     pub cork: bool,
-    /// Probe a silent peer (RFC 9293 3.8.4). Its times are kept in whole milliseconds up to 32.767 seconds, beyond that in whole seconds, 32,767 at most, as on Linux.
+    /// Probe a silent peer (RFC 9293 3.8.4). Its times are kept in whole milliseconds up to 32.767
+    /// seconds, beyond that in whole seconds, 32,767 at most, as on Linux.
     pub keepalive: Option<Keepalive>,
-    /// Give up when data stays unacknowledged this long (RFC 5482); zero: retransmission count decides.
+    /// Give up when data stays unacknowledged this long (RFC 5482); zero: retransmission count
+    /// decides.
     pub user_timeout: Duration,
     /// Upper bound of the segment size, in payload bytes; zero: the link decides.
     pub max_segment: u16,
-    /// Bytes that may be offered and unread (SO_RCVBUF), rounded up by a quarter at most; zero: as many as the connection is worth. What was offered before it became less is not taken back.
+    /// Bytes that may be offered and unread (SO_RCVBUF), rounded up by a quarter at most; zero: as
+    /// many as the connection is worth. What was offered before it became less is not taken back.
     pub receive_buffer: u32,
-    /// Bytes that may be written and not acknowledged (SO_SNDBUF), rounded likewise; zero: twice the congestion window.
+    /// Bytes that may be written and not acknowledged (SO_SNDBUF), rounded likewise; zero: twice
+    /// the congestion window.
     pub send_buffer: u32,
     /// Congestion control.
     pub congestion: Congestion,
@@ -147,21 +167,28 @@ pub struct ConnOptions {
     pub tos: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub ttl: u8,
-    /// Urgent data stays in the stream (SO_OOBINLINE; RFC 6093 recommends it and this is the default here).
+    /// Urgent data stays in the stream (SO_OOBINLINE; RFC 6093 recommends it and this is the
+    /// default here).
     pub urgent_inline: bool,
-    /// Retransmissions of our SYN before connect fails (TCP_SYNCNT); zero: [`TcpConfig::syn_retries`].
+    /// Retransmissions of our SYN before connect fails (TCP_SYNCNT); zero:
+    /// [`TcpConfig::syn_retries`].
     pub syn_retries: u8,
-    /// How long the connection stays in FIN-WAIT-2 without owner (TCP_LINGER2); None: [`TcpConfig::fin_wait_2`].
+    /// How long the connection stays in FIN-WAIT-2 without owner (TCP_LINGER2); None:
+    /// [`TcpConfig::fin_wait_2`].
     pub fin_wait_2: Option<Duration>,
-    /// The first timeouts of a connection with little in flight do not double (TCP_THIN_LINEAR_TIMEOUTS).
+    /// The first timeouts of a connection with little in flight do not double
+    /// (TCP_THIN_LINEAR_TIMEOUTS).
     pub linear_timeouts: bool,
-    /// Explicit congestion notification, as the handshake agrees on it. Of a connection that is asked for its options this is the default.
+    /// Explicit congestion notification, as the handshake agrees on it. Of a connection that is
+    /// asked for its options this is the default.
     pub ecn: EcnMode,
-    /// Bytes in a second that leave at most (SO_MAX_PACING_RATE); None: as fast as windows and congestion control let them.
+    /// Bytes in a second that leave at most (SO_MAX_PACING_RATE); None: as fast as windows and
+    /// congestion control let them.
     pub max_pacing_rate: Option<u64>,
 }
 
-/// Which explicit congestion notification a connection asks for, and which a listener agrees to, at most. The numbers are those of Linux's `tcp_ecn`.
+/// Which explicit congestion notification a connection asks for, and which a listener agrees to, at
+/// most. The numbers are those of Linux's `tcp_ecn`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum EcnMode {
@@ -181,7 +208,8 @@ pub enum EcnMode {
 }
 
 impl EcnMode {
-    /// All of them, each in the place that is its number; the default in front would be another one's.
+    /// All of them, each in the place that is its number; the default in front would be another
+    /// one's.
     pub const ALL: [EcnMode; 6] = [
         EcnMode::Off,
         EcnMode::On,
@@ -281,7 +309,8 @@ impl ConnOptions {
             linear_timeouts: options.linear_timeouts,
             ecn: default.ecn,
             // A rate of nothing bounds nothing on Linux either.
-            max_pacing_rate: Some(options.max_pacing_rate).filter(|rate| !matches!(*rate, 0 | u64::MAX)),
+            max_pacing_rate: Some(options.max_pacing_rate)
+                .filter(|rate| !matches!(*rate, 0 | u64::MAX)),
         }
     }
 }
@@ -291,7 +320,8 @@ fn least_of(bounds: [u32; 2]) -> u32 {
     bounds.into_iter().filter(|&most| most != 0).min().unwrap_or(0)
 }
 
-/// Payload bytes of a segment at most, as TCP_MAXSEG, IPV6_MTU and the defaults say it; 0: as the path says.
+/// Payload bytes of a segment at most, as TCP_MAXSEG, IPV6_MTU and the defaults say it; 0: as the
+/// path says.
 fn segment_within(options: &SocketOptions, default: u16) -> u16 {
     let of_mtu = if options.mtu == 0 { 0 } else { options.mtu.saturating_sub(HEADERS).max(1) };
     [options.max_segment, of_mtu, default].into_iter().filter(|&most| most != 0).min().unwrap_or(0)
@@ -347,14 +377,21 @@ mod tests {
 
     #[test]
     fn a_socket_that_was_told_nothing_has_the_defaults() {
-        let defaults =
-            ConnOptions { nodelay: true, congestion: Congestion::Reno, max_segment: 900, ..ConnOptions::default() };
+        let defaults = ConnOptions {
+            nodelay: true,
+            congestion: Congestion::Reno,
+            max_segment: 900,
+            ..ConnOptions::default()
+        };
         assert_eq!(
             ConnOptions::of_socket(&SocketOptions::default(), &defaults),
             ConnOptions { urgent_inline: false, ..defaults }
         );
-        let told =
-            SocketOptions { congestion: clearway_options::Congestion::Cubic, mtu: 800, ..SocketOptions::default() };
+        let told = SocketOptions {
+            congestion: clearway_options::Congestion::Cubic,
+            mtu: 800,
+            ..SocketOptions::default()
+        };
         let options = ConnOptions::of_socket(&told, &defaults);
         assert_eq!((options.congestion, options.max_segment), (Congestion::Cubic, 740));
     }

@@ -1,4 +1,5 @@
-//! Every packet that is not taken is dropped for exactly one reason, and counted under exactly one name.
+//! Every packet that is not taken is dropped for exactly one reason, and counted under exactly one
+//! name.
 
 use clearway_wire::Malformed;
 
@@ -7,7 +8,8 @@ macro_rules! reasons {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal, )*) => {
         /// Why a received packet was dropped.
         ///
-        /// A packet that was answered with an error (a reset, an ICMP message) was dropped too: the reason says why it was not delivered.
+        /// A packet that was answered with an error (a reset, an ICMP message) was dropped too: the
+        /// reason says why it was not delivered.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Drop {
             /// The bytes are not what they claim to be.
@@ -23,7 +25,8 @@ macro_rules! reasons {
         enum Place { $( $variant, )* }
 
         impl Drop {
-            /// The reason's one name, in kebab case: what the counters, the command line and a capture show.
+            /// The reason's one name, in kebab case: what the counters, the command line and a
+            /// capture show.
             pub const fn name(self) -> &'static str {
                 match self {
                     Drop::Malformed(why) => why.name(),
@@ -59,7 +62,8 @@ reasons! {
     UnknownEtherType = "unknown-ether-type",
 
     // ---- IP
-    /// The destination is no address of ours; this is a host, it does not forward (RFC 1122 3.3.4.2).
+    /// The destination is no address of ours; this is a host, it does not forward (RFC 1122
+    /// 3.3.4.2).
     NotOurs = "not-ours",
     /// The source is a multicast address (RFC 1122 3.2.1.3).
     SourceMulticast = "source-multicast",
@@ -81,9 +85,11 @@ reasons! {
     DeviceBadChecksum = "device-bad-checksum",
 
     // ---- fragments
-    /// The fragment overlaps one that was here before; the whole datagram goes (RFC 5722, RFC 8200 4.5).
+    /// The fragment overlaps one that was here before; the whole datagram goes (RFC 5722, RFC 8200
+    /// 4.5).
     FragmentOverlap = "fragment-overlap",
-    /// A fragment that can be marked among others that cannot (RFC 3168 5.3): its datagram is discarded.
+    /// A fragment that can be marked among others that cannot (RFC 3168 5.3): its datagram is
+    /// discarded.
     FragmentMixedEcn = "fragment-mixed-ecn",
     /// The same fragment again.
     FragmentDuplicate = "fragment-duplicate",
@@ -107,7 +113,8 @@ reasons! {
     ArpNotForUs = "arp-not-for-us",
     /// An ARP reply that nobody asked for.
     ArpUnsolicited = "arp-unsolicited",
-    /// The sender of an ARP or neighbour-discovery packet cannot be one: a group address, a loopback address.
+    /// The sender of an ARP or neighbour-discovery packet cannot be one: a group address, a
+    /// loopback address.
     ArpBadSender = "arp-bad-sender",
     /// Another host claims our IPv4 address (RFC 5227 2.4).
     ArpConflict = "arp-conflict",
@@ -133,7 +140,8 @@ reasons! {
     IcmpUnsolicitedReply = "icmp-unsolicited-reply",
     /// An ICMP error that quotes no packet of ours.
     IcmpUnmatched = "icmp-unmatched",
-    /// An ICMP error with a next-hop MTU below the family's minimum or above what we use (RFC 8201 4).
+    /// An ICMP error with a next-hop MTU below the family's minimum or above what we use (RFC 8201
+    /// 4).
     IcmpBadMtu = "icmp-bad-mtu",
     /// An IGMP type that is neither query nor report nor leave.
     IgmpUnknownType = "igmp-unknown-type",
@@ -155,9 +163,11 @@ reasons! {
     TcpPortClosed = "tcp-port-closed",
     /// A reset for a connection that does not exist.
     TcpResetForNobody = "tcp-reset-for-nobody",
-    /// Flags that make no sense where the segment arrived: none at all, SYN with FIN, no SYN for a listener.
+    /// Flags that make no sense where the segment arrived: none at all, SYN with FIN, no SYN for a
+    /// listener.
     TcpBadFlags = "tcp-bad-flags",
-    /// An ACK for a listener that completes no handshake and carries no SYN cookie; answered with a reset.
+    /// An ACK for a listener that completes no handshake and carries no SYN cookie; answered with a
+    /// reset.
     TcpNoHandshake = "tcp-no-handshake",
     /// The listener's backlog of handshakes is full and SYN cookies are off.
     TcpBacklogFull = "tcp-backlog-full",
@@ -347,7 +357,8 @@ pub struct TcpCounters {
     pub fast_open_cookies_given: u64,
     /// Fast Open cookies that were not ours, or of a key that is gone.
     pub fast_open_cookies_refused: u64,
-    /// Good cookies that opened nothing, because too many handshakes were pending or no place was free.
+    /// Good cookies that opened nothing, because too many handshakes were pending or no place was
+    /// free.
     pub fast_open_overflows: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenge_acks: u64,
@@ -373,7 +384,8 @@ pub struct TcpCounters {
     pub mtu_black_holes: u64,
     /// Times that a peer no longer held what it had said that it held (RFC 2018 8).
     pub sack_reneged: u64,
-    /// Connections given up because the peer did not answer, or made no progress for the user timeout.
+    /// Connections given up because the peer did not answer, or made no progress for the user
+    /// timeout.
     pub timeouts: u64,
     /// Probes of a window that is shut or too small.
     pub window_probes: u64,
@@ -385,11 +397,14 @@ pub struct TcpCounters {
     pub resets_after_close: u64,
     /// Connections without owner that were reset to make room.
     pub orphans_evicted: u64,
-    /// Connections without owner that were reset because their peers took next to nothing for too long.
+    /// Connections without owner that were reset because their peers took next to nothing for too
+    /// long.
     pub orphans_timed_out: u64,
-    /// Connections whose data could not be paced, nor their rates measured, because no place was free for that: they went by CUBIC, or without their highest rate.
+    /// Connections whose data could not be paced, nor their rates measured, because no place was
+    /// free for that: they went by CUBIC, or without their highest rate.
     pub paced_refused: u64,
-    /// Connections that were reset because they held memory while it was short and moved too little.
+    /// Connections that were reset because they held memory while it was short and moved too
+    /// little.
     pub shortage_resets: u64,
     /// Idle connections that were reset to make room for new ones.
     pub idle_evicted: u64,
@@ -399,7 +414,8 @@ pub struct TcpCounters {
     pub ecn_accurate: u64,
     /// Segments that arrived marked (CE), of connections that use ECN.
     pub ce_segs_in: u64,
-    /// Marks on our own packets that peers told of: segments with ECE, or packets that the counters of AccECN count.
+    /// Marks on our own packets that peers told of: segments with ECE, or packets that the counters
+    /// of AccECN count.
     pub ce_delivered: u64,
     /// Times that such marks cut a congestion window.
     pub ecn_reductions: u64,
@@ -462,7 +478,8 @@ pub struct NeighbourCounters {
     pub evicted: u64,
     /// New neighbours refused because every entry is in use.
     pub table_full: u64,
-    /// Frames that waited for a neighbour and were dropped: another one needed the place, or no answer came.
+    /// Frames that waited for a neighbour and were dropped: another one needed the place, or no
+    /// answer came.
     pub frames_dropped: u64,
 }
 

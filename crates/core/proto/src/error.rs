@@ -1,8 +1,10 @@
-//! What a verb may answer instead of doing its work: one small enum per verb, and why a connection failed.
+//! What a verb may answer instead of doing its work: one small enum per verb, and why a connection
+//! failed.
 
 use core::fmt;
 
-/// Why a connection failed. It is told with [`crate::ConnEvents::FAILED`] and stays readable until the owner closes the handle.
+/// Why a connection failed. It is told with [`crate::ConnEvents::FAILED`] and stays readable until
+/// the owner closes the handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// The peer reset the connection (RFC 9293 3.10.7.4, step 2).
@@ -17,10 +19,12 @@ pub enum Failure {
     KeepaliveTimedOut,
     /// The network said that the peer cannot be reached, and it did not answer either (RFC 5461).
     Unreachable(Unreachable),
-    /// Others needed the room: memory is short, and this connection held more than its minimum and moved too little (RFC 9293 3.8.6.1 leaves that to who has the
-    /// resources), or the table is full and this connection was idle.
+    /// Others needed the room: memory is short, and this connection held more than its minimum and
+    /// moved too little (RFC 9293 3.8.6.1 leaves that to who has the resources), or the table is
+    /// full and this connection was idle.
     NoMemory,
-    /// The stack found its own state of this connection to be impossible, and gave it up rather than go on with it.
+    /// The stack found its own state of this connection to be impossible, and gave it up rather
+    /// than go on with it.
     Broken,
 }
 
@@ -69,7 +73,8 @@ pub enum ListenError {
     BadAddress,
     /// The reservation names none (any more).
     NoReservation,
-    /// An option that is not there: urgent data out of the stream ([`crate::ConnOptions::urgent_inline`]).
+    /// An option that is not there: urgent data out of the stream
+    /// ([`crate::ConnOptions::urgent_inline`]).
     NotSupported,
 }
 
@@ -78,7 +83,8 @@ pub enum ListenError {
 pub enum ConnectError {
     /// Neither route nor source address leads to the peer.
     NoRoute,
-    /// The remote address or port is one that nobody can be connected to: unspecified, multicast, broadcast or port 0; or the families differ.
+    /// The remote address or port is one that nobody can be connected to: unspecified, multicast,
+    /// broadcast or port 0; or the families differ.
     BadAddress,
     /// The local address and port are already connected to this remote address and port.
     InUse,
@@ -90,7 +96,8 @@ pub enum ConnectError {
     NoMemory,
     /// The reservation names none (any more).
     NoReservation,
-    /// An option that is not there: urgent data out of the stream ([`crate::ConnOptions::urgent_inline`]).
+    /// An option that is not there: urgent data out of the stream
+    /// ([`crate::ConnOptions::urgent_inline`]).
     NotSupported,
 }
 
@@ -155,9 +162,11 @@ sentences! {
     }
     ConnectError {
         ConnectError::NoRoute => "no route or no source address to the peer; add one",
-        ConnectError::BadAddress => "the remote address or port is one that nobody can be connected to",
+        ConnectError::BadAddress => "the remote address or port is one that nobody can be \
+            connected to",
         ConnectError::InUse => "the same two endpoints are already connected",
-        ConnectError::NoPorts => "no ephemeral port is free towards this peer; widen tcp.ephemeral_ports",
+        ConnectError::NoPorts => "no ephemeral port is free towards this peer; widen \
+            tcp.ephemeral_ports",
         ConnectError::TooMany => "all places for connections are taken; raise limits.connections",
         ConnectError::NoMemory => "no buffer memory for one more connection",
         ConnectError::NoReservation => "the port is not reserved any more",
@@ -171,13 +180,18 @@ impl fmt::Display for Failure {
             Failure::Reset => f.write_str("reset by the peer"),
             Failure::Refused => f.write_str("refused by the peer"),
             Failure::TimedOut => f.write_str("the peer does not answer"),
-            Failure::UserTimeout => f.write_str("data stayed unacknowledged for longer than the user timeout"),
+            Failure::UserTimeout => {
+                f.write_str("data stayed unacknowledged for longer than the user timeout")
+            }
             Failure::KeepaliveTimedOut => f.write_str("keepalive probes stayed without an answer"),
             Failure::Unreachable(why) => fmt::Display::fmt(why, f),
-            Failure::NoMemory => {
-                f.write_str("others needed the room: this connection was idle, or held memory and moved too little")
+            Failure::NoMemory => f.write_str(
+                "others needed the room: this connection was idle, or held memory and \
+                    moved too little",
+            ),
+            Failure::Broken => {
+                f.write_str("given up because its state was impossible; this is a bug of the stack")
             }
-            Failure::Broken => f.write_str("given up because its state was impossible; this is a bug of the stack"),
         }
     }
 }

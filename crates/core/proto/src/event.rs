@@ -1,5 +1,6 @@
-//! What the owner of connections and sockets is told. Events are marks, not messages: however often a thing happens before the owner
-//! looks, it is told once, so the number of waiting events is bounded by the number of things.
+//! What the owner of connections and sockets is told. Events are marks, not messages: however often
+//! a thing happens before the owner looks, it is told once, so the number of waiting events is
+//! bounded by the number of things.
 
 use crate::{ConnId, ListenerId, UdpId};
 

@@ -1,16 +1,20 @@
-//! The state of a stack as bytes, so that another stack can go on where it was: what [`Stack::export`](crate::Stack::export) writes and
-//! [`Stack::import`](crate::Stack::import) reads.
+//! The state of a stack as bytes, so that another stack can go on where it was: what
+//! [`Stack::export`](crate::Stack::export) writes and [`Stack::import`](crate::Stack::import)
+//! reads.
 //!
 //! ```text
 //!   "CWST"  version  │ kind  length  fields … │ kind  length  fields … │ …
 //!      4       2        2      4     each: tag 2, length 4, value
 //! ```
 //!
-//! All numbers are little-endian. A number's value has as many bytes as it needs, none when it is zero. The format is additive: who reads skips fields and
-//! kinds that he does not know, and what is missing has the value that it has in a new record. Points in time are told as nanoseconds from the moment of the
-//! export. Links, caches and whatever else follows from the rest are not in it, and neither are counters.
+//! All numbers are little-endian. A number's value has as many bytes as it needs, none when it is
+//! zero. The format is additive: who reads skips fields and kinds that he does not know, and what
+//! is missing has the value that it has in a new record. Points in time are told as nanoseconds
+//! from the moment of the export. Links, caches and whatever else follows from the rest are not in
+//! it, and neither are counters.
 //!
-//! What is read is checked as input of a stranger is: a record whose parts contradict each other is refused, and the stack is as it was before that record.
+//! What is read is checked as input of a stranger is: a record whose parts contradict each other is
+//! refused, and the stack is as it was before that record.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -24,7 +28,8 @@ use crate::ids::{BindId, ConnId, ListenerId, UdpId};
 /// What an export begins with.
 const MAGIC: &[u8; 4] = b"CWST";
 
-/// The version of the format. It changes only when an older reader could not make sense of what it knows.
+/// The version of the format. It changes only when an older reader could not make sense of what it
+/// knows.
 pub const VERSION: u16 = 1;
 
 /// Bytes of the header of an export, of a record, and of a field.
@@ -32,7 +37,8 @@ const HEADER_LEN: usize = 6;
 const RECORD_LEN: usize = 6;
 const FIELD_LEN: usize = 6;
 
-/// No point in time is further away than this: what is said to be is taken to be that far, about a hundred days.
+/// No point in time is further away than this: what is said to be is taken to be that far, about a
+/// hundred days.
 const FARTHEST_NS: u64 = 1 << 53;
 
 /// How the farthest point in time of all, [`Instant::NEVER`], is told.
@@ -122,7 +128,8 @@ pub enum Fault {
     Full,
     /// It names something that is not there: an interface, a listener, a routing table.
     Missing,
-    /// It holds received bytes, and the stack has nothing to make buffers with ([`Stack::set_buffer_maker`](crate::Stack::set_buffer_maker)).
+    /// It holds received bytes, and the stack has nothing to make buffers with
+    /// ([`Stack::set_buffer_maker`](crate::Stack::set_buffer_maker)).
     NoBuffers,
 }
 
@@ -142,7 +149,9 @@ impl fmt::Display for ImportError {
         write!(f, "byte {}, {}: ", self.offset, self.what)?;
         match self.why {
             Fault::Truncated => f.write_str("it is no export of a stack, or ends too early"),
-            Fault::Version(version) => write!(f, "version {version} of the format, and this stack reads {VERSION}"),
+            Fault::Version(version) => {
+                write!(f, "version {version} of the format, and this stack reads {VERSION}")
+            }
             Fault::Field(tag) => write!(f, "field {tag} has a value that it cannot have"),
             Fault::Contradiction(what) => write!(f, "its parts contradict each other: {what}"),
             Fault::Exists => f.write_str("something with the same name is there already"),
@@ -162,7 +171,8 @@ pub struct Imported {
     pub binds: Vec<(BindId, BindId)>,
     /// Listeners.
     pub listeners: Vec<(ListenerId, ListenerId)>,
-    /// Connections that have an owner, or had one and wait to be read and closed; those that nobody has accepted too.
+    /// Connections that have an owner, or had one and wait to be read and closed; those that nobody
+    /// has accepted too.
     pub conns: Vec<(ConnId, ConnId)>,
     /// UDP sockets.
     pub sockets: Vec<(UdpId, UdpId)>,
@@ -170,7 +180,8 @@ pub struct Imported {
     pub skipped: u32,
 }
 
-/// The fields of a record, to be written or read. Each thing lists its own once, and that list serves both ways.
+/// The fields of a record, to be written or read. Each thing lists its own once, and that list
+/// serves both ways.
 pub(crate) trait Fields {
     /// The moment that times are told from.
     fn now(&self) -> Instant;
@@ -310,8 +321,13 @@ impl Writer {
         self.out[length_at..length_at + 4].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// Writes what `fields` lists, unless that is what `usual` lists: what says nothing is not told.
-    pub(crate) fn unless(&mut self, usual: impl FnOnce(&mut Writer), fields: impl FnOnce(&mut Writer)) {
+    /// Writes what `fields` lists, unless that is what `usual` lists: what says nothing is not
+    /// told.
+    pub(crate) fn unless(
+        &mut self,
+        usual: impl FnOnce(&mut Writer),
+        fields: impl FnOnce(&mut Writer),
+    ) {
         let at = self.out.len();
         usual(self);
         let known = self.out.split_off(at);

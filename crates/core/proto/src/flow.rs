@@ -1,7 +1,8 @@
 //! From the four-tuple of a segment to the record of its flow.
 //!
-//! One table holds all three phases of a connection's life: the value says the phase in its two top bits and the place in that phase's slab below.
-//! The hash is keyed (SipHash-1-3), so a stranger cannot choose tuples that collide.
+//! One table holds all three phases of a connection's life: the value says the phase in its two top
+//! bits and the place in that phase's slab below. The hash is keyed (SipHash-1-3), so a stranger
+//! cannot choose tuples that collide.
 
 use alloc::boxed::Box;
 
@@ -31,7 +32,9 @@ impl FlowKey {
     /// Ports and table, six bytes.
     #[inline(always)]
     fn ends(&self) -> u64 {
-        u64::from(self.table.0) << 32 | u64::from(self.remote_port) << 16 | u64::from(self.local_port)
+        u64::from(self.table.0) << 32
+            | u64::from(self.remote_port) << 16
+            | u64::from(self.local_port)
     }
 
     pub(crate) fn local_endpoint(&self) -> Endpoint {
@@ -66,7 +69,9 @@ impl FlowV4 {
     #[inline(always)]
     pub(crate) fn is(&self, key: &FlowKey) -> bool {
         // Both addresses of a flow are of the same family.
-        both(key.local.v4_octets(), key.remote.v4_octets()) == self.both && key.ends() == self.ends && key.local.is_v4()
+        both(key.local.v4_octets(), key.remote.v4_octets()) == self.both
+            && key.ends() == self.ends
+            && key.local.is_v4()
     }
 
     /// The name that any flow has.
@@ -122,7 +127,8 @@ const INDEX_BITS: u32 = 30;
 /// The most records that one phase can have.
 pub(crate) const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
 
-/// Where the record of a flow lies. It may be stale when it is used: whoever follows it compares the key.
+/// Where the record of a flow lies. It may be stale when it is used: whoever follows it compares
+/// the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FlowRef(u32);
 
@@ -157,7 +163,8 @@ impl FlowRef {
     }
 }
 
-/// What a look at the table of flows brought. An earlier segment of the same burst may have made the place wrong, but not the hash.
+/// What a look at the table of flows brought. An earlier segment of the same burst may have made
+/// the place wrong, but not the hash.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     /// The keyed hash of the flow's name.
@@ -176,7 +183,8 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// A table for `capacity` flows, hashed under `key`, which counts those from the ephemeral `ports`.
+    /// A table for `capacity` flows, hashed under `key`, which counts those from the ephemeral
+    /// `ports`.
     pub(crate) fn new(capacity: u32, key: (u64, u64), ports: (u16, u16)) -> Flows {
         let (first_port, last) = (ports.0.min(ports.1), ports.0.max(ports.1));
         let from = alloc::vec![0; usize::from(last - first_port) + 1].into_boxed_slice();
@@ -186,7 +194,9 @@ impl Flows {
     /// Whether a flow has this ephemeral port on our side, in whatever table and towards whomever.
     #[inline]
     pub(crate) fn is_from(&self, port: u16) -> bool {
-        self.from.get(usize::from(port.wrapping_sub(self.first_port))).is_some_and(|flows| *flows > 0)
+        self.from
+            .get(usize::from(port.wrapping_sub(self.first_port)))
+            .is_some_and(|flows| *flows > 0)
     }
 
     #[inline]
@@ -230,7 +240,11 @@ impl Flows {
 
     /// The record for which `is_it` says yes.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(FlowRef) -> bool) -> Option<FlowRef> {
+    pub(crate) fn find(
+        &self,
+        hash: u64,
+        mut is_it: impl FnMut(FlowRef) -> bool,
+    ) -> Option<FlowRef> {
         self.map.find(hash, |v| is_it(FlowRef(v))).map(FlowRef)
     }
 
@@ -285,7 +299,8 @@ mod tests {
             (Addr::v4([10, 0, 0, 1]), Addr::v4([192, 0, 2, 77])),
             (Addr::v6([0x20; 16]), Addr::v6([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6])),
         ] {
-            let key = FlowKey { local, remote, local_port: 80, remote_port: 0xfedc, table: Table(3) };
+            let key =
+                FlowKey { local, remote, local_port: 80, remote_port: 0xfedc, table: Table(3) };
             let mut known = SipHasher13::new_with_keys(flows.key.0, flows.key.1);
             known.write(local.wire_bytes());
             known.write(remote.wire_bytes());
@@ -304,7 +319,9 @@ mod tests {
         assert_eq!(key.table, Table(3));
         assert_eq!(flows.hash(&key), flows.hash_v4(&name));
         assert!(name.is(&key));
-        let mapped = |addr: Addr| Addr::v6(core::array::from_fn(|i| if i < 12 { 0x20 } else { addr.octets()[i] }));
+        let mapped = |addr: Addr| {
+            Addr::v6(core::array::from_fn(|i| if i < 12 { 0x20 } else { addr.octets()[i] }))
+        };
         for other in [
             FlowKey { local: key.remote, ..key },
             FlowKey { remote: key.local, ..key },

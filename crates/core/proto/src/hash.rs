@@ -1,6 +1,8 @@
-//! The hash of the small tables whose contents we choose ourselves: addresses, routes, sockets, neighbours.
+//! The hash of the small tables whose contents we choose ourselves: addresses, routes, sockets,
+//! neighbours.
 //!
-//! It is keyed, so that strangers cannot aim, but it is no cryptographic hash. The flow table of TCP, whose contents strangers choose, has a stronger one.
+//! It is keyed, so that strangers cannot aim, but it is no cryptographic hash. The flow table of
+//! TCP, whose contents strangers choose, has a stronger one.
 
 use clearway_wire::Addr;
 
@@ -12,7 +14,8 @@ pub(crate) struct AddrHash {
 }
 
 impl AddrHash {
-    /// A key out of the stack's secret; `use_` tells tables apart, so that what one betrays does not help against another.
+    /// A key out of the stack's secret; `use_` tells tables apart, so that what one betrays does
+    /// not help against another.
     pub(crate) fn new(secret: &[u8; 32], use_: u64) -> AddrHash {
         let word = |at: usize| {
             let mut word = [0; 8];
@@ -21,7 +24,8 @@ impl AddrHash {
         };
         let mut low = mixed(word(0) ^ use_, word(8) | 1);
         let mut high = mixed(word(16) ^ use_.rotate_left(32), word(24) | 1);
-        // A key of all zeros would let everything collide; a secret of zeros is a mistake, but not one to hang on.
+        // A key of all zeros would let everything collide; a secret of zeros is a mistake, but not
+        // one to hang on.
         low |= 1 << 63;
         high |= 1 << 62;
         AddrHash { low, high }
@@ -31,7 +35,10 @@ impl AddrHash {
     #[inline]
     pub(crate) fn of(self, scope: u64, addr: &Addr) -> u64 {
         let (first, second) = halves(addr);
-        mixed(mixed(first ^ self.low, second ^ self.high), scope ^ self.low.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15)
+        mixed(
+            mixed(first ^ self.low, second ^ self.high),
+            scope ^ self.low.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
+        )
     }
 
     /// The hash of two addresses in a scope.
@@ -47,7 +54,8 @@ fn halves(addr: &Addr) -> (u64, u64) {
     (all as u64, (all >> 64) as u64)
 }
 
-/// The 128-bit product folded to 64 bits: every bit of the result depends on every bit of both factors.
+/// The 128-bit product folded to 64 bits: every bit of the result depends on every bit of both
+/// factors.
 #[inline]
 fn mixed(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

@@ -1,4 +1,5 @@
-//! The names of what a stack holds for its owner: generational handles, which stop working when the thing is gone.
+//! The names of what a stack holds for its owner: generational handles, which stop working when the
+//! thing is gone.
 
 use clearway_base::Handle;
 

@@ -1,8 +1,8 @@
 //! The protocol core: Ethernet, ARP, NDP, IPv4, IPv6, ICMP, UDP and TCP, driven by the caller.
 //!
-//! Three verbs drive it: [`Stack::ingest`] takes packets, [`Stack::expire`] looks at timers, [`Stack::emit`] sends.
-//! The first two only *mark* what has to be done; only the third sends. The core reads no clock, opens no socket,
-//! starts no thread and allocates nothing after it was built.
+//! Three verbs drive it: [`Stack::ingest`] takes packets, [`Stack::expire`] looks at timers,
+//! [`Stack::emit`] sends. The first two only *mark* what has to be done; only the third sends. The
+//! core reads no clock, opens no socket, starts no thread and allocates nothing after it was built.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -34,7 +34,10 @@ mod udp;
 mod testing;
 
 pub use bind::{BindSpec, Sharing};
-pub use config::{Config, Congestion, ConnOptions, EcnMode, FastOpenMode, Keepalive, MtuProbing, TcpConfig, WhenFull};
+pub use config::{
+    Config, Congestion, ConnOptions, EcnMode, FastOpenMode, Keepalive, MtuProbing, TcpConfig,
+    WhenFull,
+};
 pub use counters::{Counters, Drop};
 pub use error::{BindError, ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
 pub use event::{ConnEvents, Event, UdpEvents};
@@ -52,4 +55,7 @@ pub use stack::survey::{Queues, QueuesMut};
 pub use store::{Env, RxStore, TxStore};
 pub use tcp::summary::{ConnSummary, Holder, ListenerSummary};
 pub use tcp::{BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, State, TcpInfo};
-pub use udp::{Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec, UdpSummary};
+pub use udp::{
+    Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec,
+    UdpSummary,
+};

@@ -1,35 +1,45 @@
-//! Every bound of the stack, in one place. Memory for all of them is reserved at start; pages that are never touched cost nothing.
+//! Every bound of the stack, in one place. Memory for all of them is reserved at start; pages that
+//! are never touched cost nothing.
 
 use clearway_base::Duration;
 
-/// Sources that one membership's filter names at most (`igmp_max_msf` of Linux is 10). Where the filters of several sockets name more for one group, the interface
-/// takes all sources, and the sockets' own filters decide.
+/// Sources that one membership's filter names at most (`igmp_max_msf` of Linux is 10). Where the
+/// filters of several sockets name more for one group, the interface takes all sources, and the
+/// sockets' own filters decide.
 pub const MAX_GROUP_SOURCES: usize = 16;
 
-/// What an owner keeps back who collects (TCP_CORK, MSG_MORE) or is in the midst of writing leaves after this time with nothing in flight.
+/// What an owner keeps back who collects (TCP_CORK, MSG_MORE) or is in the midst of writing leaves
+/// after this time with nothing in flight.
 pub const CORK: Duration = Duration::from_millis(200);
 
-/// Servers whose Fast Open cookies are remembered (RFC 7413 4.1.1); beyond this the one that was not used for longest is forgotten.
+/// Servers whose Fast Open cookies are remembered (RFC 7413 4.1.1); beyond this the one that was
+/// not used for longest is forgotten.
 pub const FAST_OPEN_PEERS: usize = 256;
 
-/// Connections that a Fast Open cookie opened and whose handshakes are not complete, over all listeners (RFC 7413 5.1); beyond this handshakes are as ever.
+/// Connections that a Fast Open cookie opened and whose handshakes are not complete, over all
+/// listeners (RFC 7413 5.1); beyond this handshakes are as ever.
 pub const FAST_OPEN_PENDING: usize = 256;
 
-/// Ends of records (MSG_EOR) over all connections that were not acknowledged. Who wants one more waits.
+/// Ends of records (MSG_EOR) over all connections that were not acknowledged. Who wants one more
+/// waits.
 pub const RECORD_ENDS: usize = 256;
 
-/// How many of each thing a stack holds at most. A table that is full refuses, under one name, and never grows.
+/// How many of each thing a stack holds at most. A table that is full refuses, under one name, and
+/// never grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections in every state from SYN-SENT to LAST-ACK, handshakes that strangers began not counted.
+    /// Connections in every state from SYN-SENT to LAST-ACK, handshakes that strangers began not
+    /// counted.
     pub connections: u32,
     /// Handshakes that strangers began (SYN-RECEIVED) over all listeners; beyond this, SYN cookies.
     pub half_open: u32,
     /// Connections in TIME-WAIT; beyond this the oldest ends early.
     pub time_wait: u32,
-    /// Connections whose owner is gone (close was called) and that still wait for the peer; beyond this they are reset.
+    /// Connections whose owner is gone (close was called) and that still wait for the peer; beyond
+    /// this they are reset.
     pub orphans: u32,
-    /// Bytes that such connections had still to send when they were closed, in all; beyond this the oldest are reset.
+    /// Bytes that such connections had still to send when they were closed, in all; beyond this the
+    /// oldest are reset.
     pub orphan_bytes: u64,
     /// Listening sockets.
     pub listeners: u32,
@@ -37,7 +47,8 @@ pub struct Limits {
     pub binds: u32,
     /// Out-of-order receive maps, one for each connection that has a hole just now.
     pub reassembly_maps: u32,
-    /// Loss-recovery maps, one for each connection that has something lost or selectively acknowledged just now.
+    /// Loss-recovery maps, one for each connection that has something lost or selectively
+    /// acknowledged just now.
     pub sack_maps: u32,
     /// Connections whose data is paced, or whose congestion control is BBR.
     pub paced: u32,
@@ -117,7 +128,8 @@ impl Default for Limits {
     }
 }
 
-/// So many of a thing a table holds at most: what one is asked for beyond that is a mistake, and no machine has the memory.
+/// So many of a thing a table holds at most: what one is asked for beyond that is a mistake, and no
+/// machine has the memory.
 pub const MOST: u32 = 1 << 24;
 /// So many bytes wait in a queue or under reassembly at most.
 pub const MOST_BYTES: u32 = 1 << 30;
@@ -164,9 +176,14 @@ impl Limits {
             ("neighbours", self.neighbours, 0),
             ("path_mtus", self.path_mtus, 0),
         ];
-        let bytes = [("udp_queue_bytes", self.udp_queue_bytes, 0), ("fragment_bytes", self.fragment_bytes, 0)];
-        let all =
-            tables.into_iter().map(|limit| (limit, MOST)).chain(bytes.into_iter().map(|limit| (limit, MOST_BYTES)));
+        let bytes = [
+            ("udp_queue_bytes", self.udp_queue_bytes, 0),
+            ("fragment_bytes", self.fragment_bytes, 0),
+        ];
+        let all = tables
+            .into_iter()
+            .map(|limit| (limit, MOST))
+            .chain(bytes.into_iter().map(|limit| (limit, MOST_BYTES)));
         for ((name, value, least), most) in all {
             if !(least..=most).contains(&value) {
                 return Err(LimitError { name, value, least, most });
@@ -179,7 +196,8 @@ impl Limits {
 /// How many of each thing there are; [`Limits`] says how many there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Population {
-    /// Connections from SYN-SENT to LAST-ACK, and those that are over and not closed by their owners.
+    /// Connections from SYN-SENT to LAST-ACK, and those that are over and not closed by their
+    /// owners.
     pub connections: u32,
     /// Handshakes that strangers began.
     pub half_open: u32,

@@ -1,4 +1,5 @@
-//! Everything between the device and the transports: links, addresses, routes and neighbours, IP in and out, ICMP, multicast groups.
+//! Everything between the device and the transports: links, addresses, routes and neighbours, IP in
+//! and out, ICMP, multicast groups.
 
 pub(crate) mod arp;
 pub(crate) mod emit;

@@ -1,4 +1,5 @@
-//! The payload of a packet on its way from the burst to whoever keeps it, and where more buffers come from.
+//! The payload of a packet on its way from the burst to whoever keeps it, and where more buffers
+//! come from.
 
 use alloc::boxed::Box;
 

@@ -1,18 +1,21 @@
-//! The choice of source ports: a keyed hash of the destination and a random step, so that nobody off the path can guess the next one
-//! (RFC 6056 3.3.3, algorithm 3, with the counter replaced by random steps as in algorithm 5).
+//! The choice of source ports: a keyed hash of the destination and a random step, so that nobody
+//! off the path can guess the next one (RFC 6056 3.3.3, algorithm 3, with the counter replaced by
+//! random steps as in algorithm 5).
 
 use clearway_base::Rng;
 
 /// Chooses source ports.
 pub(crate) struct Ports {
     range: (u16, u16),
-    /// Moves on by a random step with every choice. One counter for all destinations shows nothing to an observer, because what
-    /// he sees is shifted by a secret that differs for each destination.
+    /// Moves on by a random step with every choice. One counter for all destinations shows nothing
+    /// to an observer, because what he sees is shifted by a secret that differs for each
+    /// destination.
     next: u32,
     share: Share,
 }
 
-/// Which ports are one stack's, of several that have the same addresses: those whose number leaves `index` when divided by `of`.
+/// Which ports are one stack's, of several that have the same addresses: those whose number leaves
+/// `index` when divided by `of`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     pub(crate) index: u16,
@@ -37,7 +40,8 @@ impl Share {
     }
 }
 
-/// The largest step: it bounds how well successive ports to one destination can be guessed from each other.
+/// The largest step: it bounds how well successive ports to one destination can be guessed from
+/// each other.
 const LARGEST_STEP: u64 = 500;
 
 impl Ports {
@@ -56,18 +60,27 @@ impl Ports {
         self.share
     }
 
-    /// Every port once, from a random one on; those of our share first, because they serve for whatever follows.
+    /// Every port once, from a random one on; those of our share first, because they serve for
+    /// whatever follows.
     pub(crate) fn all_from_anywhere(&self, rng: &mut Rng) -> impl Iterator<Item = u16> + use<> {
         let ((low, high), share) = (self.range, self.share);
         let count = u32::from(high - low) + 1;
         let first = rng.below(count.into()) as u32;
         let all = move || (0..count).map(move |step| low + ((first + step) % count) as u16);
-        all().filter(move |port| share.has(*port)).chain(all().filter(move |port| !share.has(*port)))
+        all()
+            .filter(move |port| share.has(*port))
+            .chain(all().filter(move |port| !share.has(*port)))
     }
 
-    /// A port for which `is_free` says yes; None when there is none. Every port of the range is asked about once at most.
-    /// `offset` is the destination's secret shift ([`crate::tcp::isn::port_offset`]).
-    pub(crate) fn choose(&mut self, rng: &mut Rng, offset: u64, mut is_free: impl FnMut(u16) -> bool) -> Option<u16> {
+    /// A port for which `is_free` says yes; None when there is none. Every port of the range is
+    /// asked about once at most. `offset` is the destination's secret shift
+    /// ([`crate::tcp::isn::port_offset`]).
+    pub(crate) fn choose(
+        &mut self,
+        rng: &mut Rng,
+        offset: u64,
+        mut is_free: impl FnMut(u16) -> bool,
+    ) -> Option<u16> {
         let count = u32::from(self.range.1 - self.range.0) + 1;
         self.next = self.next.wrapping_add(1 + rng.below(LARGEST_STEP) as u32);
         let first = (offset as u32).wrapping_add(self.next) % count;

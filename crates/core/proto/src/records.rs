@@ -1,4 +1,5 @@
-//! A queue of records of different lengths in one piece of memory: a value of fixed size and the bytes that belong to it, which lie together.
+//! A queue of records of different lengths in one piece of memory: a value of fixed size and the
+//! bytes that belong to it, which lie together.
 
 use alloc::boxed::Box;
 
@@ -25,7 +26,11 @@ pub(crate) struct Records<M> {
 impl<M> Records<M> {
     /// Room for `records` records and `bytes` bytes.
     pub(crate) fn new(records: usize, bytes: usize) -> Records<M> {
-        Records { records: Ring::new(records), bytes: alloc::vec![0; bytes].into_boxed_slice(), used: 0 }
+        Records {
+            records: Ring::new(records),
+            bytes: alloc::vec![0; bytes].into_boxed_slice(),
+            used: 0,
+        }
     }
 
     /// Whether there is no record.
@@ -46,16 +51,19 @@ impl<M> Records<M> {
     /// Whether at least one part in `parts` of it is free, in records and in bytes.
     pub(crate) fn is_free(&self, parts: usize) -> bool {
         let records = self.records.capacity() - self.records.len();
-        records >= self.records.capacity().div_ceil(parts) && self.bytes.len() - self.used >= self.bytes.len() / parts
+        records >= self.records.capacity().div_ceil(parts)
+            && self.bytes.len() - self.used >= self.bytes.len() / parts
     }
 
-    /// Where `len` bytes that lie together are free. A record without bytes takes one, so that no two records begin at the same place.
+    /// Where `len` bytes that lie together are free. A record without bytes takes one, so that no
+    /// two records begin at the same place.
     fn room(&mut self, len: usize) -> Option<usize> {
         let len = len.max(1);
         if self.records.is_full() || len > self.bytes.len() {
             return None;
         }
-        let (Some(oldest), Some(newest)) = (self.records.front().map(|r| r.start as usize), self.records.back_mut())
+        let (Some(oldest), Some(newest)) =
+            (self.records.front().map(|r| r.start as usize), self.records.back_mut())
         else {
             return Some(0);
         };
@@ -87,7 +95,10 @@ impl<M> Records<M> {
     /// The oldest record.
     pub(crate) fn front(&self) -> Option<(&M, &[u8])> {
         let record = self.records.front()?;
-        Some((&record.value, &self.bytes[record.start as usize..(record.start + record.len) as usize]))
+        Some((
+            &record.value,
+            &self.bytes[record.start as usize..(record.start + record.len) as usize],
+        ))
     }
 
     /// Every record, the oldest first.
@@ -100,7 +111,10 @@ impl<M> Records<M> {
     pub(crate) fn pop(&mut self) -> Option<(M, &[u8])> {
         let record = self.records.pop()?;
         self.used -= record.len.max(1) as usize;
-        Some((record.value, &self.bytes[record.start as usize..(record.start + record.len) as usize]))
+        Some((
+            record.value,
+            &self.bytes[record.start as usize..(record.start + record.len) as usize],
+        ))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The stack as its owner sees it: its verbs for connections, and what it tells back. The verbs for links, addresses and UDP stand in their own files.
+//! The stack as its owner sees it: its verbs for connections, and what it tells back. The verbs for
+//! links, addresses and UDP stand in their own files.
 
 mod binds;
 mod classify;
@@ -59,8 +60,9 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// Changes TCP's settings while the stack runs: what connections agree on in their handshakes holds for those that begin later, the rest for all at once. The
-    /// range of ephemeral ports stays as it was.
+    /// Changes TCP's settings while the stack runs: what connections agree on in their handshakes
+    /// holds for those that begin later, the rest for all at once. The range of ephemeral ports
+    /// stays as it was.
     pub fn reconfigure_tcp(&mut self, change: impl FnOnce(&mut TcpConfig)) {
         let ports = self.config.tcp.ephemeral_ports;
         change(&mut self.config.tcp);
@@ -93,7 +95,8 @@ impl<E: Env> Stack<E> {
         (tcp, Cx { now, config, counters, replies, ip })
     }
 
-    /// When [`Stack::expire`] must be called next; [`Instant::NEVER`] when no timer runs. May be early, never late.
+    /// When [`Stack::expire`] must be called next; [`Instant::NEVER`] when no timer runs. May be
+    /// early, never late.
     pub fn next_deadline(&self) -> Instant {
         self.tcp.next_deadline().min(self.links_deadline())
     }
@@ -109,7 +112,8 @@ impl<E: Env> Stack<E> {
         self.tcp.next_event().or_else(|| self.udp.next_event())
     }
 
-    /// Listens. Handshakes are answered at once; finished ones wait for [`Stack::accept`], and [`Event::Incoming`] tells of them.
+    /// Listens. Handshakes are answered at once; finished ones wait for [`Stack::accept`], and
+    /// [`Event::Incoming`] tells of them.
     ///
     /// # Errors
     /// [`ListenError`]: the port is taken, the tables are full, or nobody can listen there.
@@ -131,15 +135,18 @@ impl<E: Env> Stack<E> {
         self.tcp.listeners.get(listener).map(|l| l.local)
     }
 
-    /// Takes the oldest finished handshake; the owner then gives it a token with [`Stack::set_token`].
+    /// Takes the oldest finished handshake; the owner then gives it a token with
+    /// [`Stack::set_token`].
     pub fn accept(&mut self, listener: ListenerId) -> Option<ConnId> {
         self.tcp.accept(&self.config, &mut self.counters, listener)
     }
 
-    /// Begins a connection (RFC 9293 3.10.1). [`crate::ConnEvents::CONNECTED`] tells of its success. Bytes may be sent into it before.
+    /// Begins a connection (RFC 9293 3.10.1). [`crate::ConnEvents::CONNECTED`] tells of its
+    /// success. Bytes may be sent into it before.
     ///
     /// # Errors
-    /// [`ConnectError`]: no route, an address that nobody can be connected to, no port, no place or no memory.
+    /// [`ConnectError`]: no route, an address that nobody can be connected to, no port, no place or
+    /// no memory.
     pub fn connect(&mut self, now: Instant, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
         self.tcp.set_now(now);
         let (tcp, mut cx) = self.split();
@@ -151,16 +158,19 @@ impl<E: Env> Stack<E> {
         self.tcp.set_token(conn, token)
     }
 
-    /// Writes bytes to be sent; returns how many were taken. Fewer than all: [`crate::ConnEvents::WRITABLE`] will tell when there is room again.
+    /// Writes bytes to be sent; returns how many were taken. Fewer than all:
+    /// [`crate::ConnEvents::WRITABLE`] will tell when there is room again.
     ///
     /// # Errors
-    /// [`SendError`]: the handle names no connection, this side was shut down, or the connection failed.
+    /// [`SendError`]: the handle names no connection, this side was shut down, or the connection
+    /// failed.
     #[inline(always)]
     pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
         self.tcp.send(conn, bytes, false)
     }
 
-    /// As [`Stack::send`], and the owner is about to send more: what does not fill a segment waits for it (`MSG_MORE`), for [`crate::limits::CORK`] at most.
+    /// As [`Stack::send`], and the owner is about to send more: what does not fill a segment waits
+    /// for it (`MSG_MORE`), for [`crate::limits::CORK`] at most.
     ///
     /// # Errors
     /// As [`Stack::send`].
@@ -172,8 +182,9 @@ impl<E: Env> Stack<E> {
         Ok(taken)
     }
 
-    /// As [`Stack::send`], and the last byte ends a record: it shares no segment with what is written later (`MSG_EOR`). When only a part was taken, or nothing because too
-    /// many ends are remembered already ([`crate::limits::RECORD_ENDS`]), the rest is a record to be sent later.
+    /// As [`Stack::send`], and the last byte ends a record: it shares no segment with what is
+    /// written later (`MSG_EOR`). When only a part was taken, or nothing because too many ends are
+    /// remembered already ([`crate::limits::RECORD_ENDS`]), the rest is a record to be sent later.
     ///
     /// # Errors
     /// As [`Stack::send`].
@@ -188,7 +199,8 @@ impl<E: Env> Stack<E> {
         Ok(taken)
     }
 
-    /// Tells that bytes were put into the connection's send queue from outside (by the other side of a shared-memory FIFO).
+    /// Tells that bytes were put into the connection's send queue from outside (by the other side
+    /// of a shared-memory FIFO).
     ///
     /// # Errors
     /// As [`Stack::send`].
@@ -196,7 +208,8 @@ impl<E: Env> Stack<E> {
         self.tcp.wrote(&self.config, &mut self.counters, conn)
     }
 
-    /// As [`Stack::send`], and the last byte taken is announced as urgent (RFC 9293 3.8.5, RFC 6093).
+    /// As [`Stack::send`], and the last byte taken is announced as urgent (RFC 9293 3.8.5, RFC
+    /// 6093).
     ///
     /// # Errors
     /// As [`Stack::send`].
@@ -204,8 +217,9 @@ impl<E: Env> Stack<E> {
         self.tcp.send(conn, bytes, true)
     }
 
-    /// The last of the next `ahead` bytes that the owner writes is urgent, for an owner who writes behind the stack's back: told before they are written, it is
-    /// announced with the first segment that carries any of them (RFC 6093).
+    /// The last of the next `ahead` bytes that the owner writes is urgent, for an owner who writes
+    /// behind the stack's back: told before they are written, it is announced with the first
+    /// segment that carries any of them (RFC 6093).
     ///
     /// # Errors
     /// As [`Stack::send`].
@@ -213,7 +227,8 @@ impl<E: Env> Stack<E> {
         self.tcp.mark_urgent(conn, ahead)
     }
 
-    /// The oldest unread bytes that lie together. Empty and [`Stack::peer_closed`]: the end of the stream. Empty and not: later.
+    /// The oldest unread bytes that lie together. Empty and [`Stack::peer_closed`]: the end of the
+    /// stream. Empty and not: later.
     ///
     /// # Errors
     /// [`RecvError`]: the handle names no connection, or it failed and nothing is left to read.
@@ -230,7 +245,8 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// How many unread bytes lie before the byte behind the urgent mark (RFC 6093: the mark is the first byte *behind* urgent data); None when there is no urgent data ahead.
+    /// How many unread bytes lie before the byte behind the urgent mark (RFC 6093: the mark is the
+    /// first byte *behind* urgent data); None when there is no urgent data ahead.
     pub fn urgent(&self, conn: ConnId) -> Option<u32> {
         self.tcp.urgent(conn)
     }
@@ -263,21 +279,24 @@ impl<E: Env> Stack<E> {
     /// Our FIN goes out behind all bytes written so far (half close); the peer may go on sending.
     ///
     /// # Errors
-    /// [`SendError::Stale`], [`SendError::Closed`] when it was shut down already, [`SendError::Failed`].
+    /// [`SendError::Stale`], [`SendError::Closed`] when it was shut down already,
+    /// [`SendError::Failed`].
     pub fn shutdown(&mut self, conn: ConnId) -> Result<(), SendError> {
         self.tcp.shutdown(&self.config, &mut self.counters, conn)
     }
 
-    /// The owner lets go; the handle is dead. What was written still goes out, then our FIN. Bytes that the owner did not read, and bytes that
-    /// arrive later, are answered with a reset, so that the peer learns that nobody took them (RFC 9293 3.6.1, RFC 2525 2.17); what was written leaves before that
-    /// reset, as much of it as the windows let out.
+    /// The owner lets go; the handle is dead. What was written still goes out, then our FIN. Bytes
+    /// that the owner did not read, and bytes that arrive later, are answered with a reset, so that
+    /// the peer learns that nobody took them (RFC 9293 3.6.1, RFC 2525 2.17); what was written
+    /// leaves before that reset, as much of it as the windows let out.
     pub fn close(&mut self, conn: ConnId) {
         let (tcp, mut cx) = self.split();
         tcp.close(&mut cx, conn)
     }
 
-    /// The owner lets go, and the connection ends with a reset whatever was read; the handle is dead. What was written leaves before it, as much of that as the windows let out
-    /// now (SO_LINGER with no time, on Linux).
+    /// The owner lets go, and the connection ends with a reset whatever was read; the handle is
+    /// dead. What was written leaves before it, as much of that as the windows let out now
+    /// (SO_LINGER with no time, on Linux).
     pub fn close_with_reset(&mut self, conn: ConnId) {
         let (tcp, mut cx) = self.split();
         tcp.close_with_reset(&mut cx, conn)
@@ -289,20 +308,23 @@ impl<E: Env> Stack<E> {
         tcp.abort(&mut cx, conn)
     }
 
-    /// Every connection that has something to send that has not left yet is reset, so that its peer learns that the rest does not come. For an owner who goes
-    /// for good: the next `emit` is the last one.
+    /// Every connection that has something to send that has not left yet is reset, so that its peer
+    /// learns that the rest does not come. For an owner who goes for good: the next `emit` is the
+    /// last one.
     pub fn reset_unsent(&mut self) {
         self.tcp.reset_unsent(&self.config, &mut self.counters)
     }
 
-    /// A reset goes out, and the connection fails with [`Failure::Unreachable`]: for one whose way is about to go. Its owner keeps the handle until it closes.
+    /// A reset goes out, and the connection fails with [`Failure::Unreachable`]: for one whose way
+    /// is about to go. Its owner keeps the handle until it closes.
     pub fn abort_unreachable(&mut self, conn: ConnId) {
         let (tcp, mut cx) = self.split();
         tcp.abort_unreachable(&mut cx, conn)
     }
 
-    /// A reset goes out, and the connection fails with [`Failure::NoMemory`]: memory is short, and it held some and moved too little. For owners whose stores lie outside
-    /// and are watched there. The owner keeps the handle until it closes.
+    /// A reset goes out, and the connection fails with [`Failure::NoMemory`]: memory is short, and
+    /// it held some and moved too little. For owners whose stores lie outside and are watched
+    /// there. The owner keeps the handle until it closes.
     pub fn end_for_shortage(&mut self, conn: ConnId) {
         let (tcp, mut cx) = self.split();
         tcp.end_for_shortage(&mut cx, conn)
@@ -328,7 +350,8 @@ impl<E: Env> Stack<E> {
         self.tcp.state(conn)
     }
 
-    /// ACKs leave without delay for a while, as at the start of a connection, or from now on only when they are due (TCP_QUICKACK).
+    /// ACKs leave without delay for a while, as at the start of a connection, or from now on only
+    /// when they are due (TCP_QUICKACK).
     pub fn set_quick_ack(&mut self, conn: ConnId, on: bool) {
         self.tcp.set_quick_ack(&self.config, &mut self.counters, conn, on)
     }

@@ -1,7 +1,8 @@
-//! Where bytes live. The state machine speaks of ranges of sequence space only; what a range holds is behind these two traits.
+//! Where bytes live. The state machine speaks of ranges of sequence space only; what a range holds
+//! is behind these two traits.
 //!
-//! A store is one object per stack, an arena; what it keeps per connection is a small `Queue` inside the connection.
-//! An idle connection's queue holds nothing of the arena.
+//! A store is one object per stack, an arena; what it keeps per connection is a small `Queue`
+//! inside the connection. An idle connection's queue holds nothing of the arena.
 
 mod arena;
 pub mod chain;

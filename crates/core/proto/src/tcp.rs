@@ -1,7 +1,9 @@
-//! TCP (RFC 9293): the table of flows, the three phases of a connection's life, and what joins them.
+//! TCP (RFC 9293): the table of flows, the three phases of a connection's life, and what joins
+//! them.
 //!
-//! Receiving, timers and the owner's verbs only *mark* a connection: something to send, an event, a deadline, the end. `settle` then puts it
-//! on the lists that the marks ask for, so none of them needs to know about lists.
+//! Receiving, timers and the owner's verbs only *mark* a connection: something to send, an event, a
+//! deadline, the end. `settle` then puts it on the lists that the marks ask for, so none of them
+//! needs to know about lists.
 
 mod ack;
 mod ack_info;

@@ -1,4 +1,5 @@
-//! What the core's own tests stand on: packet buffers that are vectors, a sink that keeps what is sent, and short ways to make packets.
+//! What the core's own tests stand on: packet buffers that are vectors, a sink that keeps what is
+//! sent, and short ways to make packets.
 
 extern crate std;
 
@@ -138,7 +139,12 @@ pub(crate) fn roomy(config: Config, room: u32) -> Stack<TestEnv> {
 }
 
 pub(crate) fn ethernet(mtu: u32) -> InterfaceSpec {
-    InterfaceSpec { link: Link::Ethernet(OUR_MAC), mtu, offloads: Offloads::default(), table: Table(0) }
+    InterfaceSpec {
+        link: Link::Ethernet(OUR_MAC),
+        mtu,
+        offloads: Offloads::default(),
+        table: Table(0),
+    }
 }
 
 pub(crate) fn raw(mtu: u32) -> InterfaceSpec {
@@ -178,11 +184,14 @@ impl Net {
         net
     }
 
-    /// One Ethernet interface with 10.0.0.1/24 and 2001:db8::1/64, whose peers .2 and ::2 are known.
+    /// One Ethernet interface with 10.0.0.1/24 and 2001:db8::1/64, whose peers .2 and ::2 are
+    /// known.
     pub(crate) fn lan() -> Net {
         let mut net = Net::new(&[(ethernet(1500), &["10.0.0.1/24", "2001:db8::1/64"])]);
         for peer in ["10.0.0.2", "2001:db8::2"] {
-            net.stack.add_static_neighbour(net.now, Iface(0), addr(peer), PEER_MAC).expect("a neighbour");
+            net.stack
+                .add_static_neighbour(net.now, Iface(0), addr(peer), PEER_MAC)
+                .expect("a neighbour");
         }
         net
     }
@@ -209,11 +218,15 @@ impl Net {
 
     pub(crate) fn ingest_on(&mut self, iface: Iface, frame: &[u8]) -> Option<Drop> {
         let before = self.drops.len();
-        self.ingest_all(&[(RxMeta { iface, checksum: Checksum::Unknown, ..RxMeta::default() }, frame.to_vec())]);
+        self.ingest_all(&[(
+            RxMeta { iface, checksum: Checksum::Unknown, ..RxMeta::default() },
+            frame.to_vec(),
+        )]);
         self.drops.get(before).copied()
     }
 
-    /// What is sent over a loopback interface comes back, until nothing is sent any more; how many packets that were.
+    /// What is sent over a loopback interface comes back, until nothing is sent any more; how many
+    /// packets that were.
     pub(crate) fn loop_back(&mut self) -> usize {
         let mut packets = 0;
         while self.stack.wants_emit() {
@@ -222,8 +235,10 @@ impl Net {
             packets += sent.len();
             assert!(packets < 100_000, "two ends talk for ever");
             for frames in sent.chunks(clearway_pkt::BURST) {
-                let frames: Vec<_> =
-                    frames.iter().map(|(iface, frame, meta)| (arrival(*iface, meta), frame.clone())).collect();
+                let frames: Vec<_> = frames
+                    .iter()
+                    .map(|(iface, frame, meta)| (arrival(*iface, meta), frame.clone()))
+                    .collect();
                 self.ingest_all(&frames);
             }
         }
@@ -265,7 +280,8 @@ pub(crate) fn arrival(iface: Iface, sent: &TxMeta) -> RxMeta {
     RxMeta { iface, segment_size, ..RxMeta::default() }
 }
 
-/// A loopback interface in a table of its own, which carries large packets whole and without checksums.
+/// A loopback interface in a table of its own, which carries large packets whole and without
+/// checksums.
 pub(crate) fn loopback(mtu: u32, table: u16) -> InterfaceSpec {
     let offloads = Offloads {
         tx_checksum: true,
@@ -315,8 +331,15 @@ pub(crate) fn packet(src: &str, dst: &str, proto: Proto, l4: &[u8]) -> Vec<u8> {
         };
         ipv4::emit(&header, &mut out)
     } else {
-        let header =
-            ipv6::Header { src, dst, next: proto, traffic_class: 0, flow_label: 0, hop_limit: 64, payload_len: len };
+        let header = ipv6::Header {
+            src,
+            dst,
+            next: proto,
+            traffic_class: 0,
+            flow_label: 0,
+            hop_limit: 64,
+            payload_len: len,
+        };
         ipv6::emit(&header, &mut out)
     };
     out.truncate(at);

@@ -31,7 +31,8 @@ use crate::records::Records;
 use report::Reports;
 pub use report::{UdpErrorReport, UdpFragmenting};
 
-/// One socket's queue, either way, takes a datagram for each so many bytes that it may hold; and never fewer than this.
+/// One socket's queue, either way, takes a datagram for each so many bytes that it may hold; and
+/// never fewer than this.
 const BYTES_PER_DATAGRAM: usize = 512;
 const MIN_DATAGRAMS: usize = 16;
 /// The longest payload of a datagram over IPv4 and over IPv6.
@@ -39,11 +40,13 @@ const MAX_PAYLOAD_V4: usize = 65_535 - 20 - udp::HEADER_LEN;
 const MAX_PAYLOAD_V6: usize = 65_535 - 8 - udp::HEADER_LEN;
 /// Datagrams of one socket that leave before the next one's turn comes.
 const QUANTUM: u32 = 32;
-/// Datagrams that one [`UdpOut::segment_size`] may make of a send at most, as on Linux (UDP_MAX_SEGMENTS).
+/// Datagrams that one [`UdpOut::segment_size`] may make of a send at most, as on Linux
+/// (UDP_MAX_SEGMENTS).
 pub const MAX_UDP_SEGMENTS: usize = 128;
 /// Sockets that find their interface full in one emit before it gives up until the next one.
 const BLOCKED_PER_TURN: u32 = 16;
-/// How long datagrams of a socket that was closed wait for a device that takes nothing, before they are given up and counted.
+/// How long datagrams of a socket that was closed wait for a device that takes nothing, before they
+/// are given up and counted.
 pub(crate) const CLOSED_WAITS: Duration = Duration::from_secs(3);
 
 /// A socket to be bound.
@@ -51,7 +54,8 @@ pub(crate) const CLOSED_WAITS: Duration = Duration::from_secs(3);
 pub struct UdpSpec {
     /// The routing table of its packets.
     pub table: Table,
-    /// Our side: an address of ours or the wildcard of its family, which takes datagrams for any address; port 0 has one chosen.
+    /// Our side: an address of ours or the wildcard of its family, which takes datagrams for any
+    /// address; port 0 has one chosen.
     pub local: Endpoint,
     /// The owner's word; it comes with every event.
     pub token: u64,
@@ -70,15 +74,18 @@ pub enum UdpError {
     TooMany,
     /// No ephemeral port is free.
     NoPorts,
-    /// Not an address of ours, or a destination that nobody can be sent to: unspecified, port 0, or of another family.
+    /// Not an address of ours, or a destination that nobody can be sent to: unspecified, port 0, or
+    /// of another family.
     BadAddress,
     /// Nothing leads to the destination.
     NoRoute,
     /// The queue is full; [`UdpEvents::WRITABLE`] tells when to try again.
     Full,
-    /// Longer than a datagram can be, or than the queue; or than the path takes whole, on a socket whose datagrams are not to be cut ([`UdpFragmenting`]).
+    /// Longer than a datagram can be, or than the queue; or than the path takes whole, on a socket
+    /// whose datagrams are not to be cut ([`UdpFragmenting`]).
     TooLong,
-    /// A segment size that makes more than [`MAX_UDP_SEGMENTS`] datagrams, or datagrams longer than the way takes whole.
+    /// A segment size that makes more than [`MAX_UDP_SEGMENTS`] datagrams, or datagrams longer than
+    /// the way takes whole.
     BadSegmentSize,
 }
 
@@ -93,10 +100,12 @@ pub struct UdpOut {
     pub tos: Option<u8>,
     /// IPv4 TTL or IPv6 hop limit, if another than the socket's.
     pub ttl: Option<u8>,
-    /// When not 0: the bytes are several datagrams of this size, the last one perhaps shorter (UDP_SEGMENT).
+    /// When not 0: the bytes are several datagrams of this size, the last one perhaps shorter
+    /// (UDP_SEGMENT).
     pub segment_size: u16,
-    /// By which interface, to a group, to 255.255.255.255 or to a link-local IPv6 address (`ipi_ifindex`); None: the socket's for groups
-    /// ([`crate::MulticastOptions`]), else that of the address that it is sent from.
+    /// By which interface, to a group, to 255.255.255.255 or to a link-local IPv6 address
+    /// (`ipi_ifindex`); None: the socket's for groups ([`crate::MulticastOptions`]), else that of
+    /// the address that it is sent from.
     pub iface: Option<Iface>,
 }
 
@@ -115,7 +124,8 @@ pub struct Datagram<'a> {
     pub ttl: u8,
     /// Where it arrived.
     pub iface: Iface,
-    /// When not 0: several datagrams of this size, the last one perhaps shorter, that came as one; only where [`crate::Stack::udp_set_gro`] allowed it.
+    /// When not 0: several datagrams of this size, the last one perhaps shorter, that came as one;
+    /// only where [`crate::Stack::udp_set_gro`] allowed it.
     pub segment_size: u16,
 }
 
@@ -175,7 +185,8 @@ struct Socket {
     dual: bool,
     /// Who may have the port beside it.
     sharing: Sharing,
-    /// The next of those that share its addresses and ports, bound before it; the first of them alone is in the map.
+    /// The next of those that share its addresses and ports, bound before it; the first of them
+    /// alone is in the map.
     next: Option<u32>,
     /// Its owner has closed it; what it has to send still leaves.
     closed: bool,
@@ -196,7 +207,8 @@ struct Socket {
     gro: bool,
     tos: u8,
     ttl: u8,
-    /// The longest IPv6 packet that its owner wants (RFC 3542 11.1 and `IPV6_MTU` of Linux); 0: as the way takes.
+    /// The longest IPv6 packet that its owner wants (RFC 3542 11.1 and `IPV6_MTU` of Linux); 0: as
+    /// the way takes.
     mtu: u16,
     /// What datagrams over IPv4 and over IPv6 do where they are longer than the path takes.
     fragmenting: [UdpFragmenting; 2],
@@ -210,7 +222,8 @@ struct Socket {
     events: UdpEvents,
     /// Datagrams that found the queue full.
     dropped: u64,
-    /// Its place among those that have something to send, among those that have something to tell, and among those that were closed before all was sent.
+    /// Its place among those that have something to send, among those that have something to tell,
+    /// and among those that were closed before all was sent.
     ready: Link,
     told: Link,
     closing: Link,
@@ -219,7 +232,8 @@ struct Socket {
 /// All sockets.
 pub(crate) struct Udp {
     sockets: Slab<Socket>,
-    /// By local endpoint, and by remote endpoint too when connected; of those that share both, the one that came last.
+    /// By local endpoint, and by remote endpoint too when connected; of those that share both, the
+    /// one that came last.
     map: FlowMap,
     /// All that are not closed, by table and port.
     ports_taken: FlowMap,
@@ -241,7 +255,8 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// No socket, and room for as many as the configuration says. Memory for queues is taken when a socket is bound.
+    /// No socket, and room for as many as the configuration says. Memory for queues is taken when a
+    /// socket is bound.
     pub(crate) fn new(config: &Config) -> Udp {
         let hash = AddrHash::new(&config.secret, 5);
         Udp {
@@ -281,17 +296,19 @@ impl Udp {
         let scope = u64::from(table.0) << 32 | u64::from(local.port);
         match remote {
             None => self.hash.of(scope, &local.addr),
-            Some(remote) => {
-                self.hash.of_pair(scope | u64::from(remote.port) << 48 | 1 << 31, &local.addr, &remote.addr)
-            }
+            Some(remote) => self.hash.of_pair(
+                scope | u64::from(remote.port) << 48 | 1 << 31,
+                &local.addr,
+                &remote.addr,
+            ),
         }
     }
 
     fn find(&self, table: Table, local: &Endpoint, remote: Option<&Endpoint>) -> Option<u32> {
         self.map.find(self.hash_of(table, local, remote), |index| {
-            self.sockets
-                .by_index(index)
-                .is_some_and(|s| s.table == table && s.local == *local && s.remote.as_ref() == remote)
+            self.sockets.by_index(index).is_some_and(|s| {
+                s.table == table && s.local == *local && s.remote.as_ref() == remote
+            })
         })
     }
 
@@ -300,21 +317,29 @@ impl Udp {
         self.hash.of(u64::from(table.0) << 32 | u64::from(port) | 1 << 48, &Addr::ANY_V6)
     }
 
-    /// Shows every socket that has a port, on whatever address, connected or not, until `is_it` says yes to one.
-    fn on_port(&self, table: Table, port: u16, mut is_it: impl FnMut(u32, &Socket) -> bool) -> Option<u32> {
+    /// Shows every socket that has a port, on whatever address, connected or not, until `is_it`
+    /// says yes to one.
+    fn on_port(
+        &self,
+        table: Table,
+        port: u16,
+        mut is_it: impl FnMut(u32, &Socket) -> bool,
+    ) -> Option<u32> {
         self.ports_taken.find(self.hash_of_port(table, port), |index| {
             let socket = self.sockets.by_index(index);
             socket.is_some_and(|s| s.table == table && s.bound.port == port && is_it(index, s))
         })
     }
 
-    /// The socket that a datagram is for: connected to its sender, else bound to its address, else bound to all.
+    /// The socket that a datagram is for: connected to its sender, else bound to its address, else
+    /// bound to all.
     fn demux(&self, table: Table, local: &Endpoint, remote: &Endpoint) -> Option<u32> {
         if self.sockets.is_empty() {
             return None;
         }
         if self.connected > 0 {
-            // A connected socket has an address of its own. Of several, the one that connected last, as on Linux.
+            // A connected socket has an address of its own. Of several, the one that connected
+            // last, as on Linux.
             let connected = self.find(table, local, Some(remote));
             if connected.is_some() {
                 return connected;
@@ -333,8 +358,9 @@ impl Udp {
         self.choose(both, true, local, remote)
     }
 
-    /// Of those that share the address and port of `first`, the one that a datagram is for: the one bound last, as on Linux; and when that is one of a group
-    /// (SO_REUSEPORT), the flow says which of them. `v4`: only those that take IPv4 count.
+    /// Of those that share the address and port of `first`, the one that a datagram is for: the one
+    /// bound last, as on Linux; and when that is one of a group (SO_REUSEPORT), the flow says which
+    /// of them. `v4`: only those that take IPv4 count.
     fn choose(&self, first: u32, v4: bool, local: &Endpoint, remote: &Endpoint) -> Option<u32> {
         let takes = |s: &Socket| !v4 || s.dual;
         let newest = self.chain(first).find(|(_, s)| takes(s))?;
@@ -374,7 +400,12 @@ impl Udp {
     }
 
     /// The socket is found under other addresses from now on.
-    fn move_to(&mut self, index: u32, local: Endpoint, remote: Option<Endpoint>) -> Result<(), UdpError> {
+    fn move_to(
+        &mut self,
+        index: u32,
+        local: Endpoint,
+        remote: Option<Endpoint>,
+    ) -> Result<(), UdpError> {
         self.take_out(index);
         let s = self.sockets.by_index_mut(index).ok_or(UdpError::Stale)?;
         (s.local, s.remote) = (local, remote);
@@ -401,14 +432,21 @@ impl Udp {
             }
             return;
         }
-        let before = self.chain(first).find(|(_, s)| s.next == Some(index)).map(|(before, _)| before);
+        let before =
+            self.chain(first).find(|(_, s)| s.next == Some(index)).map(|(before, _)| before);
         if let Some(before) = before.and_then(|before| self.sockets.by_index_mut(before)) {
             before.next = next;
         }
     }
 
     /// Takes a datagram in.
-    pub(crate) fn ingest(&mut self, table: Table, to_port: u16, arrival: Arrival, payload: &[u8]) -> Result<(), Drop> {
+    pub(crate) fn ingest(
+        &mut self,
+        table: Table,
+        to_port: u16,
+        arrival: Arrival,
+        payload: &[u8],
+    ) -> Result<(), Drop> {
         let local = Endpoint::new(arrival.to, to_port);
         let index = self.demux(table, &local, &arrival.from).ok_or(Drop::UdpPortClosed)?;
         let socket = self.sockets.by_index_mut(index).ok_or(Drop::UdpPortClosed)?;
@@ -464,7 +502,10 @@ impl Udp {
 
     /// When [`Udp::expire`] has something to do.
     pub(crate) fn next_deadline(&self) -> Instant {
-        self.closing.front().and_then(|index| self.sockets.by_index(index)).map_or(Instant::NEVER, |s| s.until)
+        self.closing
+            .front()
+            .and_then(|index| self.sockets.by_index(index))
+            .map_or(Instant::NEVER, |s| s.until)
     }
 
     /// Gives up what closed sockets could not send in time.
@@ -476,7 +517,9 @@ impl Udp {
 
     /// The socket that was closed first gives up what it still has to send. False: there is none.
     fn give_up_oldest(&mut self, counters: &mut Counters) -> bool {
-        let Some(index) = self.closing.front().or_else(|| self.just_closed.front()) else { return false };
+        let Some(index) = self.closing.front().or_else(|| self.just_closed.front()) else {
+            return false;
+        };
         let lost = self.sockets.by_index(index).map_or(0, |s| s.tx.len() as u64);
         counters.udp.lost_after_close += lost;
         self.forget(index);
@@ -499,7 +542,9 @@ impl Udp {
     pub(crate) fn emit<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
         let is_empty = self.emit_ready(out);
         // Those that were closed since the last turn: their time begins now.
-        while let Some(index) = self.just_closed.pop_front(&mut self.sockets.links(|s| &mut s.closing)) {
+        while let Some(index) =
+            self.just_closed.pop_front(&mut self.sockets.links(|s| &mut s.closing))
+        {
             if let Some(s) = self.sockets.by_index_mut(index) {
                 s.until = out.now + CLOSED_WAITS;
             }
@@ -562,7 +607,9 @@ impl Udp {
         let handle = self.sockets.insert(socket);
         let handle = handle.ok_or(UdpError::TooMany)?;
         let port = self.hash_of_port(spec.table, local.port);
-        if self.ports_taken.insert(port, handle.index()).is_err() || self.enter(handle.index()).is_err() {
+        if self.ports_taken.insert(port, handle.index()).is_err()
+            || self.enter(handle.index()).is_err()
+        {
             self.ports_taken.remove(port, |value| value == handle.index());
             self.sockets.remove(handle);
             return Err(UdpError::TooMany);
@@ -609,14 +656,19 @@ impl Udp {
         }
     }
 
-    /// Whether somebody keeps the port from `spec`: whoever has it on an address that some datagram for `spec` could be for, unless both share. The rules are
-    /// those of Linux (`udp_lib_lport_inuse`).
+    /// Whether somebody keeps the port from `spec`: whoever has it on an address that some datagram
+    /// for `spec` could be for, unless both share. The rules are those of Linux
+    /// (`udp_lib_lport_inuse`).
     fn is_taken(&self, spec: &UdpSpec, sharing: &Sharing, port: u16) -> bool {
         let conflicts = |s: &Socket| {
-            let share = s.sharing.reuse_address && sharing.reuse_address || s.sharing.shares_port(sharing);
-            // One for both families keeps IPv4's wildcard to itself also while it is connected over IPv6, as in Linux.
-            let keeps_v4 = s.dual && s.bound.addr == Addr::ANY_V6 && spec.local.addr == Addr::ANY_V4;
-            !share && (keeps_v4 || overlap((&s.local.addr, !s.dual), (&spec.local.addr, spec.v6_only)))
+            let share =
+                s.sharing.reuse_address && sharing.reuse_address || s.sharing.shares_port(sharing);
+            // One for both families keeps IPv4's wildcard to itself also while it is connected over
+            // IPv6, as in Linux.
+            let keeps_v4 =
+                s.dual && s.bound.addr == Addr::ANY_V6 && spec.local.addr == Addr::ANY_V4;
+            !share
+                && (keeps_v4 || overlap((&s.local.addr, !s.dual), (&spec.local.addr, spec.v6_only)))
         };
         self.on_port(spec.table, port, |_, s| conflicts(s)).is_some()
     }
@@ -677,7 +729,8 @@ impl Socket {
         true
     }
 
-    /// Sends the oldest datagram, or the next of those that the oldest record is. False: the device takes no more.
+    /// Sends the oldest datagram, or the next of those that the oldest record is. False: the device
+    /// takes no more.
     fn emit_one<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
         let Some((departure, payload)) = self.tx.front() else { return true };
         let key = FlowKey {
@@ -720,7 +773,15 @@ impl Socket {
         let (cache, cursor) = (&mut self.cache, &mut self.cursor);
         let (tos, ttl) = hops;
         let transport = Transport::Udp;
-        let datagram = Outgoing { key: &key, proto: Proto::UDP, tos, ttl, head: &head, body: piece, transport };
+        let datagram = Outgoing {
+            key: &key,
+            proto: Proto::UDP,
+            tos,
+            ttl,
+            head: &head,
+            body: piece,
+            transport,
+        };
         match out.send(cache, &datagram, cursor) {
             Ok(()) => out.counters.udp.datagrams_out += 1,
             Err(OutError::Full) => return false,

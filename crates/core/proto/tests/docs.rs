@@ -12,14 +12,18 @@ fn rows(page: &str, from: &str, to: &str) -> Vec<Vec<String>> {
     let start = page.find(from).unwrap_or_else(|| panic!("no heading {from:?}"));
     let end = page.find(to).unwrap_or_else(|| panic!("no heading {to:?}"));
     let lines = page[start..end].lines().filter(|line| line.starts_with("| `"));
-    lines.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+    lines
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
 }
 
 #[test]
 fn the_table_of_drops_has_every_reason_once() {
     let page = page("drops.md");
-    let told: Vec<String> =
-        rows(&page, "## Malformed", "## Lost at a port").into_iter().map(|mut row| row.remove(0)).collect();
+    let told: Vec<String> = rows(&page, "## Malformed", "## Lost at a port")
+        .into_iter()
+        .map(|mut row| row.remove(0))
+        .collect();
     let known: Vec<String> = Drop::all().map(|why| format!("`{}`", why.name())).collect();
     assert_eq!(told, known, "docs/drops.md lists the reasons of the code, in their order");
 }
@@ -33,10 +37,15 @@ fn the_table_of_limits_is_that_of_the_code() {
         .collect();
     // The derived text names every field with its value: "Limits { connections: 65536, … }".
     let known = format!("{:?}", Limits::default());
-    assert_eq!(format!("Limits {{ {} }}", told.join(", ")), known, "docs/limits.md lists the limits of the code");
+    assert_eq!(
+        format!("Limits {{ {} }}", told.join(", ")),
+        known,
+        "docs/limits.md lists the limits of the code"
+    );
 }
 
-/// The names of all functions below a folder, tests among them, as far as a plain look at the text finds them.
+/// The names of all functions below a folder, tests among them, as far as a plain look at the text
+/// finds them.
 fn functions(folder: &std::path::Path, into: &mut std::collections::HashSet<String>) {
     for entry in std::fs::read_dir(folder).expect("a readable folder").flatten() {
         let path = entry.path();
@@ -64,15 +73,23 @@ fn every_page_names_tests_that_exist() {
         let text = std::fs::read_to_string(&path).expect("a readable page");
         // The page of threats names its tests in the rows of its tables.
         let threats = path.file_name().is_some_and(|name| name == "threats.md");
-        let Some(start) = text.find(if threats { "## Blind" } else { "## Which tests" }) else { continue };
-        // Names between backticks with three words or more are those of tests; paths and types look different.
+        let Some(start) = text.find(if threats { "## Blind" } else { "## Which tests" }) else {
+            continue;
+        };
+        // Names between backticks with three words or more are those of tests; paths and types look
+        // different.
         let words = text[start..].split('`').skip(1).step_by(2);
         let is_name = |word: &&str| {
-            word.matches('_').count() >= 2 && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            word.matches('_').count() >= 2
+                && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
         };
         let page = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        missing
-            .extend(words.filter(is_name).filter(|word| !known.contains(*word)).map(|word| format!("{page}: {word}")));
+        missing.extend(
+            words
+                .filter(is_name)
+                .filter(|word| !known.contains(*word))
+                .map(|word| format!("{page}: {word}")),
+        );
     }
     assert!(missing.is_empty(), "tests that a page names and that are not there: {missing:#?}");
 }

@@ -1,12 +1,14 @@
-//! IPv4 and IPv6 addresses as one type, so that tables, checksums and keys are written once over both.
+//! IPv4 and IPv6 addresses as one type, so that tables, checksums and keys are written once over
+//! both.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// An IPv4 or IPv6 address in 16 bytes; IPv4 stands in its mapped form `::ffff:a.b.c.d` (RFC 4291 2.5.5.2).
+/// An IPv4 or IPv6 address in 16 bytes; IPv4 stands in its mapped form `::ffff:a.b.c.d` (RFC 4291
+/// 2.5.5.2).
 ///
-/// A mapped address can never come off the wire in an IPv6 header: the IPv6 check refuses it as malformed,
-/// so the two families cannot be confused by a hostile packet.
+/// A mapped address can never come off the wire in an IPv6 header: the IPv6 check refuses it as
+/// malformed, so the two families cannot be confused by a hostile packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Addr([u8; 16]);
 
@@ -83,22 +85,36 @@ impl Addr {
 
     /// 127.0.0.0/8 or ::1.
     pub fn is_loopback(&self) -> bool {
-        if self.is_v4() { self.0[12] == 127 } else { self.0 == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] }
+        if self.is_v4() {
+            self.0[12] == 127
+        } else {
+            self.0 == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+        }
     }
 
     /// 169.254.0.0/16 or fe80::/10.
     pub fn is_link_local(&self) -> bool {
-        if self.is_v4() { self.0[12..14] == [169, 254] } else { self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80 }
+        if self.is_v4() {
+            self.0[12..14] == [169, 254]
+        } else {
+            self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
+        }
     }
 
-    /// The group that an IPv6 address is asked for under: `ff02::1:ff00:0` and its low 24 bits (RFC 4291 2.7.1).
+    /// The group that an IPv6 address is asked for under: `ff02::1:ff00:0` and its low 24 bits (RFC
+    /// 4291 2.7.1).
     pub const fn solicited_node(&self) -> Addr {
         Addr([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, self.0[13], self.0[14], self.0[15]])
     }
 
-    /// Whether the first `prefix_len` bits (counted in the family's own length) are those of `other`; never across families.
+    /// Whether the first `prefix_len` bits (counted in the family's own length) are those of
+    /// `other`; never across families.
     pub fn shares_prefix(&self, other: &Addr, prefix_len: u8) -> bool {
-        let bits = if self.is_v4() { 96 + usize::from(prefix_len.min(32)) } else { usize::from(prefix_len.min(128)) };
+        let bits = if self.is_v4() {
+            96 + usize::from(prefix_len.min(32))
+        } else {
+            usize::from(prefix_len.min(128))
+        };
         if self.is_v4() != other.is_v4() {
             return false;
         }
@@ -154,7 +170,8 @@ impl fmt::Debug for Addr {
     }
 }
 
-/// An address with a prefix length, counted in the family's own bits (24 for a usual IPv4 subnet, 64 for an IPv6 one).
+/// An address with a prefix length, counted in the family's own bits (24 for a usual IPv4 subnet,
+/// 64 for an IPv6 one).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cidr {
     /// The address, host bits kept.
@@ -169,8 +186,8 @@ impl Cidr {
         (prefix_len <= if addr.is_v4() { 32 } else { 128 }).then_some(Cidr { addr, prefix_len })
     }
 
-    /// The directed broadcast of an IPv4 subnet, which is not an address of any host. None for IPv6, and for prefixes of 31 and 32 bits,
-    /// which have no broadcast (RFC 3021).
+    /// The directed broadcast of an IPv4 subnet, which is not an address of any host. None for
+    /// IPv6, and for prefixes of 31 and 32 bits, which have no broadcast (RFC 3021).
     pub fn broadcast(&self) -> Option<Addr> {
         if !self.addr.is_v4() || self.prefix_len > 30 {
             return None;

@@ -41,7 +41,8 @@ const PROTOCOL_IPV4: u16 = 0x0800;
 /// Reads a packet from the payload of a frame; padding behind it is ignored.
 pub fn check(bytes: &[u8]) -> Result<Arp, Malformed> {
     let b = bytes.first_chunk::<LEN>().ok_or(Malformed::ArpTooShort)?;
-    if u16_at(b, 0) != HARDWARE_ETHERNET || u16_at(b, 2) != PROTOCOL_IPV4 || b[4] != 6 || b[5] != 4 {
+    if u16_at(b, 0) != HARDWARE_ETHERNET || u16_at(b, 2) != PROTOCOL_IPV4 || b[4] != 6 || b[5] != 4
+    {
         return Err(Malformed::ArpNotEthernetIpv4);
     }
     let operation = match u16_at(b, 6) {

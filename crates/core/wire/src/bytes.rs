@@ -1,4 +1,5 @@
-//! Big-endian numbers in arrays of known length. With the length in the type the compiler drops every bounds check.
+//! Big-endian numbers in arrays of known length. With the length in the type the compiler drops
+//! every bounds check.
 
 #[inline(always)]
 pub(crate) fn u16_at<const N: usize>(b: &[u8; N], at: usize) -> u16 {
@@ -22,7 +23,8 @@ pub(crate) fn put32<const N: usize>(b: &mut [u8; N], at: usize, v: u32) {
 
 /// The first `N` bytes to write a header into.
 ///
-/// Every `emit` documents how many bytes it needs; a shorter buffer is a mistake of the caller, never of the peer.
+/// Every `emit` documents how many bytes it needs; a shorter buffer is a mistake of the caller,
+/// never of the peer.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn head<const N: usize>(out: &mut [u8]) -> &mut [u8; N] {

@@ -1,7 +1,9 @@
-//! The Internet checksum (RFC 1071): sums of bytes, of pseudo headers, partial sums for devices that finish them, and updates in place (RFC 1624).
+//! The Internet checksum (RFC 1071): sums of bytes, of pseudo headers, partial sums for devices
+//! that finish them, and updates in place (RFC 1624).
 //!
-//! A [`Sum`] is kept in the byte order of the machine: the ones-complement sum of byte-swapped words is the byte-swapped sum
-//! (RFC 1071 2(B)), so that the one swap is done at the end and not per word.
+//! A [`Sum`] is kept in the byte order of the machine: the ones-complement sum of byte-swapped
+//! words is the byte-swapped sum (RFC 1071 2(B)), so that the one swap is done at the end and not
+//! per word.
 
 use crate::addr::Addr;
 use crate::ip::Proto;
@@ -14,7 +16,8 @@ impl Sum {
     /// The sum of nothing.
     pub const ZERO: Sum = Sum(0);
 
-    /// Both sums as one; the bytes behind `self` must be even in number when those of `other` follow them (see [`Sum::then`]).
+    /// Both sums as one; the bytes behind `self` must be even in number when those of `other`
+    /// follow them (see [`Sum::then`]).
     #[inline]
     #[must_use]
     pub const fn combine(self, other: Sum) -> Sum {
@@ -26,8 +29,13 @@ impl Sum {
     #[inline]
     #[must_use]
     pub const fn then(self, len: usize, next: Sum) -> Sum {
-        // At an odd offset every byte of `next` stands in the other half of its word (RFC 1071 2(B)).
-        if len % 2 == 0 { self.combine(next) } else { self.combine(Sum(fold_native(next.0).swap_bytes() as u64)) }
+        // At an odd offset every byte of `next` stands in the other half of its word (RFC 1071
+        // 2(B)).
+        if len % 2 == 0 {
+            self.combine(next)
+        } else {
+            self.combine(Sum(fold_native(next.0).swap_bytes() as u64))
+        }
     }
 
     /// With one more 16-bit word, given as the number that the wire bytes stand for.
@@ -59,8 +67,9 @@ impl Sum {
     /// Whether data that holds its own checksum is unharmed: its sum is then all ones.
     #[inline]
     pub const fn is_valid(self) -> bool {
-        // What folds to all ones is m · 0xffff with m from 1 to ONES, for 0xffff · ONES = 2^64 - 1. And (m · 0xffff) · ONES = -m modulo 2^64, whose
-        // complement is m - 1; no other number comes out so small, because the multiplication loses nothing.
+        // What folds to all ones is m · 0xffff with m from 1 to ONES, for 0xffff · ONES = 2^64 - 1.
+        // And (m · 0xffff) · ONES = -m modulo 2^64, whose complement is m - 1; no other number
+        // comes out so small, because the multiplication loses nothing.
         const ONES: u64 = 0x0001_0001_0001_0001;
         !self.0.wrapping_mul(ONES) < ONES
     }
@@ -69,8 +78,8 @@ impl Sum {
 /// 64 bits to 16 with end-around carry; the byte order stays.
 #[inline]
 const fn fold_native(sum: u64) -> u16 {
-    // A number plus itself with its halves exchanged has in its upper half the sum of the halves, and the carry of the lower half on top:
-    // the end-around carry for nothing.
+    // A number plus itself with its halves exchanged has in its upper half the sum of the halves,
+    // and the carry of the lower half on top: the end-around carry for nothing.
     let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
@@ -81,10 +90,12 @@ pub(crate) const fn folded(sum: u64) -> u16 {
     fold_native(sum)
 }
 
-/// From this many bytes on the vector loop pays for its start and its end; below, additions with carry are quicker.
+/// From this many bytes on the vector loop pays for its start and its end; below, additions with
+/// carry are quicker.
 const WIDE_FROM: usize = 256;
 
-/// Adds `a` and `b` and the carry of the addition before, and says what is carried on: the shape that LLVM makes one instruction of.
+/// Adds `a` and `b` and the carry of the addition before, and says what is carried on: the shape
+/// that LLVM makes one instruction of.
 #[inline(always)]
 const fn add_with_carry(a: u64, b: u64, carry: bool) -> (u64, bool) {
     let (sum, first) = a.overflowing_add(b);
@@ -92,7 +103,8 @@ const fn add_with_carry(a: u64, b: u64, carry: bool) -> (u64, bool) {
     (sum, first | second)
 }
 
-/// Takes the first `N` bytes off `rest`, a multiple of 8, and adds them: a chain of additions with carry, whose last carry is counted apart.
+/// Takes the first `N` bytes off `rest`, a multiple of 8, and adds them: a chain of additions with
+/// carry, whose last carry is counted apart.
 #[inline(always)]
 fn add_chunk<const N: usize>(sum: &mut u64, carries: &mut u64, rest: &mut &[u8]) -> bool {
     let Some((chunk, after)) = rest.split_first_chunk::<N>() else { return false };
@@ -119,7 +131,8 @@ fn sum_short(start: Sum, bytes: &[u8]) -> Sum {
     Sum(sum).combine(Sum(carries))
 }
 
-/// The sum of a header of known length, a multiple of 4: additions without carry, as many as there are words.
+/// The sum of a header of known length, a multiple of 4: additions without carry, as many as there
+/// are words.
 #[inline(always)]
 pub(crate) fn sum_words<const N: usize>(bytes: &[u8; N]) -> Sum {
     let mut sum = 0;
@@ -160,8 +173,9 @@ fn sum_tail(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Adds one 64-bit word, split into its halves, so that nothing can carry over: 2^32 words would be needed.
-/// A plain loop over this is one that LLVM turns into vector code of any width, which a chain of carries is not.
+/// Adds one 64-bit word, split into its halves, so that nothing can carry over: 2^32 words would be
+/// needed. A plain loop over this is one that LLVM turns into vector code of any width, which a
+/// chain of carries is not.
 #[inline(always)]
 fn add_halves(halves: &mut (u64, u64), word: &[u8]) {
     if let Some(word) = word.first_chunk() {
@@ -171,7 +185,8 @@ fn add_halves(halves: &mut (u64, u64), word: &[u8]) {
     }
 }
 
-/// The ones-complement sum of `bytes`; an odd last byte counts as the high half of a word (RFC 1071 1).
+/// The ones-complement sum of `bytes`; an odd last byte counts as the high half of a word (RFC 1071
+/// 1).
 #[inline(always)]
 pub fn sum(bytes: &[u8]) -> Sum {
     sum_from(Sum::ZERO, bytes)
@@ -210,11 +225,11 @@ pub fn copy_and_sum(src: &[u8], dst: &mut [u8]) -> Sum {
     Sum(halves.0).combine(Sum(halves.1)).combine(Sum(sum_tail(tail)))
 }
 
-/// The sum of the pseudo header of TCP, UDP and ICMPv6, `len` being the length of the transport header and its data
-/// (RFC 9293 3.1, RFC 8200 8.1).
+/// The sum of the pseudo header of TCP, UDP and ICMPv6, `len` being the length of the transport
+/// header and its data (RFC 9293 3.1, RFC 8200 8.1).
 ///
-/// Written once for both families: the `ff ff` of a mapped IPv4 address is zero in ones-complement arithmetic,
-/// so the sum over sixteen bytes equals the sum over the four that IPv4 asks for.
+/// Written once for both families: the `ff ff` of a mapped IPv4 address is zero in ones-complement
+/// arithmetic, so the sum over sixteen bytes equals the sum over the four that IPv4 asks for.
 #[inline(always)]
 pub fn pseudo(src: &Addr, dst: &Addr, proto: Proto, len: u32) -> Sum {
     let mut sum = u64::from(u32::from(proto.0).to_be()) + u64::from(len.to_be());
@@ -231,7 +246,8 @@ pub fn pseudo_v4(src: [u8; 4], dst: [u8; 4], proto: Proto, len: u16) -> Sum {
     pseudo_of(addresses_v4(src, dst), proto, len)
 }
 
-/// The sum of two IPv4 addresses: what a header and the pseudo header of its payload have in common.
+/// The sum of two IPv4 addresses: what a header and the pseudo header of its payload have in
+/// common.
 #[inline(always)]
 pub(crate) fn addresses_v4(src: [u8; 4], dst: [u8; 4]) -> Sum {
     Sum(u64::from(u32::from_ne_bytes(src)) + u64::from(u32::from_ne_bytes(dst)))
@@ -243,10 +259,12 @@ pub fn pseudo_of(addresses: Sum, proto: Proto, len: u16) -> Sum {
     Sum(addresses.0 + u64::from(u16::from(proto.0).to_be()) + u64::from(len.to_be()))
 }
 
-/// The checksum of a header, as its bytes stand in memory, out of its words of four bytes and the sum of its addresses.
+/// The checksum of a header, as its bytes stand in memory, out of its words of four bytes and the
+/// sum of its addresses.
 #[inline(always)]
 pub(crate) fn of_words(words: [[u8; 4]; 3], addresses: Sum) -> [u8; 2] {
-    let sum = words.iter().fold(addresses.0, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
+    let sum =
+        words.iter().fold(addresses.0, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)));
     (!fold_native(sum)).to_ne_bytes()
 }
 
@@ -262,14 +280,15 @@ pub fn transport_is_valid(src: &Addr, dst: &Addr, proto: Proto, message: &[u8]) 
     sum_from(pseudo(src, dst, proto, message.len() as u32), message).is_valid()
 }
 
-/// What stands in the checksum field when the device finishes the checksum: the folded sum of the pseudo header alone, not complemented,
-/// as the virtio specification (5.1.6.2) and Linux ask for.
+/// What stands in the checksum field when the device finishes the checksum: the folded sum of the
+/// pseudo header alone, not complemented, as the virtio specification (5.1.6.2) and Linux ask for.
 #[inline]
 pub fn partial(src: &Addr, dst: &Addr, proto: Proto, len: u32) -> u16 {
     pseudo(src, dst, proto, len).fold()
 }
 
-/// The checksum after one 16-bit word of the data changed from `old` to `new` (RFC 1624 3, equation 3).
+/// The checksum after one 16-bit word of the data changed from `old` to `new` (RFC 1624 3, equation
+/// 3).
 #[inline]
 pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
     Sum::ZERO.add16(!checksum).add16(!old).add16(new).finish()

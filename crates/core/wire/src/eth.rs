@@ -35,8 +35,8 @@ impl Mac {
         *self == Mac::BROADCAST
     }
 
-    /// The link address of an IP multicast group: `01:00:5e` and the low 23 bits for IPv4 (RFC 1112 6.4), `33:33` and the low 32 bits for
-    /// IPv6 (RFC 2464 7). None when `group` is not multicast.
+    /// The link address of an IP multicast group: `01:00:5e` and the low 23 bits for IPv4 (RFC 1112
+    /// 6.4), `33:33` and the low 32 bits for IPv6 (RFC 2464 7). None when `group` is not multicast.
     pub fn of_group(group: &Addr) -> Option<Mac> {
         let [.., b, c, d, e] = *group.octets();
         match (group.is_multicast(), group.is_v4()) {
@@ -214,7 +214,8 @@ impl<'a> Eth<'a> {
         &self.tags[..usize::from(self.tag_count).min(MAX_TAGS)]
     }
 
-    /// The VLAN of the innermost tag. None without a tag, and for a tag that only carries a priority (id 0).
+    /// The VLAN of the innermost tag. None without a tag, and for a tag that only carries a
+    /// priority (id 0).
     #[inline]
     pub fn vlan(&self) -> Option<u16> {
         self.tags().last().map(|t| t.id()).filter(|id| *id != 0)
@@ -246,11 +247,18 @@ pub fn emit(dst: Mac, src: Mac, ethertype: EtherType, out: &mut [u8]) -> usize {
     HEADER_LEN
 }
 
-/// Writes a header with tags, outermost first, and returns its length. One tag is a customer tag, the outer of two a service tag; more than two are not written.
+/// Writes a header with tags, outermost first, and returns its length. One tag is a customer tag,
+/// the outer of two a service tag; more than two are not written.
 ///
 /// # Panics
 /// When `out` is shorter than the header.
-pub fn emit_tagged(dst: Mac, src: Mac, tags: &[Tag], ethertype: EtherType, out: &mut [u8]) -> usize {
+pub fn emit_tagged(
+    dst: Mac,
+    src: Mac,
+    tags: &[Tag],
+    ethertype: EtherType,
+    out: &mut [u8],
+) -> usize {
     let tags = &tags[..tags.len().min(MAX_TAGS)];
     let outer = match tags.len() {
         0 => ethertype,

@@ -1,9 +1,11 @@
-//! What IGMP and MLD have in common: queries, reports, and the records of the newest version of either. A message of one reads as one of the other; only
-//! the bytes differ, and they are in [`crate::igmp`] and [`crate::mld`].
+//! What IGMP and MLD have in common: queries, reports, and the records of the newest version of
+//! either. A message of one reads as one of the other; only the bytes differ, and they are in
+//! [`crate::igmp`] and [`crate::mld`].
 
 use crate::addr::Addr;
 
-/// Which version of the protocol a message is of. IGMP has all three (RFC 1112, RFC 2236, RFC 3376); MLD began with the second (RFC 2710, RFC 3810).
+/// Which version of the protocol a message is of. IGMP has all three (RFC 1112, RFC 2236, RFC
+/// 3376); MLD began with the second (RFC 2710, RFC 3810).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Version {
     /// IGMPv1: no leaving, and queries that do not say how long to wait.
@@ -59,7 +61,9 @@ impl<'a> Sources<'a> {
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = Addr> + 'a {
         let is_v6 = self.is_v6;
-        self.bytes.chunks_exact(if is_v6 { 16 } else { 4 }).map(move |chunk| read_addr(chunk, is_v6))
+        self.bytes
+            .chunks_exact(if is_v6 { 16 } else { 4 })
+            .map(move |chunk| read_addr(chunk, is_v6))
     }
 }
 
@@ -93,11 +97,19 @@ pub enum RecordKind {
 impl RecordKind {
     fn of(value: u8) -> Option<RecordKind> {
         use RecordKind::{
-            AllowNewSources, BlockOldSources, ChangeToExclude, ChangeToInclude, ModeIsExclude, ModeIsInclude,
+            AllowNewSources, BlockOldSources, ChangeToExclude, ChangeToInclude, ModeIsExclude,
+            ModeIsInclude,
         };
-        [ModeIsInclude, ModeIsExclude, ChangeToInclude, ChangeToExclude, AllowNewSources, BlockOldSources]
-            .into_iter()
-            .find(|kind| *kind as u8 == value)
+        [
+            ModeIsInclude,
+            ModeIsExclude,
+            ChangeToInclude,
+            ChangeToExclude,
+            AllowNewSources,
+            BlockOldSources,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == value)
     }
 }
 
@@ -112,7 +124,8 @@ pub struct Record<'a> {
     pub sources: Sources<'a>,
 }
 
-/// The records of a report that is well formed. Records of a kind that is not known are passed over, as both RFCs want it.
+/// The records of a report that is well formed. Records of a kind that is not known are passed
+/// over, as both RFCs want it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -146,7 +159,8 @@ fn split_record(bytes: &[u8], is_v6: bool) -> Option<(Option<Record<'_>>, &[u8])
     let size = if is_v6 { 16 } else { 4 };
     let (head, rest) = bytes.split_first_chunk::<4>()?;
     let (group, rest) = rest.split_at_checked(size)?;
-    let (sources, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([head[2], head[3]])) * size)?;
+    let (sources, rest) =
+        rest.split_at_checked(usize::from(u16::from_be_bytes([head[2], head[3]])) * size)?;
     // Auxiliary data is not defined in either RFC and is passed over; its length counts words.
     let rest = rest.get(usize::from(head[1]) * 4..)?;
     let record = RecordKind::of(head[0]).map(|kind| Record {
@@ -202,7 +216,9 @@ impl NewRecord<'_> {
         let size = if self.group.is_v4() { 4 } else { 16 };
         let [high, low] = (self.sources.len() as u16).to_be_bytes();
         out[..4].copy_from_slice(&[self.kind as u8, 0, high, low]);
-        for (addr, place) in core::iter::once(&self.group).chain(self.sources).zip(out[4..].chunks_exact_mut(size)) {
+        for (addr, place) in
+            core::iter::once(&self.group).chain(self.sources).zip(out[4..].chunks_exact_mut(size))
+        {
             place.copy_from_slice(addr.wire_bytes());
         }
         self.emitted_len()
@@ -228,7 +244,8 @@ pub enum Outgoing<'a> {
     Records(&'a [NewRecord<'a>]),
 }
 
-/// A code of eight bits that is a small number or a mantissa of four bits with an exponent of three (RFC 3376 4.1.1, RFC 3810 5.1.9).
+/// A code of eight bits that is a small number or a mantissa of four bits with an exponent of three
+/// (RFC 3376 4.1.1, RFC 3810 5.1.9).
 pub(crate) fn decode_8(code: u8) -> u32 {
     match code {
         0..128 => code.into(),

@@ -27,7 +27,8 @@ pub const TIME_EXCEEDED_TTL: u8 = 0;
 /// Time exceeded: while fragments were missing.
 pub const TIME_EXCEEDED_REASSEMBLY: u8 = 1;
 
-/// A message by its type. `quoted` is the packet that caused an error, as far as it was sent back; see [`crate::ip::quote`].
+/// A message by its type. `quoted` is the packet that caused an error, as far as it was sent back;
+/// see [`crate::ip::quote`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Icmpv4<'a> {
     /// Type 8.
@@ -52,7 +53,8 @@ pub enum Icmpv4<'a> {
     Unreachable {
         /// One of the `UNREACHABLE_` values, or another.
         code: u8,
-        /// Next-hop MTU in bytes with code 4, 0 when the router did not say; without meaning otherwise.
+        /// Next-hop MTU in bytes with code 4, 0 when the router did not say; without meaning
+        /// otherwise.
         mtu: u16,
         /// The packet that caused it.
         quoted: &'a [u8],
@@ -109,7 +111,9 @@ impl Icmpv4<'_> {
 
     fn data(&self) -> &[u8] {
         match self {
-            Icmpv4::EchoRequest { data, .. } | Icmpv4::EchoReply { data, .. } | Icmpv4::Other { data, .. } => data,
+            Icmpv4::EchoRequest { data, .. }
+            | Icmpv4::EchoReply { data, .. }
+            | Icmpv4::Other { data, .. } => data,
             Icmpv4::Unreachable { quoted, .. } | Icmpv4::Redirect { quoted, .. } => quoted,
             Icmpv4::TimeExceeded { quoted, .. } | Icmpv4::ParamProblem { quoted, .. } => quoted,
         }
@@ -152,7 +156,9 @@ pub fn emit(message: &Icmpv4<'_>, out: &mut [u8]) -> usize {
         Icmpv4::EchoReply { id, seq, .. } => (0, 0, u32::from(id) << 16 | u32::from(seq)),
         Icmpv4::EchoRequest { id, seq, .. } => (8, 0, u32::from(id) << 16 | u32::from(seq)),
         Icmpv4::Unreachable { code, mtu, .. } => (3, code, u32::from(mtu)),
-        Icmpv4::Redirect { code, gateway, .. } => (5, code, u32::from_be_bytes(gateway.v4_octets())),
+        Icmpv4::Redirect { code, gateway, .. } => {
+            (5, code, u32::from_be_bytes(gateway.v4_octets()))
+        }
         Icmpv4::TimeExceeded { code, .. } => (11, code, 0),
         Icmpv4::ParamProblem { code, pointer, .. } => (12, code, u32::from(pointer) << 24),
         Icmpv4::Other { kind, code, rest, .. } => (kind, code, u32::from_be_bytes(rest)),

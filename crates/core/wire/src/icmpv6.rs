@@ -31,7 +31,8 @@ pub const PARAM_UNKNOWN_OPTION: u8 = 2;
 /// Parameter problem: the first fragment does not hold the header chain (RFC 7112 6).
 pub const PARAM_INCOMPLETE_CHAIN: u8 = 3;
 
-/// A message by its type. `quoted` is the packet that caused an error, as far as it was sent back; see [`crate::ip::quote`].
+/// A message by its type. `quoted` is the packet that caused an error, as far as it was sent back;
+/// see [`crate::ip::quote`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Icmpv6<'a> {
     /// Type 1.
@@ -98,7 +99,8 @@ pub enum Icmpv6<'a> {
 }
 
 impl Icmpv6<'_> {
-    /// An error message, which must never be answered with another (RFC 4443 2.4 (e.1)); types below 128 are errors.
+    /// An error message, which must never be answered with another (RFC 4443 2.4 (e.1)); types
+    /// below 128 are errors.
     pub const fn is_error(&self) -> bool {
         match self {
             Icmpv6::Unreachable { .. } | Icmpv6::PacketTooBig { .. } => true,
@@ -112,7 +114,9 @@ impl Icmpv6<'_> {
 
     fn data(&self) -> &[u8] {
         match self {
-            Icmpv6::EchoRequest { data, .. } | Icmpv6::EchoReply { data, .. } | Icmpv6::Other { data, .. } => data,
+            Icmpv6::EchoRequest { data, .. }
+            | Icmpv6::EchoReply { data, .. }
+            | Icmpv6::Other { data, .. } => data,
             Icmpv6::Unreachable { quoted, .. } | Icmpv6::PacketTooBig { quoted, .. } => quoted,
             Icmpv6::TimeExceeded { quoted, .. } | Icmpv6::ParamProblem { quoted, .. } => quoted,
             Icmpv6::Ndp(_) => &[],
@@ -128,8 +132,9 @@ impl Icmpv6<'_> {
     }
 }
 
-/// Reads a message from the upper part of an IPv6 packet. The addresses are those of the IPv6 header, for the pseudo header, and they and
-/// `hop_limit` decide whether neighbour discovery is to be believed (RFC 4861 6.1, 7.1, 8.1).
+/// Reads a message from the upper part of an IPv6 packet. The addresses are those of the IPv6
+/// header, for the pseudo header, and they and `hop_limit` decide whether neighbour discovery is to
+/// be believed (RFC 4861 6.1, 7.1, 8.1).
 ///
 /// `verify_checksum` is false when the device has verified it already.
 pub fn check<'a>(
@@ -156,7 +161,8 @@ pub fn check<'a>(
     })
 }
 
-/// Writes a message with its checksum and returns its length, [`Icmpv6::emitted_len`]. Neighbour discovery must leave with hop limit 255.
+/// Writes a message with its checksum and returns its length, [`Icmpv6::emitted_len`]. Neighbour
+/// discovery must leave with hop limit 255.
 ///
 /// # Panics
 /// When `out` is shorter than that.

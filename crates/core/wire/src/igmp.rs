@@ -1,4 +1,5 @@
-//! IGMP, versions 1 to 3 (RFC 1112 appendix I, RFC 2236, RFC 3376): a host's multicast memberships over IPv4.
+//! IGMP, versions 1 to 3 (RFC 1112 appendix I, RFC 2236, RFC 3376): a host's multicast memberships
+//! over IPv4.
 
 use crate::addr::Addr;
 use crate::bytes::{head, put16, u16_at};
@@ -34,7 +35,8 @@ pub fn check(bytes: &[u8], ttl: u8) -> Result<Message<'_>, Malformed> {
     if !checksum::sum(bytes).is_valid() {
         return Err(Malformed::IgmpBadChecksum);
     }
-    // RFC 3376 4: each leaves with a TTL of 1, and who is further away cannot send one that has it still.
+    // RFC 3376 4: each leaves with a TTL of 1, and who is further away cannot send one that has it
+    // still.
     if ttl != TTL {
         return Err(Malformed::IgmpBadTtl);
     }
@@ -71,7 +73,9 @@ fn query<'a>(bytes: &'a [u8], h: &[u8; HEADER_LEN], group: Addr) -> Result<Query
             tenths => old(Version::V2, u32::from(tenths) * 100),
         });
     }
-    let Some(whole) = bytes.first_chunk::<QUERY_V3_LEN>() else { return Err(Malformed::IgmpTooShort) };
+    let Some(whole) = bytes.first_chunk::<QUERY_V3_LEN>() else {
+        return Err(Malformed::IgmpTooShort);
+    };
     let sources = Sources::read(&bytes[QUERY_V3_LEN..], u16_at(whole, 10).into(), false);
     let sources = sources.ok_or(Malformed::IgmpBadRecords)?;
     Ok(Query {
@@ -97,7 +101,9 @@ pub fn destination(message: &Outgoing<'_>) -> Addr {
 pub fn emitted_len(message: &Outgoing<'_>) -> usize {
     match message {
         Outgoing::Report { .. } | Outgoing::Leave { .. } => HEADER_LEN,
-        Outgoing::Records(records) => HEADER_LEN + records.iter().map(|r| r.emitted_len()).sum::<usize>(),
+        Outgoing::Records(records) => {
+            HEADER_LEN + records.iter().map(|r| r.emitted_len()).sum::<usize>()
+        }
     }
 }
 
@@ -116,7 +122,9 @@ pub fn emit(message: &Outgoing<'_>, out: &mut [u8]) -> usize {
     };
     *h = [kind, 0, 0, 0, 0, 0, 0, 0];
     match message {
-        Outgoing::Report { group, .. } | Outgoing::Leave { group } => h[4..].copy_from_slice(&group.v4_octets()),
+        Outgoing::Report { group, .. } | Outgoing::Leave { group } => {
+            h[4..].copy_from_slice(&group.v4_octets())
+        }
         Outgoing::Records(records) => {
             put16(h, 6, records.len() as u16);
             let mut at = HEADER_LEN;

@@ -1,4 +1,5 @@
-//! What IPv4 and IPv6 have in common: protocol numbers, ECN, and the packet quoted inside an ICMP error.
+//! What IPv4 and IPv6 have in common: protocol numbers, ECN, and the packet quoted inside an ICMP
+//! error.
 
 use core::fmt;
 
@@ -66,7 +67,8 @@ impl fmt::Debug for Proto {
     }
 }
 
-/// The explicit congestion notification field, the low two bits of TOS or traffic class (RFC 3168 5).
+/// The explicit congestion notification field, the low two bits of TOS or traffic class (RFC 3168
+/// 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Ecn {
@@ -102,7 +104,8 @@ pub fn version(packet: &[u8]) -> Option<u8> {
 
 /// The packet inside an ICMP error, as far as it was quoted: enough to find whose it was.
 ///
-/// Nothing here was ever verified by a checksum, and a stranger can write all of it (RFC 5927): compare it with state before believing it.
+/// Nothing here was ever verified by a checksum, and a stranger can write all of it (RFC 5927):
+/// compare it with state before believing it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quote<'a> {
     /// Source of the quoted packet: an address of ours, if the error is honest.
@@ -138,7 +141,8 @@ impl Quote<'_> {
     }
 }
 
-/// Reads the packet quoted in an ICMP error. It is usually cut off, so lengths and checksums are not held against it.
+/// Reads the packet quoted in an ICMP error. It is usually cut off, so lengths and checksums are
+/// not held against it.
 pub fn quote(bytes: &[u8]) -> Result<Quote<'_>, Malformed> {
     match version(bytes) {
         Some(4) => quote_v4(bytes),

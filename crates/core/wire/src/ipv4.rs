@@ -19,7 +19,8 @@ const OFFSET_MASK: u16 = 0x1fff;
 /// The least that a TCP segment has.
 const TCP_HEADER_LEN: usize = 20;
 
-/// A first TCP fragment must reach past the flags (RFC 1858 3.2.1: at least 16 bytes of the transport header).
+/// A first TCP fragment must reach past the flags (RFC 1858 3.2.1: at least 16 bytes of the
+/// transport header).
 const TCP_FIRST_FRAGMENT_MIN: usize = 16;
 
 /// A packet whose header is sound and whose payload is cut to the length that the header says.
@@ -83,11 +84,13 @@ impl PlainTcp<'_> {
     pub fn checksum_is_valid(&self) -> bool {
         // The total length fits 16 bits.
         let len = self.segment.len() as u16;
-        checksum::sum_from(checksum::pseudo_v4(self.src, self.dst, Proto::TCP, len), self.segment).is_valid()
+        checksum::sum_from(checksum::pseudo_v4(self.src, self.dst, Proto::TCP, len), self.segment)
+            .is_valid()
     }
 }
 
-/// A whole TCP segment behind a sound header without options, read at one go. None: the packet is something else, and [`check`] says what.
+/// A whole TCP segment behind a sound header without options, read at one go. None: the packet is
+/// something else, and [`check`] says what.
 #[inline(always)]
 pub fn plain_tcp(packet: &[u8]) -> Option<PlainTcp<'_>> {
     let (header, rest) = packet.split_first_chunk::<HEADER_LEN>()?;
@@ -97,7 +100,8 @@ pub fn plain_tcp(packet: &[u8]) -> Option<PlainTcp<'_>> {
     let first = u64::from_be_bytes(*header.first_chunk()?);
     const PLAIN: u64 = 0x45 << 56;
     const PLAIN_MASK: u64 = 0xff << 56 | (MORE_FRAGMENTS | OFFSET_MASK) as u64;
-    let is_plain = first & PLAIN_MASK == PLAIN && header[9] == Proto::TCP.0 && segment.len() >= TCP_HEADER_LEN;
+    let is_plain =
+        first & PLAIN_MASK == PLAIN && header[9] == Proto::TCP.0 && segment.len() >= TCP_HEADER_LEN;
     (is_plain && checksum::sum_five_words(header).is_valid()).then(|| PlainTcp {
         src: *header[12..].first_chunk().unwrap_or(&[0; 4]),
         dst: *header[16..].first_chunk().unwrap_or(&[0; 4]),
@@ -118,7 +122,11 @@ fn check_with_options<'a>(
     let header_len = usize::from(header[0] & 15) * 4;
     let Some(options) = packet.get(HEADER_LEN..header_len) else {
         let too_short = header_len < HEADER_LEN;
-        return Err(if too_short { Malformed::Ipv4HeaderTooShort } else { Malformed::Ipv4BadLength });
+        return Err(if too_short {
+            Malformed::Ipv4HeaderTooShort
+        } else {
+            Malformed::Ipv4BadLength
+        });
     };
     let Some(payload) = packet.get(header_len..usize::from(u16_at(header, 2))) else {
         return Err(Malformed::Ipv4BadLength);
@@ -133,7 +141,8 @@ fn check_with_options<'a>(
     if view.is_fragment() { check_fragment(view) } else { Ok(view) }
 }
 
-/// RFC 791 3.2: all fragments but the last carry a multiple of 8 bytes, and no datagram is longer than 65535.
+/// RFC 791 3.2: all fragments but the last carry a multiple of 8 bytes, and no datagram is longer
+/// than 65535.
 #[cold]
 fn check_fragment(view: Ipv4<'_>) -> Result<Ipv4<'_>, Malformed> {
     let len = view.payload.len();
@@ -290,7 +299,8 @@ pub struct Header {
     pub tos: u8,
     /// Hop limit.
     pub ttl: u8,
-    /// Identification; without meaning when the packet is whole and must not be fragmented (RFC 6864 4).
+    /// Identification; without meaning when the packet is whole and must not be fragmented (RFC
+    /// 6864 4).
     pub id: u16,
     /// The DF bit.
     pub dont_fragment: bool,
@@ -298,7 +308,8 @@ pub struct Header {
     pub more_fragments: bool,
     /// Bytes, a multiple of 8; lower bits are lost.
     pub fragment_offset: u16,
-    /// Bytes behind the header, at most 65515; what is more is lost, and a port that segments writes the field anew.
+    /// Bytes behind the header, at most 65515; what is more is lost, and a port that segments
+    /// writes the field anew.
     pub payload_len: u16,
 }
 
@@ -336,7 +347,8 @@ pub fn emit(header: &Header, out: &mut [u8]) -> usize {
 /// Bytes of a header with the router alert option.
 pub const ROUTER_ALERT_HEADER_LEN: usize = HEADER_LEN + 4;
 
-/// As [`emit`], with the router alert option (RFC 2113 2.1): routers look at the packet although it is not for them. Returns [`ROUTER_ALERT_HEADER_LEN`].
+/// As [`emit`], with the router alert option (RFC 2113 2.1): routers look at the packet although it
+/// is not for them. Returns [`ROUTER_ALERT_HEADER_LEN`].
 ///
 /// # Panics
 /// When `out` is shorter than that.
@@ -352,17 +364,27 @@ pub fn emit_with_router_alert(header: &Header, out: &mut [u8]) -> usize {
     ROUTER_ALERT_HEADER_LEN
 }
 
-/// Writes the header of a packet of TCP that is whole and must stay so, as [`emit`] would, and returns the sum of its addresses.
+/// Writes the header of a packet of TCP that is whole and must stay so, as [`emit`] would, and
+/// returns the sum of its addresses.
 ///
 /// # Panics
 /// When `out` is shorter than a header.
 #[inline(always)]
-pub fn emit_plain_tcp(src: [u8; 4], dst: [u8; 4], tos: u8, ttl: u8, payload_len: u16, out: &mut [u8]) -> Sum {
+pub fn emit_plain_tcp(
+    src: [u8; 4],
+    dst: [u8; 4],
+    tos: u8,
+    ttl: u8,
+    payload_len: u16,
+    out: &mut [u8],
+) -> Sum {
     let h = head::<HEADER_LEN>(out);
     let [len_high, len_low] = payload_len.wrapping_add(HEADER_LEN as u16).to_be_bytes();
     let [flags_high, flags_low] = DONT_FRAGMENT.to_be_bytes();
-    // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing, and so it betrays nothing.
-    let words = [[0x45, tos, len_high, len_low], [0, 0, flags_high, flags_low], [ttl, Proto::TCP.0, 0, 0]];
+    // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing, and so
+    // it betrays nothing.
+    let words =
+        [[0x45, tos, len_high, len_low], [0, 0, flags_high, flags_low], [ttl, Proto::TCP.0, 0, 0]];
     let addresses = checksum::addresses_v4(src, dst);
     let sum = checksum::of_words(words, addresses);
     h[0..4].copy_from_slice(&words[0]);

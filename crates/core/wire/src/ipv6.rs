@@ -12,7 +12,8 @@ pub const HEADER_LEN: usize = 40;
 /// The MTU that every link carries (RFC 8200 5).
 pub const MIN_MTU: usize = 1280;
 
-/// A packet whose fixed header is sound and whose payload is cut to the length that the header says.
+/// A packet whose fixed header is sound and whose payload is cut to the length that the header
+/// says.
 #[derive(Clone, Copy)]
 pub struct Ipv6<'a> {
     header: &'a [u8; HEADER_LEN],
@@ -124,18 +125,21 @@ impl PlainTcp<'_> {
     #[inline(always)]
     pub fn checksum_is_valid(&self) -> bool {
         let len = self.segment.len() as u32;
-        checksum::sum_from(checksum::pseudo(&self.src, &self.dst, Proto::TCP, len), self.segment).is_valid()
+        checksum::sum_from(checksum::pseudo(&self.src, &self.dst, Proto::TCP, len), self.segment)
+            .is_valid()
     }
 }
 
-/// A TCP segment right behind a sound header, read at one go. None: the packet is something else, and [`check`] says what.
+/// A TCP segment right behind a sound header, read at one go. None: the packet is something else,
+/// and [`check`] says what.
 #[inline(always)]
 pub fn plain_tcp(packet: &[u8]) -> Option<PlainTcp<'_>> {
     let (header, rest) = packet.split_first_chunk::<HEADER_LEN>()?;
     let ports = rest.first_chunk::<4>()?;
     let segment = rest.get(..usize::from(u16_at(header, 4)))?;
     let (src, dst) = addresses(header);
-    let is_plain = header[0] >> 4 == 6 && header[6] == Proto::TCP.0 && segment.len() >= TCP_HEADER_LEN;
+    let is_plain =
+        header[0] >> 4 == 6 && header[6] == Proto::TCP.0 && segment.len() >= TCP_HEADER_LEN;
     (is_plain && !src.is_v4() && !dst.is_v4()).then(|| PlainTcp {
         src,
         dst,

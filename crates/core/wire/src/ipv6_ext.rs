@@ -1,13 +1,16 @@
-//! IPv6 extension headers (RFC 8200 4): one walk, bounded in headers, bytes and options, from the fixed header to the upper protocol.
+//! IPv6 extension headers (RFC 8200 4): one walk, bounded in headers, bytes and options, from the
+//! fixed header to the upper protocol.
 
 use crate::bytes::{head, put16, put32, u16_at, u32_at};
 use crate::ip::Proto;
 use crate::ipv6::{HEADER_LEN, Ipv6, MIN_MTU};
 use crate::malformed::Malformed;
 
-/// Headers in a chain. RFC 8200 4.1 knows six kinds, each at most once but for destination options, which may come twice.
+/// Headers in a chain. RFC 8200 4.1 knows six kinds, each at most once but for destination options,
+/// which may come twice.
 pub const MAX_HEADERS: usize = 8;
-/// Bytes of a chain. The whole chain must fit a first fragment (RFC 7112 5), and 1280 bytes pass every link.
+/// Bytes of a chain. The whole chain must fit a first fragment (RFC 7112 5), and 1280 bytes pass
+/// every link.
 pub const MAX_BYTES: usize = MIN_MTU - HEADER_LEN;
 /// Options other than padding in one header: the default that RFC 8504 5.3 names.
 pub const MAX_OPTIONS: usize = 8;
@@ -30,13 +33,16 @@ mod code {
 /// Where a chain of extension headers ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chain<'a> {
-    /// The upper protocol, [`Proto::NO_NEXT`] included. For a fragment: the header that the fragmented part begins with.
+    /// The upper protocol, [`Proto::NO_NEXT`] included. For a fragment: the header that the
+    /// fragmented part begins with.
     pub upper: Proto,
     /// Offset of `bytes` from the start of the IPv6 header.
     pub upper_offset: usize,
-    /// Offset from the start of the IPv6 header of the field that named `upper`: the pointer of an "unknown next header" answer.
+    /// Offset from the start of the IPv6 header of the field that named `upper`: the pointer of an
+    /// "unknown next header" answer.
     pub named_at: usize,
-    /// Present when the packet is a part of a datagram. A packet that is its own only fragment is walked through and shows None here (RFC 6946 4).
+    /// Present when the packet is a part of a datagram. A packet that is its own only fragment is
+    /// walked through and shows None here (RFC 6946 4).
     pub fragment: Option<Fragment>,
     /// The upper header and its data; for a fragment its part of the fragmented data.
     pub bytes: &'a [u8],
@@ -53,9 +59,11 @@ pub struct Fragment {
     pub id: u32,
     /// The header that the fragmented part begins with.
     pub next: Proto,
-    /// Offset of the fragment header from the start of the IPv6 header, which is the length of the part before it that every fragment repeats.
+    /// Offset of the fragment header from the start of the IPv6 header, which is the length of the
+    /// part before it that every fragment repeats.
     pub header_at: usize,
-    /// Offset from the start of the IPv6 header of the field that names the fragment header: a reassembler writes `next` there.
+    /// Offset from the start of the IPv6 header of the field that names the fragment header: a
+    /// reassembler writes `next` there.
     pub named_at: usize,
 }
 
@@ -97,7 +105,8 @@ const fn is_extension(next: Proto) -> bool {
 
 /// Follows the chain to the upper protocol, or to a fragment header that needs reassembly.
 ///
-/// After reassembly the caller checks and walks the whole datagram again, and drops it when it shows a fragment once more.
+/// After reassembly the caller checks and walks the whole datagram again, and drops it when it
+/// shows a fragment once more.
 #[inline]
 pub fn walk<'a>(ip: &Ipv6<'a>) -> Result<Chain<'a>, Refusal> {
     if is_extension(ip.next()) {
@@ -117,7 +126,11 @@ fn walk_chain<'a>(ip: &Ipv6<'a>) -> Result<Chain<'a>, Refusal> {
         }
         let Some(h) = bytes.first_chunk::<8>().filter(|_| count < MAX_HEADERS) else {
             let too_many = count == MAX_HEADERS;
-            return Err(Refusal::Drop(if too_many { Malformed::Ipv6ExtTooMany } else { Malformed::Ipv6ExtTruncated }));
+            return Err(Refusal::Drop(if too_many {
+                Malformed::Ipv6ExtTooMany
+            } else {
+                Malformed::Ipv6ExtTruncated
+            }));
         };
         let len = if next == Proto::FRAGMENT { FRAGMENT_LEN } else { (usize::from(h[1]) + 1) * 8 };
         let Some((header, rest)) = bytes.split_at_checked(len) else {
@@ -127,19 +140,28 @@ fn walk_chain<'a>(ip: &Ipv6<'a>) -> Result<Chain<'a>, Refusal> {
             return Err(Refusal::Drop(Malformed::Ipv6ExtTooLong));
         }
         match next {
-            Proto::FRAGMENT if seen_fragment => return Err(Refusal::Drop(Malformed::Ipv6BadFragment)),
+            Proto::FRAGMENT if seen_fragment => {
+                return Err(Refusal::Drop(Malformed::Ipv6BadFragment));
+            }
             Proto::FRAGMENT => {
                 let fragment = fragment_header(h, at, named_at);
                 if fragment.offset != 0 || fragment.more {
                     check_fragment(&fragment, rest)?;
                     let (upper, upper_offset) = (fragment.next, at + FRAGMENT_LEN);
-                    return Ok(Chain { upper, upper_offset, named_at: at, fragment: Some(fragment), bytes: rest });
+                    return Ok(Chain {
+                        upper,
+                        upper_offset,
+                        named_at: at,
+                        fragment: Some(fragment),
+                        bytes: rest,
+                    });
                 }
                 seen_fragment = true;
             }
             Proto::ROUTING => check_routing(h, at)?,
             Proto::HOP_BY_HOP if count != 0 => {
-                // RFC 8200 4: the value 0 anywhere else is treated as a next header that is not recognised.
+                // RFC 8200 4: the value 0 anywhere else is treated as a next header that is not
+                // recognised.
                 let reason = Malformed::Ipv6ExtHopByHopNotFirst;
                 return Err(Refusal::answer(reason, code::UNKNOWN_NEXT_HEADER, named_at));
             }
@@ -171,7 +193,11 @@ fn check_fragment(fragment: &Fragment, data: &[u8]) -> Result<(), Refusal> {
         return Err(Refusal::answer(bad, code::ERRONEOUS_FIELD, fragment.header_at + 2));
     }
     if fragment.offset == 0 && !holds_upper_header(fragment.next, data) {
-        return Err(Refusal::answer(Malformed::Ipv6FirstFragmentIncomplete, code::INCOMPLETE_CHAIN, 0));
+        return Err(Refusal::answer(
+            Malformed::Ipv6FirstFragmentIncomplete,
+            code::INCOMPLETE_CHAIN,
+            0,
+        ));
     }
     Ok(())
 }
@@ -187,8 +213,8 @@ fn holds_upper_header(next: Proto, data: &[u8]) -> bool {
     data.len().saturating_sub(skipped.offset) >= needed
 }
 
-/// RFC 8200 4.4: a type that is not recognised is skipped when no segments are left, else answered. We know no type, and RFC 5095 3
-/// asks that type 0 be treated as unknown too.
+/// RFC 8200 4.4: a type that is not recognised is skipped when no segments are left, else answered.
+/// We know no type, and RFC 5095 3 asks that type 0 be treated as unknown too.
 fn check_routing(h: &[u8; 8], at: usize) -> Result<(), Refusal> {
     match h[3] {
         0 => Ok(()),
@@ -196,7 +222,8 @@ fn check_routing(h: &[u8; 8], at: usize) -> Result<(), Refusal> {
     }
 }
 
-/// RFC 8200 4.2: options are padding, known and harmless here (router alert, RFC 2711), or unknown and treated by their two highest bits.
+/// RFC 8200 4.2: options are padding, known and harmless here (router alert, RFC 2711), or unknown
+/// and treated by their two highest bits.
 fn check_options(header: &[u8], at: usize) -> Result<(), Refusal> {
     const PAD_1: u8 = 0;
     const PAD_N: u8 = 1;
@@ -220,7 +247,12 @@ fn check_options(header: &[u8], at: usize) -> Result<(), Refusal> {
             1 => return Err(Refusal::Drop(reason)),
             action => {
                 let even_multicast = action == 2;
-                return Err(Refusal::Answer { reason, code: code::UNKNOWN_OPTION, pointer, even_multicast });
+                return Err(Refusal::Answer {
+                    reason,
+                    code: code::UNKNOWN_OPTION,
+                    pointer,
+                    even_multicast,
+                });
             }
         }
         i = end;
@@ -228,7 +260,8 @@ fn check_options(header: &[u8], at: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the packet's hop-by-hop header, whose options were walked, carries a router alert (RFC 2711 2.1).
+/// Whether the packet's hop-by-hop header, whose options were walked, carries a router alert (RFC
+/// 2711 2.1).
 pub fn has_router_alert(ip: &Ipv6<'_>) -> bool {
     const ROUTER_ALERT: u8 = 5;
     if ip.next() != Proto::HOP_BY_HOP {
@@ -242,7 +275,11 @@ pub fn has_router_alert(ip: &Ipv6<'_>) -> bool {
             return true;
         }
         // A padding byte has no length.
-        let after = if kind == 0 { Some(rest) } else { rest.first().and_then(|n| rest.get(1 + usize::from(*n)..)) };
+        let after = if kind == 0 {
+            Some(rest)
+        } else {
+            rest.first().and_then(|n| rest.get(1 + usize::from(*n)..))
+        };
         options = after.unwrap_or(&[]);
     }
     false
@@ -257,7 +294,8 @@ pub(crate) struct Skipped {
     pub(crate) later_fragment: bool,
 }
 
-/// Follows lengths only, for packets that are quoted or in pieces. None when the chain is cut off or too long.
+/// Follows lengths only, for packets that are quoted or in pieces. None when the chain is cut off
+/// or too long.
 pub(crate) fn skip(mut next: Proto, bytes: &[u8]) -> Option<Skipped> {
     let mut offset = 0;
     let mut later_fragment = false;
@@ -278,7 +316,8 @@ pub(crate) fn skip(mut next: Proto, bytes: &[u8]) -> Option<Skipped> {
     (done && offset <= bytes.len()).then_some(Skipped { upper: next, offset, later_fragment })
 }
 
-/// Writes a fragment header and returns [`FRAGMENT_LEN`]. `offset` is in bytes, a multiple of 8; lower bits are lost.
+/// Writes a fragment header and returns [`FRAGMENT_LEN`]. `offset` is in bytes, a multiple of 8;
+/// lower bits are lost.
 ///
 /// # Panics
 /// When `out` is shorter than that.

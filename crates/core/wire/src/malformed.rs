@@ -1,10 +1,12 @@
-//! Why a packet is not what it claims to be: one value per reason, and every value is the name of one drop counter.
+//! Why a packet is not what it claims to be: one value per reason, and every value is the name of
+//! one drop counter.
 
 use core::fmt;
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// Why bytes were refused by a `check`. Small and `Copy`, so that it can be returned from the packet path and counted by its index.
+        /// Why bytes were refused by a `check`. Small and `Copy`, so that it can be returned from
+        /// the packet path and counted by its index.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Malformed {
@@ -50,9 +52,11 @@ reasons! {
     Ipv4BadChecksum = "ipv4-bad-checksum",
     /// An option of length 0 or 1, or one that runs past the header.
     Ipv4BadOption = "ipv4-bad-option",
-    /// A fragment that is empty, that is not the last and no multiple of 8 bytes, or that would end beyond 65535.
+    /// A fragment that is empty, that is not the last and no multiple of 8 bytes, or that would end
+    /// beyond 65535.
     Ipv4BadFragment = "ipv4-bad-fragment",
-    /// A TCP fragment that cuts the TCP header where filters would miss its flags (RFC 1858 3, RFC 3128).
+    /// A TCP fragment that cuts the TCP header where filters would miss its flags (RFC 1858 3, RFC
+    /// 3128).
     Ipv4TinyFragment = "ipv4-tiny-fragment",
 
     /// Fewer than 40 bytes (RFC 8200 3).
@@ -61,7 +65,8 @@ reasons! {
     Ipv6BadVersion = "ipv6-bad-version",
     /// The payload length is more than the bytes that came.
     Ipv6BadLength = "ipv6-bad-length",
-    /// A payload length of 0 with a hop-by-hop header: a jumbogram (RFC 2675), which is not supported.
+    /// A payload length of 0 with a hop-by-hop header: a jumbogram (RFC 2675), which is not
+    /// supported.
     Ipv6Jumbo = "ipv6-jumbo",
     /// Source or destination in `::ffff:0:0/96`, which never appears on a link (RFC 4291 2.5.5.2).
     Ipv6MappedAddress = "ipv6-mapped-address",
@@ -79,7 +84,8 @@ reasons! {
     Ipv6ExtUnknownOption = "ipv6-ext-unknown-option",
     /// A routing header with segments left, type 0 included (RFC 5095 3, RFC 8200 4.4).
     Ipv6ExtRouting = "ipv6-ext-routing",
-    /// A fragment whose length is no multiple of 8 though more follow, that is empty, that would end beyond 65535, or a second fragment header.
+    /// A fragment whose length is no multiple of 8 though more follow, that is empty, that would
+    /// end beyond 65535, or a second fragment header.
     Ipv6BadFragment = "ipv6-bad-fragment",
     /// A first fragment that does not hold the whole header chain (RFC 7112 5).
     Ipv6FirstFragmentIncomplete = "ipv6-first-fragment-incomplete",
@@ -101,7 +107,8 @@ reasons! {
     NdpBadHopLimit = "ndp-bad-hop-limit",
     /// A code other than 0.
     NdpBadCode = "ndp-bad-code",
-    /// An option of length 0, past the end, shorter than its fixed part, or more options than [`crate::ndp::MAX_OPTIONS`].
+    /// An option of length 0, past the end, shorter than its fixed part, or more options than
+    /// [`crate::ndp::MAX_OPTIONS`].
     NdpBadOption = "ndp-bad-option",
     /// A source address that the message may not have (RFC 4861 6.1.2, 7.1.1, 8.1).
     NdpBadSource = "ndp-bad-source",

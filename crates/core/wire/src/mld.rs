@@ -1,4 +1,5 @@
-//! MLD, versions 1 and 2 (RFC 2710, RFC 3810): a host's multicast memberships over IPv6. The messages are ICMPv6's.
+//! MLD, versions 1 and 2 (RFC 2710, RFC 3810): a host's multicast memberships over IPv6. The
+//! messages are ICMPv6's.
 
 use crate::addr::Addr;
 use crate::bytes::{head, put16, u16_at};
@@ -30,9 +31,14 @@ pub const fn is_ours(kind: u8) -> bool {
     matches!(kind, QUERY | REPORT_V1 | DONE | REPORT_V2)
 }
 
-/// Reads a message from an ICMPv6 message whose checksum was looked at. RFC 3810 6.2: only from a link-local source, with a hop limit of 1, and
-/// behind a router alert.
-pub fn check<'a>(src: &Addr, hop_limit: u8, has_router_alert: bool, bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
+/// Reads a message from an ICMPv6 message whose checksum was looked at. RFC 3810 6.2: only from a
+/// link-local source, with a hop limit of 1, and behind a router alert.
+pub fn check<'a>(
+    src: &Addr,
+    hop_limit: u8,
+    has_router_alert: bool,
+    bytes: &'a [u8],
+) -> Result<Message<'a>, Malformed> {
     let (h, rest) = bytes.split_first_chunk::<8>().ok_or(Malformed::MldTooShort)?;
     let from_nobody = src.is_unspecified() && h[0] != QUERY;
     if !(src.is_link_local() || from_nobody) {
@@ -45,7 +51,9 @@ pub fn check<'a>(src: &Addr, hop_limit: u8, has_router_alert: bool, bytes: &'a [
         let records = Records::read(rest, u16_at(h, 6).into(), true);
         return Ok(Message::Records(records.ok_or(Malformed::MldBadRecords)?));
     }
-    let Some((_, group)) = bytes.first_chunk::<V1_LEN>().and_then(|whole| whole.split_last_chunk::<16>()) else {
+    let Some((_, group)) =
+        bytes.first_chunk::<V1_LEN>().and_then(|whole| whole.split_last_chunk::<16>())
+    else {
         return Err(Malformed::MldTooShort);
     };
     let group = read_addr(group, true);
@@ -74,7 +82,9 @@ fn query(bytes: &[u8], code: u16, group: Addr) -> Result<Query<'_>, Malformed> {
             sources,
         });
     }
-    let Some(whole) = bytes.first_chunk::<QUERY_V2_LEN>() else { return Err(Malformed::MldTooShort) };
+    let Some(whole) = bytes.first_chunk::<QUERY_V2_LEN>() else {
+        return Err(Malformed::MldTooShort);
+    };
     let sources = Sources::read(&bytes[QUERY_V2_LEN..], u16_at(whole, 26).into(), true);
     // RFC 3810 5.1.3: a mantissa of twelve bits, an exponent of three.
     let max_response_ms = match code {
@@ -104,7 +114,9 @@ pub fn destination(message: &Outgoing<'_>) -> Addr {
 pub fn emitted_len(message: &Outgoing<'_>) -> usize {
     match message {
         Outgoing::Report { .. } | Outgoing::Leave { .. } => V1_LEN,
-        Outgoing::Records(records) => REPORT_V2_HEADER + records.iter().map(|r| r.emitted_len()).sum::<usize>(),
+        Outgoing::Records(records) => {
+            REPORT_V2_HEADER + records.iter().map(|r| r.emitted_len()).sum::<usize>()
+        }
     }
 }
 
@@ -121,7 +133,9 @@ pub fn emit(src: &Addr, message: &Outgoing<'_>, out: &mut [u8]) -> usize {
         Outgoing::Records(_) => REPORT_V2,
     };
     match message {
-        Outgoing::Report { group, .. } | Outgoing::Leave { group } => out[8..V1_LEN].copy_from_slice(group.octets()),
+        Outgoing::Report { group, .. } | Outgoing::Leave { group } => {
+            out[8..V1_LEN].copy_from_slice(group.octets())
+        }
         Outgoing::Records(records) => {
             put16(head::<8>(out), 6, records.len() as u16);
             let mut at = REPORT_V2_HEADER;

@@ -1,11 +1,13 @@
-//! Neighbour discovery for IPv6 (RFC 4861 4): router and neighbour solicitations and advertisements, redirects, and their options.
+//! Neighbour discovery for IPv6 (RFC 4861 4): router and neighbour solicitations and
+//! advertisements, redirects, and their options.
 
 use crate::addr::Addr;
 use crate::bytes::{head, put16, put32, u16_at, u32_at};
 use crate::eth::Mac;
 use crate::malformed::Malformed;
 
-/// Options in one message. A router advertisement that fits the minimum MTU holds at most 38 prefixes of 32 bytes; the rest is room.
+/// Options in one message. A router advertisement that fits the minimum MTU holds at most 38
+/// prefixes of 32 bytes; the rest is room.
 pub const MAX_OPTIONS: usize = 64;
 /// The hop limit of every message: nobody beyond the link can send it (RFC 4861 3.1).
 pub const HOP_LIMIT: u8 = 255;
@@ -83,7 +85,8 @@ pub enum NdOption<'a> {
     Redirected(&'a [u8]),
     /// Type 5: the MTU of the link in bytes.
     Mtu(u32),
-    /// Any other type, or a link address that is not Ethernet's; `body` is what follows type and length.
+    /// Any other type, or a link address that is not Ethernet's; `body` is what follows type and
+    /// length.
     Other {
         /// The type field.
         kind: u8,
@@ -118,8 +121,14 @@ const MTU: u8 = 5;
 /// Type and code, checksum and four more bytes.
 const BASE: usize = 8;
 
-/// Reads and judges a message, type field first, by the rules of RFC 4861 6.1, 7.1 and 8.1. The checksum is not looked at here.
-pub(crate) fn check<'a>(src: &Addr, dst: &Addr, hop_limit: u8, bytes: &'a [u8]) -> Result<Ndp<'a>, Malformed> {
+/// Reads and judges a message, type field first, by the rules of RFC 4861 6.1, 7.1 and 8.1. The
+/// checksum is not looked at here.
+pub(crate) fn check<'a>(
+    src: &Addr,
+    dst: &Addr,
+    hop_limit: u8,
+    bytes: &'a [u8],
+) -> Result<Ndp<'a>, Malformed> {
     let h = bytes.first_chunk::<BASE>().ok_or(Malformed::NdpTooShort)?;
     if hop_limit != HOP_LIMIT {
         return Err(Malformed::NdpBadHopLimit);
@@ -170,7 +179,8 @@ pub(crate) fn check<'a>(src: &Addr, dst: &Addr, hop_limit: u8, bytes: &'a [u8]) 
 fn check_solicit<'a>(src: &Addr, dst: &Addr, bytes: &'a [u8]) -> Result<Ndp<'a>, Malformed> {
     let (target, options) = (target(bytes)?, Options::check(bytes, 24)?);
     if src.is_unspecified() {
-        // A probe for a duplicate goes to the solicited-node group, and has no link address to tell.
+        // A probe for a duplicate goes to the solicited-node group, and has no link address to
+        // tell.
         if *dst != target.solicited_node() {
             return Err(Malformed::NdpBadDestination);
         }
@@ -189,7 +199,8 @@ fn check_redirect<'a>(src: &Addr, bytes: &'a [u8]) -> Result<Ndp<'a>, Malformed>
     let target = target(bytes)?;
     let destination = addr_at(bytes, 24)?;
     let options = Options::check(bytes, 40)?;
-    // The target is a router's link-local address, or the destination itself when it is on the link.
+    // The target is a router's link-local address, or the destination itself when it is on the
+    // link.
     if destination.is_multicast() || (target != destination && !target.is_link_local()) {
         return Err(Malformed::NdpBadTarget);
     }
@@ -197,7 +208,8 @@ fn check_redirect<'a>(src: &Addr, bytes: &'a [u8]) -> Result<Ndp<'a>, Malformed>
 }
 
 fn addr_at(bytes: &[u8], at: usize) -> Result<Addr, Malformed> {
-    let octets = bytes.get(at..).and_then(|b| b.first_chunk::<16>()).ok_or(Malformed::NdpTooShort)?;
+    let octets =
+        bytes.get(at..).and_then(|b| b.first_chunk::<16>()).ok_or(Malformed::NdpTooShort)?;
     let addr = Addr::v6(*octets);
     if addr.is_v4() { Err(Malformed::NdpBadTarget) } else { Ok(addr) }
 }
@@ -233,8 +245,8 @@ impl<'a> Options<'a> {
         Err(Malformed::NdpBadOption)
     }
 
-    /// Writes options into `scratch`, for a message to be emitted. Link addresses and the MTU take 8 bytes each, a prefix 32; a redirected packet is
-    /// cut to a multiple of 8.
+    /// Writes options into `scratch`, for a message to be emitted. Link addresses and the MTU take
+    /// 8 bytes each, a prefix 32; a redirected packet is cut to a multiple of 8.
     ///
     /// # Panics
     /// When `scratch` is too short.
@@ -268,11 +280,13 @@ impl<'a> Options<'a> {
 
     /// The prefixes in order.
     pub fn prefixes(&self) -> impl Iterator<Item = Prefix> + use<'a> {
-        self.iter().filter_map(|o| if let NdOption::Prefix(prefix) = o { Some(prefix) } else { None })
+        self.iter()
+            .filter_map(|o| if let NdOption::Prefix(prefix) = o { Some(prefix) } else { None })
     }
 }
 
-/// The first option of a list and the rest. None when its length is 0 (RFC 4861 4.6: discard) or past the end.
+/// The first option of a list and the rest. None when its length is 0 (RFC 4861 4.6: discard) or
+/// past the end.
 fn split(list: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = usize::from(*list.get(1)?) * 8;
     if len == 0 { None } else { list.split_at_checked(len) }
@@ -327,7 +341,8 @@ fn emit_option(option: &NdOption<'_>, out: &mut [u8]) -> usize {
         NdOption::TargetLink(mac) => plain(TARGET_LINK, 8, 2, &mac.0),
         NdOption::Mtu(mtu) => plain(MTU, 8, 4, &mtu.to_be_bytes()),
         NdOption::Redirected(packet) => {
-            // The length field counts to 255 units of 8 bytes, the option's own first unit included.
+            // The length field counts to 255 units of 8 bytes, the option's own first unit
+            // included.
             let len = (packet.len() / 8).min(254) * 8;
             plain(REDIRECTED, 8 + len, 8, &packet[..len])
         }
@@ -353,7 +368,9 @@ impl Ndp<'_> {
         match self {
             Ndp::RouterSolicit { options } => BASE + options.0.len(),
             Ndp::RouterAdvert { options, .. } => 16 + options.0.len(),
-            Ndp::NeighborSolicit { options, .. } | Ndp::NeighborAdvert { options, .. } => 24 + options.0.len(),
+            Ndp::NeighborSolicit { options, .. } | Ndp::NeighborAdvert { options, .. } => {
+                24 + options.0.len()
+            }
             Ndp::Redirect { options, .. } => 40 + options.0.len(),
         }
     }
@@ -368,7 +385,15 @@ pub(crate) fn emit(message: &Ndp<'_>, out: &mut [u8]) -> usize {
             *head::<8>(out) = [133, 0, 0, 0, 0, 0, 0, 0];
             options
         }
-        Ndp::RouterAdvert { hop_limit, managed, other, lifetime_s, reachable_ms, retrans_ms, options } => {
+        Ndp::RouterAdvert {
+            hop_limit,
+            managed,
+            other,
+            lifetime_s,
+            reachable_ms,
+            retrans_ms,
+            options,
+        } => {
             let b = head::<16>(out);
             b[..5].copy_from_slice(&[134, 0, 0, 0, *hop_limit]);
             b[5] = u8::from(*managed) << 7 | u8::from(*other) << 6;
@@ -385,7 +410,8 @@ pub(crate) fn emit(message: &Ndp<'_>, out: &mut [u8]) -> usize {
         }
         Ndp::NeighborAdvert { router, solicited, override_, target, options } => {
             let b = head::<24>(out);
-            let flags = u8::from(*router) << 7 | u8::from(*solicited) << 6 | u8::from(*override_) << 5;
+            let flags =
+                u8::from(*router) << 7 | u8::from(*solicited) << 6 | u8::from(*override_) << 5;
             b[..8].copy_from_slice(&[136, 0, 0, 0, flags, 0, 0, 0]);
             b[8..].copy_from_slice(target.octets());
             options

@@ -1,7 +1,8 @@
 //! A frame or packet as one line of text, in the manner of tcpdump, without allocation.
 //!
-//! What cannot be read is said in brackets with the reason's counter name, so a line comes out of any bytes.
-//! Checksums are not judged: packets that are caught before a device fills them in would all look broken.
+//! What cannot be read is said in brackets with the reason's counter name, so a line comes out of
+//! any bytes. Checksums are not judged: packets that are caught before a device fills them in would
+//! all look broken.
 
 use core::fmt::{Display, Formatter, Result};
 
@@ -84,7 +85,9 @@ fn packet_arp(f: &mut Formatter<'_>, bytes: &[u8]) -> Result {
         Err(reason) => return write!(f, "arp [{reason}], length {}", bytes.len()),
     };
     match arp.operation {
-        Operation::Request => write!(f, "arp who-has {} tell {} ({})", arp.target, arp.sender, arp.sender_mac),
+        Operation::Request => {
+            write!(f, "arp who-has {} tell {} ({})", arp.target, arp.sender, arp.sender_mac)
+        }
         Operation::Reply => write!(f, "arp reply {} is-at {}", arp.sender, arp.sender_mac),
     }
 }
@@ -103,7 +106,13 @@ fn packet_v4(f: &mut Formatter<'_>, bytes: &[u8]) -> Result {
         Ok(ip) => ip,
         Err(reason) => return malformed(f, reason, bytes),
     };
-    let upper = Upper { src: ip.src(), dst: ip.dst(), proto: ip.proto(), hop_limit: ip.ttl(), bytes: ip.payload() };
+    let upper = Upper {
+        src: ip.src(),
+        dst: ip.dst(),
+        proto: ip.proto(),
+        hop_limit: ip.ttl(),
+        bytes: ip.payload(),
+    };
     if ip.is_fragment() {
         return fragment(f, &upper, u32::from(ip.id()), ip.fragment_offset(), ip.more_fragments());
     }
@@ -119,8 +128,13 @@ fn packet_v6(f: &mut Formatter<'_>, bytes: &[u8]) -> Result {
         Ok(ip) => ip,
         Err(reason) => return malformed(f, reason, bytes),
     };
-    let mut upper =
-        Upper { src: ip.src(), dst: ip.dst(), proto: ip.next(), hop_limit: ip.hop_limit(), bytes: ip.payload() };
+    let mut upper = Upper {
+        src: ip.src(),
+        dst: ip.dst(),
+        proto: ip.next(),
+        hop_limit: ip.hop_limit(),
+        bytes: ip.payload(),
+    };
     let chain = match ipv6_ext::walk(&ip) {
         Ok(chain) => chain,
         Err(refusal) => {
@@ -148,7 +162,11 @@ fn congestion(f: &mut Formatter<'_>, ecn: Ecn) -> Result {
 fn fragment(f: &mut Formatter<'_>, upper: &Upper<'_>, id: u32, offset: u16, more: bool) -> Result {
     let Upper { src, dst, proto, bytes, .. } = upper;
     let more = if more { ", more follow" } else { "" };
-    write!(f, "{src} > {dst}: {proto} fragment, id {id}, offset {offset}{more}, length {}", bytes.len())
+    write!(
+        f,
+        "{src} > {dst}: {proto} fragment, id {id}, offset {offset}{more}, length {}",
+        bytes.len()
+    )
 }
 
 fn upper_line(f: &mut Formatter<'_>, upper: &Upper<'_>) -> Result {
@@ -207,7 +225,8 @@ fn tcp_option(f: &mut Formatter<'_>, option: &RawOption<'_>) -> Result {
             write!(f, "accecn{}", u8::from(counters.is_ect1_first))?;
             let names = [" e0b ", " ceb ", " e1b "];
             let each = names.into_iter().zip(counters.counters());
-            each.filter_map(|(name, n)| Some((name, n?))).try_for_each(|(name, n)| write!(f, "{name}{n}"))
+            each.filter_map(|(name, n)| Some((name, n?)))
+                .try_for_each(|(name, n)| write!(f, "{name}{n}"))
         }
         RawOption::FastOpen(cookie) if cookie.is_request() => f.write_str("tfo cookiereq"),
         RawOption::FastOpen(cookie) => {
@@ -276,13 +295,17 @@ fn icmpv4_line(f: &mut Formatter<'_>, upper: &Upper<'_>) -> Result {
                 icmpv4::UNREACHABLE_HOST => f.write_str("host unreachable")?,
                 icmpv4::UNREACHABLE_PROTOCOL => f.write_str("protocol unreachable")?,
                 icmpv4::UNREACHABLE_PORT => f.write_str("port unreachable")?,
-                icmpv4::UNREACHABLE_FRAGMENTATION_NEEDED => write!(f, "fragmentation needed, mtu {mtu}")?,
+                icmpv4::UNREACHABLE_FRAGMENTATION_NEEDED => {
+                    write!(f, "fragmentation needed, mtu {mtu}")?
+                }
                 icmpv4::UNREACHABLE_PROHIBITED => f.write_str("prohibited")?,
                 _ => write!(f, "unreachable, code {code}")?,
             }
             write!(f, ", {}", Quoted(quoted))?;
         }
-        Icmpv4::Redirect { gateway, quoted, .. } => write!(f, "redirect to {gateway}, {}", Quoted(quoted))?,
+        Icmpv4::Redirect { gateway, quoted, .. } => {
+            write!(f, "redirect to {gateway}, {}", Quoted(quoted))?
+        }
         Icmpv4::TimeExceeded { code, quoted } => time_exceeded(f, code, quoted)?,
         Icmpv4::ParamProblem { code, pointer, quoted } => {
             write!(f, "parameter problem, code {code}, at byte {pointer}, {}", Quoted(quoted))?;
@@ -321,7 +344,9 @@ fn icmpv6_line(f: &mut Formatter<'_>, upper: &Upper<'_>) -> Result {
             }
             write!(f, ", {}", Quoted(quoted))?;
         }
-        Icmpv6::PacketTooBig { mtu, quoted } => write!(f, "packet too big, mtu {mtu}, {}", Quoted(quoted))?,
+        Icmpv6::PacketTooBig { mtu, quoted } => {
+            write!(f, "packet too big, mtu {mtu}, {}", Quoted(quoted))?
+        }
         Icmpv6::TimeExceeded { code, quoted } => time_exceeded(f, code, quoted)?,
         Icmpv6::ParamProblem { code, pointer, quoted } => {
             write!(f, "parameter problem, code {code}, at byte {pointer}, {}", Quoted(quoted))?;

@@ -3,7 +3,8 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-/// A sequence number. It has no `Ord` on purpose: "less than" is only meant within half the circle, and is spelled out.
+/// A sequence number. It has no `Ord` on purpose: "less than" is only meant within half the circle,
+/// and is spelled out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(pub u32);
 

@@ -1,7 +1,9 @@
-//! TCP segments (RFC 9293 3.1): flags, the header by value, and writing it back. Options are in [`options`].
+//! TCP segments (RFC 9293 3.1): flags, the header by value, and writing it back. Options are in
+//! [`options`].
 //!
-//! The receive path uses [`parse`], which reads the whole header with its options at once. It has three ways through: no options, the
-//! timestamps that nearly every segment of an open connection carries in one fixed layout, and everything else.
+//! The receive path uses [`parse`], which reads the whole header with its options at once. It has
+//! three ways through: no options, the timestamps that nearly every segment of an open connection
+//! carries in one fixed layout, and everything else.
 
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
@@ -49,7 +51,8 @@ impl Flags {
     pub const CWR: Flags = Flags(1 << 7);
     /// Accurate ECN (RFC 9768 3.1): the lowest of the bits beside the data offset.
     pub const AE: Flags = Flags(1 << 8);
-    /// The three bits of ECN. With SYN clear they are the ACE field of RFC 9768 3.2.2, where that was agreed on.
+    /// The three bits of ECN. With SYN clear they are the ACE field of RFC 9768 3.2.2, where that
+    /// was agreed on.
     pub const ACE: Flags = Flags(Flags::AE.0 | Flags::CWR.0 | Flags::ECE.0);
 
     /// All bits of `other` are set.
@@ -171,7 +174,8 @@ pub struct Segment {
     pub ack: Seq,
     /// Control bits.
     pub flags: Flags,
-    /// Bytes from the start of the segment to its data as they came; [`emit`] does not read it, but works it out from `opts`.
+    /// Bytes from the start of the segment to its data as they came; [`emit`] does not read it, but
+    /// works it out from `opts`.
     pub header_len: u8,
     /// SEG.WND as it stands in the header, not scaled.
     pub wnd: u16,
@@ -182,7 +186,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// SEG.LEN: the sequence space that `payload_len` bytes of data with this header take, SYN and FIN counted (RFC 9293 3.4).
+    /// SEG.LEN: the sequence space that `payload_len` bytes of data with this header take, SYN and
+    /// FIN counted (RFC 9293 3.4).
     #[inline]
     pub const fn seq_len(&self, payload_len: usize) -> u32 {
         payload_len as u32 + self.flags.syn() as u32 + self.flags.fin() as u32
@@ -205,12 +210,13 @@ const ALL_FLAGS: u16 = Flags::AE.0 | 0xff;
 /// Where the checksum stands.
 pub const CHECKSUM_AT: usize = 16;
 
-/// Reads the header of a segment. Its data is `bytes[header_len..]`. Reserved bits but [`Flags::AE`] are ignored.
+/// Reads the header of a segment. Its data is `bytes[header_len..]`. Reserved bits but
+/// [`Flags::AE`] are ignored.
 ///
 /// The checksum is not looked at, because a device may have done so: see [`verify_checksum`].
 ///
-/// A broken option list does not make the segment malformed: what stood before the break counts, and
-/// [`TcpOptions::broken`] says that there was one.
+/// A broken option list does not make the segment malformed: what stood before the break counts,
+/// and [`TcpOptions::broken`] says that there was one.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Result<Segment, Malformed> {
     let mut segment = Segment::default();
@@ -263,8 +269,8 @@ pub struct Plain {
     pub ts: Option<(u32, u32)>,
 }
 
-/// Reads a header that has the timestamps that RFC 7323 appendix A recommends and no other options, without the ports and the urgent pointer. None: it
-/// is another, and [`parse`] reads it.
+/// Reads a header that has the timestamps that RFC 7323 appendix A recommends and no other options,
+/// without the ports and the urgent pointer. None: it is another, and [`parse`] reads it.
 #[inline(always)]
 pub fn plain_with_stamps(bytes: &[u8]) -> Option<Plain> {
     let (h, options) = bytes.first_chunk::<TS_HEADER_LEN>()?.split_first_chunk::<HEADER_LEN>()?;
@@ -272,7 +278,9 @@ pub fn plain_with_stamps(bytes: &[u8]) -> Option<Plain> {
     if h[12] != (TS_HEADER_LEN * 4) as u8 || options.get(..4) != Some(&NOP_NOP_TS) {
         return None;
     }
-    let ts = |at: usize| options.get(at..at + 4).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_be_bytes(*b));
+    let ts = |at: usize| {
+        options.get(at..at + 4).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_be_bytes(*b))
+    };
     Some(plain_of(h, TS_HEADER_LEN, Some((ts(4), ts(8)))))
 }
 
@@ -295,7 +303,8 @@ fn plain_of(h: &[u8; HEADER_LEN], header_len: usize, ts: Option<(u32, u32)>) -> 
     }
 }
 
-/// The options of a segment one by one, as they stand in its header. Empty when the header is malformed.
+/// The options of a segment one by one, as they stand in its header. Empty when the header is
+/// malformed.
 pub fn raw_options(bytes: &[u8]) -> RawOptions<'_> {
     let header_len = bytes.get(12).map_or(0, |b| usize::from(b >> 4) * 4);
     RawOptions::new(bytes.get(HEADER_LEN..header_len).unwrap_or(&[]))
@@ -304,7 +313,11 @@ pub fn raw_options(bytes: &[u8]) -> RawOptions<'_> {
 /// Holds the checksum against header, data and addresses.
 #[inline]
 pub fn verify_checksum(src: &Addr, dst: &Addr, bytes: &[u8]) -> Result<(), Malformed> {
-    if checksum::transport_is_valid(src, dst, Proto::TCP, bytes) { Ok(()) } else { Err(Malformed::TcpBadChecksum) }
+    if checksum::transport_is_valid(src, dst, Proto::TCP, bytes) {
+        Ok(())
+    } else {
+        Err(Malformed::TcpBadChecksum)
+    }
 }
 
 /// Writes a header with a checksum field of 0 and returns its length, [`TcpOptions::header_len`].
@@ -322,7 +335,8 @@ pub fn emit(segment: &Segment, out: &mut [u8]) -> usize {
     header_len
 }
 
-/// As [`emit`], for a segment without options other than timestamps, which are the only ones looked at.
+/// As [`emit`], for a segment without options other than timestamps, which are the only ones looked
+/// at.
 ///
 /// # Panics
 /// When `out` is shorter than the header.
@@ -372,20 +386,28 @@ pub fn fill_checksum(src: &Addr, dst: &Addr, segment: &mut [u8]) {
     put16(head::<HEADER_LEN>(segment), 16, sum);
 }
 
-/// Like [`fill_checksum`], for data whose sum is known already: only the header, options included, is read.
+/// Like [`fill_checksum`], for data whose sum is known already: only the header, options included,
+/// is read.
 ///
 /// # Panics
 /// When `header` is shorter than a header.
 #[inline]
-pub fn fill_checksum_with(src: &Addr, dst: &Addr, header: &mut [u8], payload: Sum, payload_len: usize) {
+pub fn fill_checksum_with(
+    src: &Addr,
+    dst: &Addr,
+    header: &mut [u8],
+    payload: Sum,
+    payload_len: usize,
+) {
     let len = (header.len() + payload_len) as u32;
     // A header is a multiple of 4 bytes, so the data's sum needs no shift.
-    let sum = checksum::pseudo(src, dst, Proto::TCP, len).combine(checksum::sum(header)).combine(payload);
+    let sum =
+        checksum::pseudo(src, dst, Proto::TCP, len).combine(checksum::sum(header)).combine(payload);
     put16(head::<HEADER_LEN>(header), 16, sum.finish());
 }
 
-/// Writes what a device needs to finish the checksum; `len` counts header and data. For a packet that the device cuts into segments
-/// it is the length of the whole.
+/// Writes what a device needs to finish the checksum; `len` counts header and data. For a packet
+/// that the device cuts into segments it is the length of the whole.
 ///
 /// # Panics
 /// When `header` is shorter than a header.

@@ -16,11 +16,18 @@ pub struct Udp<'a> {
     payload: &'a [u8],
 }
 
-/// Looks at a datagram; the addresses are those of the IP header. Bytes beyond the length field are cut off.
+/// Looks at a datagram; the addresses are those of the IP header. Bytes beyond the length field are
+/// cut off.
 ///
-/// `verify_checksum` is false when the device has verified it already. A checksum of 0 means "none" over IPv4, and is refused over IPv6.
+/// `verify_checksum` is false when the device has verified it already. A checksum of 0 means "none"
+/// over IPv4, and is refused over IPv6.
 #[inline]
-pub fn check<'a>(src: &Addr, dst: &Addr, bytes: &'a [u8], verify_checksum: bool) -> Result<Udp<'a>, Malformed> {
+pub fn check<'a>(
+    src: &Addr,
+    dst: &Addr,
+    bytes: &'a [u8],
+    verify_checksum: bool,
+) -> Result<Udp<'a>, Malformed> {
     let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
         return Err(Malformed::UdpTooShort);
     };
@@ -29,7 +36,11 @@ pub fn check<'a>(src: &Addr, dst: &Addr, bytes: &'a [u8], verify_checksum: bool)
         return Err(Malformed::UdpBadLength);
     };
     if u16_at(header, 6) == 0 {
-        return if src.is_v4() { Ok(Udp { header, payload }) } else { Err(Malformed::UdpZeroChecksumV6) };
+        return if src.is_v4() {
+            Ok(Udp { header, payload })
+        } else {
+            Err(Malformed::UdpZeroChecksumV6)
+        };
     }
     if verify_checksum && !checksum::transport_is_valid(src, dst, Proto::UDP, &bytes[..len]) {
         return Err(Malformed::UdpBadChecksum);
@@ -57,7 +68,8 @@ impl<'a> Udp<'a> {
     }
 }
 
-/// Writes a header with a checksum field of 0 and returns [`HEADER_LEN`]. `payload_len` is in bytes, at most 65527.
+/// Writes a header with a checksum field of 0 and returns [`HEADER_LEN`]. `payload_len` is in
+/// bytes, at most 65527.
 ///
 /// # Panics
 /// When `out` is shorter than that.
@@ -86,9 +98,16 @@ pub fn fill_checksum(src: &Addr, dst: &Addr, datagram: &mut [u8]) {
 /// # Panics
 /// When `header` is shorter than a header.
 #[inline]
-pub fn fill_checksum_with(src: &Addr, dst: &Addr, header: &mut [u8], payload: Sum, payload_len: usize) {
+pub fn fill_checksum_with(
+    src: &Addr,
+    dst: &Addr,
+    header: &mut [u8],
+    payload: Sum,
+    payload_len: usize,
+) {
     let len = (HEADER_LEN + payload_len) as u32;
-    let sum = checksum::pseudo(src, dst, Proto::UDP, len).combine(checksum::sum(head::<HEADER_LEN>(header)));
+    let sum = checksum::pseudo(src, dst, Proto::UDP, len)
+        .combine(checksum::sum(head::<HEADER_LEN>(header)));
     write_checksum(sum.combine(payload).finish(), header);
 }
 

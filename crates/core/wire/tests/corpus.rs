@@ -1,5 +1,6 @@
-//! Hostile bytes: every truncation and every flipped bit of a packet of every kind is read as a malformed packet or as a valid one, and never
-//! panics. Valid bytes: every packet of the corpus is read as what it was written as, and a flipped bit that a checksum covers is seen.
+//! Hostile bytes: every truncation and every flipped bit of a packet of every kind is read as a
+//! malformed packet or as a valid one, and never panics. Valid bytes: every packet of the corpus is
+//! read as what it was written as, and a flipped bit that a checksum covers is seen.
 
 #[path = "corpus/build.rs"]
 mod build;
@@ -23,7 +24,10 @@ fn every_packet_is_read_as_its_kind() {
 fn every_packet_has_a_line_without_complaint() {
     for Packet { name, frame, .. } in corpus() {
         let line = Frame(&frame).to_string();
-        assert!(!line.is_empty() && !line.contains('\n') && !line.contains("[ipv"), "{name}: {line}");
+        assert!(
+            !line.is_empty() && !line.contains('\n') && !line.contains("[ipv"),
+            "{name}: {line}"
+        );
     }
 }
 
@@ -51,7 +55,10 @@ fn every_flipped_bit_is_refused_or_read() {
             flipped[bit / 8] ^= 1 << (bit % 8);
             let (verified, trusted) = (read(&flipped, true), read(&flipped, false));
             // Trusting checksums only takes away reasons to refuse.
-            assert!(verified.is_err() || trusted.is_ok(), "{name} bit {bit}: {verified:?} {trusted:?}");
+            assert!(
+                verified.is_err() || trusted.is_ok(),
+                "{name} bit {bit}: {verified:?} {trusted:?}"
+            );
             assert!(!LinkFrame(&flipped).to_string().is_empty(), "{name} bit {bit}");
         }
     }
@@ -60,7 +67,8 @@ fn every_flipped_bit_is_refused_or_read() {
 #[test]
 fn a_flipped_bit_under_a_checksum_is_seen() {
     for Packet { name, frame, seen } in corpus() {
-        // From the IPv4 header on, or from the upper header on with IPv6, every byte is covered by one checksum or the other.
+        // From the IPv4 header on, or from the upper header on with IPv6, every byte is covered by
+        // one checksum or the other.
         for bit in seen.covered_from * 8..seen.covered_to * 8 {
             let mut flipped = frame.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -73,7 +81,8 @@ fn a_flipped_bit_under_a_checksum_is_seen() {
 fn pairs_of_random_byte_changes_never_panic() {
     let mut state = 1u64;
     let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
     let mut reasons = [0u32; Malformed::COUNT];

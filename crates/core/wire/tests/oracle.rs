@@ -1,4 +1,5 @@
-//! The crate against etherparse, an independent reader and writer of packets: both must see the same fields and the same checksums.
+//! The crate against etherparse, an independent reader and writer of packets: both must see the
+//! same fields and the same checksums.
 
 mod common;
 
@@ -6,12 +7,14 @@ use clearway_wire::eth::{self, Mac};
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::{
-    Addr, EtherType, Flags, Proto, SackBlocks, Segment, Seq, TcpOptions, ipv4, ipv6, ipv6_ext, tcp, udp,
+    Addr, EtherType, Flags, Proto, SackBlocks, Segment, Seq, TcpOptions, ipv4, ipv6, ipv6_ext, tcp,
+    udp,
 };
 use common::segment_with;
 use etherparse::{
-    IpFragOffset, IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions, Ipv6FlowLabel, Ipv6FragmentHeader,
-    Ipv6Header, NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TcpOptionElement, TransportSlice,
+    IpFragOffset, IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions, Ipv6FlowLabel,
+    Ipv6FragmentHeader, Ipv6Header, NetSlice, PacketBuilder, SlicedPacket, TcpHeader,
+    TcpOptionElement, TransportSlice,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -56,12 +59,30 @@ fn packet(src: Addr, dst: Addr, proto: Proto, payload: &[u8]) -> Vec<u8> {
     let len = if src.is_v4() {
         let (tos, ttl, id, dont_fragment) = (0xb9, 61, 0x1234, true);
         let (more_fragments, fragment_offset) = (false, 0);
-        let header =
-            ipv4::Header { src, dst, proto, tos, ttl, id, dont_fragment, more_fragments, fragment_offset, payload_len };
+        let header = ipv4::Header {
+            src,
+            dst,
+            proto,
+            tos,
+            ttl,
+            id,
+            dont_fragment,
+            more_fragments,
+            fragment_offset,
+            payload_len,
+        };
         ipv4::emit(&header, &mut bytes)
     } else {
         let (traffic_class, flow_label, hop_limit) = (0xb9, 0x54321, 61);
-        let header = ipv6::Header { src, dst, next: proto, traffic_class, flow_label, hop_limit, payload_len };
+        let header = ipv6::Header {
+            src,
+            dst,
+            next: proto,
+            traffic_class,
+            flow_label,
+            hop_limit,
+            payload_len,
+        };
         ipv6::emit(&header, &mut bytes)
     };
     bytes.truncate(len);
@@ -74,16 +95,31 @@ fn same_ip(read: &SlicedPacket<'_>, src: Addr, dst: Addr, proto: Proto, payload:
     match read.net.as_ref().unwrap() {
         NetSlice::Ipv4(ip) => {
             let h = ip.header();
-            assert_eq!((Addr::v4(h.source()), Addr::v4(h.destination()), h.protocol().0), (src, dst, proto.0));
-            assert_eq!((h.ttl(), h.identification(), h.dont_fragment(), h.more_fragments()), (61, 0x1234, true, false));
-            assert_eq!((h.dcp().value() << 2 | h.ecn().value(), h.fragments_offset().value()), (0xb9, 0));
+            assert_eq!(
+                (Addr::v4(h.source()), Addr::v4(h.destination()), h.protocol().0),
+                (src, dst, proto.0)
+            );
+            assert_eq!(
+                (h.ttl(), h.identification(), h.dont_fragment(), h.more_fragments()),
+                (61, 0x1234, true, false)
+            );
+            assert_eq!(
+                (h.dcp().value() << 2 | h.ecn().value(), h.fragments_offset().value()),
+                (0xb9, 0)
+            );
             assert_eq!(h.header_checksum(), h.to_header().calc_header_checksum());
             assert_eq!(ip.payload().payload, payload);
         }
         NetSlice::Ipv6(ip) => {
             let h = ip.header();
-            assert_eq!((Addr::v6(h.source()), Addr::v6(h.destination()), h.next_header().0), (src, dst, proto.0));
-            assert_eq!((h.hop_limit(), h.traffic_class(), h.flow_label().value()), (61, 0xb9, 0x54321));
+            assert_eq!(
+                (Addr::v6(h.source()), Addr::v6(h.destination()), h.next_header().0),
+                (src, dst, proto.0)
+            );
+            assert_eq!(
+                (h.hop_limit(), h.traffic_class(), h.flow_label().value()),
+                (61, 0xb9, 0x54321)
+            );
             assert_eq!(ip.payload().payload, payload);
         }
         NetSlice::Arp(_) => panic!("this is no ARP"),
@@ -105,11 +141,16 @@ fn elements(opts: &TcpOptions) -> Vec<TcpOptionElement> {
 
 fn ip_headers(src: Addr, dst: Addr) -> IpHeaders {
     if src.is_v4() {
-        let header = Ipv4Header::new(0, 64, IpNumber::TCP, src.v4_octets(), dst.v4_octets()).unwrap();
+        let header =
+            Ipv4Header::new(0, 64, IpNumber::TCP, src.v4_octets(), dst.v4_octets()).unwrap();
         IpHeaders::Ipv4(header, Ipv4Extensions::default())
     } else {
-        let header =
-            Ipv6Header { source: *src.octets(), destination: *dst.octets(), hop_limit: 64, ..Default::default() };
+        let header = Ipv6Header {
+            source: *src.octets(),
+            destination: *dst.octets(),
+            hop_limit: 64,
+            ..Default::default()
+        };
         IpHeaders::Ipv6(header, Ipv6Extensions::default())
     }
 }
@@ -128,7 +169,8 @@ fn our_ip(bytes: &[u8]) -> (Addr, Addr, Proto, &[u8]) {
 
 proptest! {
     #[test]
-    fn etherparse_reads_our_tcp((src, dst) in ends(), segment in segment(), data in vec(any::<u8>(), 0..300)) {
+    fn etherparse_reads_our_tcp((src, dst) in ends(), segment in segment(),
+        data in vec(any::<u8>(), 0..300)) {
         let mut bytes = vec![0; 60];
         let len = tcp::emit(&segment, &mut bytes);
         bytes.truncate(len);
@@ -141,15 +183,20 @@ proptest! {
         let read = SlicedPacket::from_ethernet(&frame).unwrap();
         same_ip(&read, src, dst, Proto::TCP, &bytes);
         let Some(TransportSlice::Tcp(h)) = read.transport else { panic!("this is TCP") };
-        prop_assert_eq!((h.source_port(), h.destination_port()), (segment.src_port, segment.dst_port));
-        prop_assert_eq!((h.sequence_number(), h.acknowledgment_number()), (segment.seq.0, segment.ack.0));
-        prop_assert_eq!((h.window_size(), h.urgent_pointer(), h.payload()), (segment.wnd, segment.urg, &data[..]));
+        prop_assert_eq!((h.source_port(), h.destination_port()),
+            (segment.src_port, segment.dst_port));
+        prop_assert_eq!((h.sequence_number(), h.acknowledgment_number()),
+            (segment.seq.0, segment.ack.0));
+        prop_assert_eq!((h.window_size(), h.urgent_pointer(), h.payload()),
+            (segment.wnd, segment.urg, &data[..]));
         let bits = [h.fin(), h.syn(), h.rst(), h.psh(), h.ack(), h.urg(), h.ece(), h.cwr(), h.ns()];
         let flags = bits.iter().enumerate().fold(0, |f, (i, set)| f | u16::from(*set) << i);
         prop_assert_eq!(flags, segment.flags.0);
-        let got: Vec<_> = h.options_iterator().map(Result::unwrap).filter(|o| *o != TcpOptionElement::Noop).collect();
+        let got: Vec<_> = h.options_iterator().map(Result::unwrap)
+            .filter(|o| *o != TcpOptionElement::Noop).collect();
         let mut want = elements(&segment.opts);
-        // A block and its four bytes of head behind 36 bytes of other options would be too long: it is left out.
+        // A block and its four bytes of head behind 36 bytes of other options would be too long: it
+        // is left out.
         let others = TcpOptions { sack: SackBlocks::NONE, ..segment.opts }.header_len();
         if !segment.opts.sack.is_empty() && others + 12 > 60 {
             want.pop();
@@ -163,19 +210,24 @@ proptest! {
     }
 
     #[test]
-    fn we_read_tcp_of_etherparse((src, dst) in ends(), segment in segment(), data in vec(any::<u8>(), 0..300)) {
-        let mut header = TcpHeader::new(segment.src_port, segment.dst_port, segment.seq.0, segment.wnd);
+    fn we_read_tcp_of_etherparse((src, dst) in ends(), segment in segment(),
+        data in vec(any::<u8>(), 0..300)) {
+        let mut header = TcpHeader::new(segment.src_port, segment.dst_port, segment.seq.0,
+            segment.wnd);
         header.acknowledgment_number = segment.ack.0;
         header.urgent_pointer = segment.urg;
         let set = |flag| segment.flags.contains(flag);
-        (header.fin, header.syn, header.rst, header.psh) = (set(Flags::FIN), set(Flags::SYN), set(Flags::RST), set(Flags::PSH));
-        (header.ack, header.urg, header.ece, header.cwr) = (set(Flags::ACK), set(Flags::URG), set(Flags::ECE), set(Flags::CWR));
+        (header.fin, header.syn, header.rst, header.psh) = (set(Flags::FIN), set(Flags::SYN),
+            set(Flags::RST), set(Flags::PSH));
+        (header.ack, header.urg, header.ece, header.cwr) = (set(Flags::ACK), set(Flags::URG),
+            set(Flags::ECE), set(Flags::CWR));
         // The bit that was once NS is AE (RFC 9768).
         header.ns = set(Flags::AE);
         prop_assume!(header.set_options(&elements(&segment.opts)).is_ok());
         let header_len = header.header_len();
         let mut bytes = Vec::new();
-        PacketBuilder::ip(ip_headers(src, dst)).tcp_header(header).write(&mut bytes, &data).unwrap();
+        PacketBuilder::ip(ip_headers(src, dst)).tcp_header(header).write(&mut bytes, &data)
+            .unwrap();
         let (got_src, got_dst, proto, upper) = our_ip(&bytes);
         prop_assert_eq!((got_src, got_dst, proto), (src, dst, Proto::TCP));
         prop_assert_eq!(tcp::verify_checksum(&src, &dst, upper), Ok(()));
@@ -185,9 +237,11 @@ proptest! {
     }
 
     #[test]
-    fn udp_is_the_same_both_ways((src, dst) in ends(), ports in any::<(u16, u16)>(), data in vec(any::<u8>(), 0..300)) {
+    fn udp_is_the_same_both_ways((src, dst) in ends(), ports in any::<(u16, u16)>(),
+        data in vec(any::<u8>(), 0..300)) {
         let mut theirs = Vec::new();
-        PacketBuilder::ip(ip_headers(src, dst)).udp(ports.0, ports.1).write(&mut theirs, &data).unwrap();
+        PacketBuilder::ip(ip_headers(src, dst)).udp(ports.0, ports.1).write(&mut theirs, &data)
+            .unwrap();
         let (got_src, got_dst, proto, upper) = our_ip(&theirs);
         prop_assert_eq!((got_src, got_dst, proto), (src, dst, Proto::UDP));
         let got = udp::check(&src, &dst, upper, true).unwrap();
@@ -200,7 +254,8 @@ proptest! {
     }
 
     #[test]
-    fn icmp_echo_is_the_same_both_ways((src, dst) in ends(), (id, seq) in any::<(u16, u16)>(), data in vec(any::<u8>(), 0..300)) {
+    fn icmp_echo_is_the_same_both_ways((src, dst) in ends(), (id, seq) in any::<(u16, u16)>(),
+        data in vec(any::<u8>(), 0..300)) {
         let mut theirs = Vec::new();
         let mut ours = vec![0; 8 + data.len()];
         if src.is_v4() {
@@ -221,10 +276,12 @@ proptest! {
 
     #[test]
     fn ipv4_options_and_fragments_are_read_as_etherparse_writes_them(
-        words in 0usize..11, units in 2u16..1000, more in any::<bool>(), dont_fragment in any::<bool>(), id in any::<u16>(), ttl in any::<u8>(),
+        words in 0usize..11, units in 2u16..1000, more in any::<bool>(),
+            dont_fragment in any::<bool>(), id in any::<u16>(), ttl in any::<u8>(),
     ) {
         let data = [7; 64];
-        let mut header = Ipv4Header::new(data.len() as u16, ttl, IpNumber::UDP, [10, 0, 0, 1], [10, 0, 0, 2]).unwrap();
+        let mut header = Ipv4Header::new(data.len() as u16, ttl, IpNumber::UDP, [10, 0, 0, 1],
+            [10, 0, 0, 2]).unwrap();
         header.identification = id;
         (header.more_fragments, header.dont_fragment) = (more, dont_fragment);
         header.fragment_offset = IpFragOffset::try_new(units).unwrap();
@@ -235,14 +292,18 @@ proptest! {
         let mut bytes = header.to_bytes().to_vec();
         bytes.extend(data);
         let ip = ipv4::check(&bytes, true).unwrap();
-        prop_assert_eq!((ip.id(), ip.ttl(), ip.options(), ip.payload()), (id, ttl, &options[..], &data[..]));
-        prop_assert_eq!((ip.fragment_offset(), ip.more_fragments(), ip.dont_fragment()), (units * 8, more, dont_fragment));
+        prop_assert_eq!((ip.id(), ip.ttl(), ip.options(), ip.payload()),
+            (id, ttl, &options[..], &data[..]));
+        prop_assert_eq!((ip.fragment_offset(), ip.more_fragments(), ip.dont_fragment()),
+            (units * 8, more, dont_fragment));
     }
 
     #[test]
-    fn ipv6_fragment_headers_are_read_as_etherparse_writes_them(units in 1u16..1000, more in any::<bool>(), id in any::<u32>(), label in 0u32..1 << 20) {
+    fn ipv6_fragment_headers_are_read_as_etherparse_writes_them(units in 1u16..1000,
+        more in any::<bool>(), id in any::<u32>(), label in 0u32..1 << 20) {
         let data = [7; 64];
-        let fragment = Ipv6FragmentHeader::new(IpNumber::UDP, IpFragOffset::try_new(units).unwrap(), more, id);
+        let fragment = Ipv6FragmentHeader::new(IpNumber::UDP, IpFragOffset::try_new(units).unwrap(),
+            more, id);
         let header = Ipv6Header {
             flow_label: Ipv6FlowLabel::try_new(label).unwrap(),
             payload_length: 8 + data.len() as u16,
@@ -257,7 +318,8 @@ proptest! {
         let ip = ipv6::check(&bytes).unwrap();
         let chain = ipv6_ext::walk(&ip).unwrap();
         let part = chain.fragment.unwrap();
-        prop_assert_eq!((part.offset, part.more, part.id, part.next), (units * 8, more, id, Proto::UDP));
+        prop_assert_eq!((part.offset, part.more, part.id, part.next),
+            (units * 8, more, id, Proto::UDP));
         prop_assert_eq!((chain.bytes, ip.flow_label()), (&data[..], label));
         let mut ours = [0; 8];
         ipv6_ext::emit_fragment(Proto::UDP, units * 8, more, id, &mut ours);

@@ -1,10 +1,14 @@
-//! What this process has ahead of need, so that a connection costs no question: session fds for connections that it will accept, and streams that it will connect.
+//! What this process has ahead of need, so that a connection costs no question: session fds for
+//! connections that it will accept, and streams that it will connect.
 //!
-//! A process asks for as many as a quarter of those that it has needed so far, so that one that needs few holds none. They stand at high numbers, are closed by `exec`, and are closed in a
+//! A process asks for as many as a quarter of those that it has needed so far, so that one that
+//! needs few holds none. They stand at high numbers, are closed by `exec`, and are closed in a
 //! forked child: there they would keep sessions open that the parent gave up.
 //!
-//! A session fd whose session the program closes is kept, and serves the next one, as long as no copy of it can be anywhere else: none in this process, and nothing has happened since it was
-//! given out by which a descriptor gets into another ([`Client::session_fds_are_copied`]). So a connection makes no descriptor, at the host neither.
+//! A session fd whose session the program closes is kept, and serves the next one, as long as no
+//! copy of it can be anywhere else: none in this process, and nothing has happened since it was
+//! given out by which a descriptor gets into another ([`Client::session_fds_are_copied`]). So a
+//! connection makes no descriptor, at the host neither.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -20,7 +24,8 @@ use crate::{Client, Errno, Socket};
 /// Asked for at once at most.
 const MOST: u32 = 16;
 
-/// Session fds that are kept for the next connections at most: as many as a server has closed when it takes the next ones.
+/// Session fds that are kept for the next connections at most: as many as a server has closed when
+/// it takes the next ones.
 const KEPT: u32 = 256;
 
 /// Of the descriptors that the process may have, one in so many is asked for at once at most,
@@ -39,7 +44,8 @@ pub(crate) struct Ahead {
     opened: u32,
     /// How many session fds are kept.
     kept: u32,
-    /// The generation of the routes when the streams were made: they have the namespace's addresses of then.
+    /// The generation of the routes when the streams were made: they have the namespace's addresses
+    /// of then.
     routes: u32,
 }
 
@@ -51,7 +57,8 @@ pub(crate) struct SessionFd {
     is_nonblocking: bool,
 }
 
-/// The session fd of a socket, when the host knows it by a name, and what may stand in the way of using it again.
+/// The session fd of a socket, when the host knows it by a name, and what may stand in the way of
+/// using it again.
 pub(crate) struct Line {
     name: u32,
     attachment: u32,
@@ -81,7 +88,8 @@ impl SessionFd {
 
 /// So many descriptors, or one in so many of those that the process may have.
 fn within_limit(count: u32, one_in: u64) -> u32 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     count.min((limit / one_in).try_into().unwrap_or(u32::MAX))
 }
 
@@ -101,7 +109,8 @@ fn named(first: u32, fds: Vec<OwnedFd>) -> impl Iterator<Item = SessionFd> {
 }
 
 impl Client {
-    /// A session fd for a connection that is about to be accepted. None: it comes with the answer to `Claim`.
+    /// A session fd for a connection that is about to be accepted. None: it comes with the answer
+    /// to `Claim`.
     pub(crate) fn session_fd(&self, attachment: &Arc<Attachment>) -> Option<SessionFd> {
         let count = {
             let mut hub = self.hub();
@@ -133,14 +142,22 @@ impl Client {
     }
 
     /// A stream that nobody has used, and its session fd. None: it is to be opened.
-    pub(crate) fn opened_ahead(&self, attachment: &Arc<Attachment>, v6: bool) -> Option<(Session, OwnedFd, Line)> {
+    pub(crate) fn opened_ahead(
+        &self,
+        attachment: &Arc<Attachment>,
+        v6: bool,
+    ) -> Option<(Session, OwnedFd, Line)> {
         let routes = attachment.host.routes();
         let stale;
         let (count, known) = {
             let mut hub = self.hub();
             let ahead = &mut hub.ahead;
             ahead.opened = ahead.opened.saturating_add(1);
-            stale = if ahead.routes == routes { Default::default() } else { std::mem::take(&mut ahead.streams) };
+            stale = if ahead.routes == routes {
+                Default::default()
+            } else {
+                std::mem::take(&mut ahead.streams)
+            };
             ahead.routes = routes;
             match ahead.streams[usize::from(v6)].pop() {
                 Some(stream) => return Some(self.fresh(attachment, stream, v6)),
@@ -154,7 +171,8 @@ impl Client {
         drop(stale);
         let count = count?;
         let names = known.iter().map(|fd| fd.name).collect();
-        let asked = self.ask_for(attachment, &Request::OpenAhead { v6, count, fds: names }, count as usize);
+        let asked =
+            self.ask_for(attachment, &Request::OpenAhead { v6, count, fds: names }, count as usize);
         let mut known = known.into_iter();
         let opened = match asked {
             Ok((Reply::OpenedAhead { sessions, first }, fds)) => Some((sessions, first, fds)),
@@ -162,7 +180,12 @@ impl Client {
         };
         let has_opened = opened.is_some();
         let (sessions, first, fds) = opened.unwrap_or_default();
-        let mut fds = known.by_ref().take(sessions.len()).chain(named(first, fds)).collect::<Vec<_>>().into_iter();
+        let mut fds = known
+            .by_ref()
+            .take(sessions.len())
+            .chain(named(first, fds))
+            .collect::<Vec<_>>()
+            .into_iter();
         let streams = sessions.into_iter().zip(fds.by_ref());
         let mut streams: Vec<_> = streams.map(|((id, head), fd)| (id, head, fd)).collect();
         let one = streams.pop();
@@ -197,11 +220,21 @@ impl Client {
         let options = SocketOptions::default();
         let (rx, tx, local, remote) = (None, None, None, None);
         let line = fd.line(self, attachment);
-        (Session { id, kind: Kind::Stream, v6, head, rx, tx, local, remote, options }, fd.fd.release(), line)
+        (
+            Session { id, kind: Kind::Stream, v6, head, rx, tx, local, remote, options },
+            fd.fd.release(),
+            line,
+        )
     }
 
     /// Keeps a session fd whose session was closed, for the next one. False: there are enough.
-    fn keep_session_fd(&self, attachment: &Attachment, name: u32, fd: BorrowedFd<'_>, is_nonblocking: bool) -> bool {
+    fn keep_session_fd(
+        &self,
+        attachment: &Attachment,
+        name: u32,
+        fd: BorrowedFd<'_>,
+        is_nonblocking: bool,
+    ) -> bool {
         let has_room = |ahead: &Ahead| ahead.fds.len() < ahead.kept as usize;
         if !has_room(&self.hub().ahead) {
             return false;
@@ -219,31 +252,41 @@ impl Client {
 }
 
 impl Socket {
-    /// O_NONBLOCK is set on the session fd as the program gets it: it served another connection before, whose program had set it.
+    /// O_NONBLOCK is set on the session fd as the program gets it: it served another connection
+    /// before, whose program had set it.
     pub fn session_fd_is_nonblocking(&self) -> bool {
         self.line.get().is_some_and(|line| line.was_nonblocking)
     }
 
-    /// Its session fd has got something that the next connection's must not have, or a copy where nobody looks: it is closed with the socket.
+    /// Its session fd has got something that the next connection's must not have, or a copy where
+    /// nobody looks: it is closed with the socket.
     pub fn keep_session_fd_apart(&self) {
         if let Some(line) = self.line.get() {
             line.is_shared.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Call right before the program's last descriptor of this socket is closed, while nobody is inside a call on it: closes the session by a message, and keeps the session fd for the next connection,
-    /// when that is possible. Otherwise the host sees the session fd hang up. Whether it has O_NONBLOCK must be what the socket's flag says.
+    /// Call right before the program's last descriptor of this socket is closed, while nobody is
+    /// inside a call on it: closes the session by a message, and keeps the session fd for the next
+    /// connection, when that is possible. Otherwise the host sees the session fd hang up. Whether
+    /// it has O_NONBLOCK must be what the socket's flag says.
     pub fn close_by_message(&self, session_fd: BorrowedFd<'_>) -> bool {
         let Some(line) = self.line.get() else { return false };
         let Ok(attachment) = self.attachment() else { return false };
         let is_alone = line.attachment == attachment.number
             && line.copies == self.client().copies()
             && !line.is_shared.load(Ordering::Relaxed);
-        // An address that was bound is free as soon as the host sees the session fd hang up, which it looks for when it is asked for an address.
+        // An address that was bound is free as soon as the host sees the session fd hang up, which
+        // it looks for when it is asked for an address.
         if !is_alone || self.is_listener() || self.is_bound() {
             return false;
         }
-        if !self.client().keep_session_fd(&attachment, line.name, session_fd, self.core.is_nonblocking()) {
+        if !self.client().keep_session_fd(
+            &attachment,
+            line.name,
+            session_fd,
+            self.core.is_nonblocking(),
+        ) {
             return false;
         }
         attachment.push(self.message(request::CLOSE, line.name), || self.client().poll_once());

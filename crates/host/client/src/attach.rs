@@ -25,10 +25,12 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// Processes that take the same session fd's exec handoff at once; with more, some may find none.
 const INHERITORS: usize = 64;
 
-/// Descriptors beside the welcome, without the workers' notifiers: queue pair, host page, the process's notifier.
+/// Descriptors beside the welcome, without the workers' notifiers: queue pair, host page, the
+/// process's notifier.
 const FIXED_DESCRIPTORS: usize = 3;
 
-/// Counts attachments, so that each has a number of its own in this process and those that it was forked from.
+/// Counts attachments, so that each has a number of its own in this process and those that it was
+/// forked from.
 static ATTACHMENTS: AtomicU32 = AtomicU32::new(1);
 
 /// Why a process was not let in.
@@ -42,9 +44,11 @@ pub enum AttachError {
         /// As Linux says it.
         error: Errno,
     },
-    /// Somebody may listen there, but the file's mode, or that of a folder above it, does not let this user in.
+    /// Somebody may listen there, but the file's mode, or that of a folder above it, does not let
+    /// this user in.
     #[error(
-        "permission denied at {}: user {uid} may not use the host's socket (set `socket-mode` and the socket's group in the host's settings, or attach before the \
+        "permission denied at {}: user {uid} may not use the host's socket (set `socket-mode` and \
+         the socket's group in the host's settings, or attach before the \
          change of user)",
         path.display()
     )]
@@ -116,7 +120,8 @@ struct Worker {
     notifier: Internal,
     /// It slept when a message was left for it quietly, and was not woken since.
     owed: AtomicBool,
-    /// Which of its sleeps it was notified in last. It looks at the rings when that ends, so a busy process notifies it once, whatever it leaves until then.
+    /// Which of its sleeps it was notified in last. It looks at the rings when that ends, so a busy
+    /// process notifies it once, whatever it leaves until then.
     rung: AtomicU64,
 }
 
@@ -133,7 +138,8 @@ pub(crate) struct Entered {
     pub(crate) way_back: Option<WayBack>,
 }
 
-/// How a host is reached whose attach socket's file is out of reach, by a program that was let in before: by a name, where whoever listens must be who listened at the attach socket.
+/// How a host is reached whose attach socket's file is out of reach, by a program that was let in
+/// before: by a name, where whoever listens must be who listened at the attach socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WayBack {
     name: Vec<u8>,
@@ -147,7 +153,8 @@ impl WayBack {
         Some(WayBack { name: clearway_shm::paths::way_back(path)?, host })
     }
 
-    /// Enters by it as a part of the program that the token names. None: nobody is there, or somebody else.
+    /// Enters by it as a part of the program that the token names. None: nobody is there, or
+    /// somebody else.
     pub(crate) fn enter(&self, path: &Path, config: &AppConfig, token: Token) -> Option<Entered> {
         let attach_socket = AttachSocket::of(socket::connect_by_name(&self.name).ok()?).ok()?;
         let host = socket::peer_credentials(attach_socket.socket.as_fd()).ok()?.uid;
@@ -176,7 +183,8 @@ impl Attachment {
         Ok(())
     }
 
-    /// Puts a message into the ring to the session's worker, and wakes it if it sleeps. While the ring is full, `look` finds out whether there is a host at all.
+    /// Puts a message into the ring to the session's worker, and wakes it if it sleeps. While the
+    /// ring is full, `look` finds out whether there is a host at all.
     pub(crate) fn push(&self, message: Message, look: impl Fn()) {
         let index = attach_socket::worker_of(message.session);
         let Some(worker) = self.requests.get(index) else { return };
@@ -187,12 +195,17 @@ impl Attachment {
         }
     }
 
-    /// Puts a message into the ring of which the worker need not hear before this process waits for something, or tells it more. Whatever else wakes the worker makes it hear of it too.
+    /// Puts a message into the ring of which the worker need not hear before this process waits for
+    /// something, or tells it more. Whatever else wakes the worker makes it hear of it too.
     pub(crate) fn push_quietly(&self, message: Message, look: impl Fn()) {
         let index = attach_socket::worker_of(message.session);
         let Some(worker) = self.requests.get(index) else { return };
         self.leave(worker, message, look);
-        if self.host.which_sleep(index).is_some_and(|sleep| worker.rung.load(Ordering::Relaxed) != sleep) {
+        if self
+            .host
+            .which_sleep(index)
+            .is_some_and(|sleep| worker.rung.load(Ordering::Relaxed) != sleep)
+        {
             worker.owed.store(true, Ordering::Relaxed);
             self.owes_bell.store(true, Ordering::Release);
         }
@@ -200,7 +213,8 @@ impl Attachment {
 
     /// A thread of this process is about to sleep: workers hear of what was left for them quietly.
     pub(crate) fn settle_bells(&self) {
-        if !self.owes_bell.load(Ordering::Relaxed) || !self.owes_bell.swap(false, Ordering::AcqRel) {
+        if !self.owes_bell.load(Ordering::Relaxed) || !self.owes_bell.swap(false, Ordering::AcqRel)
+        {
             return;
         }
         for (index, worker) in self.requests.iter().enumerate() {
@@ -220,7 +234,8 @@ impl Attachment {
             if pushed.is_ok() {
                 break;
             }
-            // The worker is behind. Messages are never given up: a mark that is lost is a connection that stands still.
+            // The worker is behind. Messages are never given up: a mark that is lost is a
+            // connection that stands still.
             worker.notify();
             look();
             if !self.is_alive() {
@@ -250,7 +265,11 @@ impl Worker {
 /// How this process asks the host.
 pub(crate) trait ControlChannel: Send {
     /// Asks, and waits for the answer, which may bring so many descriptors.
-    fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), AttachSocketError>;
+    fn ask(
+        &self,
+        request: &Request,
+        descriptors: usize,
+    ) -> Result<(Reply, Vec<OwnedFd>), AttachSocketError>;
 }
 
 /// The attach socket.
@@ -271,11 +290,13 @@ impl AttachSocket {
     /// Turns the stack inside of this process until the answer is there.
     fn await_answer(&self, stack: Stack) {
         let until = Instant::now() + REPLY_TIME_LIMIT;
-        let mut fds = [PollFd { fd: self.socket.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 }];
+        let mut fds =
+            [PollFd { fd: self.socket.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 }];
         let mut patience = Duration::ZERO;
         loop {
             let worked = stack.turn_and_attend().worked();
-            let there = matches!(wait::poll(&mut fds, Some(patience), None), Ok(found) if found > 0);
+            let there =
+                matches!(wait::poll(&mut fds, Some(patience), None), Ok(found) if found > 0);
             if there || Instant::now() >= until {
                 return;
             }
@@ -286,7 +307,11 @@ impl AttachSocket {
 }
 
 impl ControlChannel for AttachSocket {
-    fn ask(&self, request: &Request, descriptors: usize) -> Result<(Reply, Vec<OwnedFd>), AttachSocketError> {
+    fn ask(
+        &self,
+        request: &Request,
+        descriptors: usize,
+    ) -> Result<(Reply, Vec<OwnedFd>), AttachSocketError> {
         loop {
             match socket::send(self.socket.as_fd(), request, &[]) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -299,8 +324,11 @@ impl ControlChannel for AttachSocket {
         loop {
             match socket::recv(self.socket.as_fd(), descriptors) {
                 Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => return Err(AttachSocketError::Io(std::io::ErrorKind::ConnectionReset.into())),
-                Err(AttachSocketError::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Ok(None) => {
+                    return Err(AttachSocketError::Io(std::io::ErrorKind::ConnectionReset.into()));
+                }
+                Err(AttachSocketError::Io(error))
+                    if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
@@ -322,7 +350,9 @@ fn knock(path: &Path) -> Result<AttachSocket, AttachError> {
 pub(crate) fn handoff(channel: &dyn ControlChannel, session_fd: BorrowedFd<'_>) -> Option<Handoff> {
     let cookie = socket::cookie(session_fd).ok()?;
     for _ in 0..INHERITORS {
-        let (Reply::Done, _) = channel.ask(&Request::Inherit { cookie }, 0).ok()? else { return None };
+        let (Reply::Done, _) = channel.ask(&Request::Inherit { cookie }, 0).ok()? else {
+            return None;
+        };
         // Another process that holds it too may have been quicker.
         if let Some(handoff) = socket::take_handoff(session_fd) {
             return Some(handoff);
@@ -332,12 +362,20 @@ pub(crate) fn handoff(channel: &dyn ControlChannel, session_fd: BorrowedFd<'_>) 
 }
 
 /// What the holder of a session fd gets before it is let in.
-pub(crate) fn handoff_at(path: &Path, session_fd: BorrowedFd<'_>) -> Result<Option<Handoff>, AttachError> {
+pub(crate) fn handoff_at(
+    path: &Path,
+    session_fd: BorrowedFd<'_>,
+) -> Result<Option<Handoff>, AttachError> {
     Ok(handoff(&knock(path)?, session_fd))
 }
 
-/// Enters the host at `path`; as a part of the program that `inherit` names, when there is one and the host knows it.
-pub(crate) fn enter(path: &Path, config: &AppConfig, inherit: Option<Token>) -> Result<Entered, AttachError> {
+/// Enters the host at `path`; as a part of the program that `inherit` names, when there is one and
+/// the host knows it.
+pub(crate) fn enter(
+    path: &Path,
+    config: &AppConfig,
+    inherit: Option<Token>,
+) -> Result<Entered, AttachError> {
     let attach_socket = knock(path)?;
     let way_back = WayBack::learn(path, &attach_socket);
     say_hello(attach_socket, path, config, inherit, way_back)
@@ -355,7 +393,8 @@ pub(crate) fn enter_by(
 /// Enters the stack that is inside of this process.
 pub(crate) fn enter_inside(stack: Stack, config: &AppConfig) -> Result<Entered, AttachError> {
     let path = Path::new("(inside of this process)");
-    let garbled = |error: std::io::Error| AttachError::Garbled { path: path.into(), why: error.to_string() };
+    let garbled =
+        |error: std::io::Error| AttachError::Garbled { path: path.into(), why: error.to_string() };
     let mut attach_socket = stack.connect().and_then(AttachSocket::of).map_err(garbled)?;
     attach_socket.inside = Some(stack);
     say_hello(attach_socket, path, config, None, None)
@@ -379,11 +418,17 @@ fn say_hello(
         cut_through: config.cut_through,
     });
     let garbled = |why: String| AttachError::Garbled { path: path.into(), why };
-    match attach_socket.ask(&hello, socket::MAX_DESCRIPTORS).map_err(|error| garbled(error.to_string()))? {
+    match attach_socket
+        .ask(&hello, socket::MAX_DESCRIPTORS)
+        .map_err(|error| garbled(error.to_string()))?
+    {
         (Reply::Welcome(welcome), descriptors) => {
-            settle(attach_socket, way_back, &welcome, descriptors).map_err(|error| garbled(error.to_string()))
+            settle(attach_socket, way_back, &welcome, descriptors)
+                .map_err(|error| garbled(error.to_string()))
         }
-        (Reply::Error { errno, why }, _) => Err(AttachError::Refused { path: path.into(), errno: Errno(errno), why }),
+        (Reply::Error { errno, why }, _) => {
+            Err(AttachError::Refused { path: path.into(), errno: Errno(errno), why })
+        }
         _ => Err(garbled("it answers something that was not asked".into())),
     }
 }
@@ -403,7 +448,8 @@ fn settle(
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(missing);
     let queue_pair = Arc::new(Segment::map(next()?.as_fd(), welcome.queue_pair_len as usize)?);
-    let host = Arc::new(Segment::map_read_only(next()?.as_fd(), welcome.host_len as usize)?).host()?;
+    let host =
+        Arc::new(Segment::map_read_only(next()?.as_fd(), welcome.host_len as usize)?).host()?;
     let notifier = Internal::new(next()?);
     let mut requests = Vec::with_capacity(workers);
     let mut events = Vec::with_capacity(workers);
@@ -428,9 +474,18 @@ fn settle(
         owes_bell: AtomicBool::new(false),
         dead: AtomicBool::new(false),
     });
-    let pulse = rustix::io::fcntl_dupfd_cloexec(&attach_socket.socket, 0).map_err(std::io::Error::from)?;
+    let pulse =
+        rustix::io::fcntl_dupfd_cloexec(&attach_socket.socket, 0).map_err(std::io::Error::from)?;
     let (pulse, queue_pair) = (Internal::new(pulse), queue_pair.queue_pair()?);
-    Ok(Entered { attachment, channel: Box::new(attach_socket), pulse, queue_pair, events, notifier, way_back })
+    Ok(Entered {
+        attachment,
+        channel: Box::new(attach_socket),
+        pulse,
+        queue_pair,
+        events,
+        notifier,
+        way_back,
+    })
 }
 
 /// This program's name.

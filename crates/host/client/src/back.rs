@@ -1,7 +1,10 @@
-//! Coming back: after a host went and another came, listeners and datagram sockets are there again, as they were.
+//! Coming back: after a host went and another came, listeners and datagram sockets are there again,
+//! as they were.
 //!
-//! Connections are dead with their host. A listener is not: nobody but the program has anything of it, so it is told once that something was lost, has nothing to accept while there is no
-//! host, and is made anew, with its address, options and backlog, when there is one. Whoever waits for such a socket looks for the host now and then; in between nothing is done.
+//! Connections are dead with their host. A listener is not: nobody but the program has anything of
+//! it, so it is told once that something was lost, has nothing to accept while there is no host,
+//! and is made anew, with its address, options and backlog, when there is one. Whoever waits for
+//! such a socket looks for the host now and then; in between nothing is done.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +25,8 @@ const FIRST_MS: u64 = 50;
 /// But at least so often.
 const LONGEST_MS: u64 = 1000;
 
-/// Called with the key of a socket ([`crate::Socket::key`]) that has another session fd from now on.
+/// Called with the key of a socket ([`crate::Socket::key`]) that has another session fd from now
+/// on.
 pub type Renew = fn(usize, BorrowedFd<'_>);
 
 /// What a process knows of its way back.
@@ -51,7 +55,8 @@ impl Back {
 }
 
 impl Client {
-    /// Says who puts a new session fd in the place of an old one, which is the program's descriptor. Without this the sockets keep it for themselves.
+    /// Says who puts a new session fd in the place of an old one, which is the program's
+    /// descriptor. Without this the sockets keep it for themselves.
     pub fn on_renewal(&self, renew: Renew) {
         let _ = self.back.renew.set(renew);
     }
@@ -64,12 +69,15 @@ impl Client {
         }
     }
 
-    /// How long a thread may wait: until its own time is over, or until the host is to be looked for.
+    /// How long a thread may wait: until its own time is over, or until the host is to be looked
+    /// for.
     pub(crate) fn until_next_look(&self, timeout: Option<Duration>) -> Option<Duration> {
         if !self.may_come_back() {
             return timeout;
         }
-        let look = Duration::from_millis(self.back.due.load(Ordering::Relaxed).saturating_sub(now_ms()).max(1));
+        let look = Duration::from_millis(
+            self.back.due.load(Ordering::Relaxed).saturating_sub(now_ms()).max(1),
+        );
         Some(timeout.map_or(look, |timeout| timeout.min(look)))
     }
 
@@ -85,7 +93,13 @@ impl Client {
         let (now, due) = (now_ms(), self.back.due.load(Ordering::Relaxed));
         let pause = (self.back.pause.load(Ordering::Relaxed) * 2).clamp(FIRST_MS, LONGEST_MS);
         // One thread does it.
-        if now < due || self.back.due.compare_exchange(due, now + pause, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if now < due
+            || self
+                .back
+                .due
+                .compare_exchange(due, now + pause, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+        {
             return;
         }
         self.back.pause.store(pause, Ordering::Relaxed);

@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use clearway_shm::attach_socket::{self, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, Token};
+use clearway_shm::attach_socket::{
+    self, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, Token,
+};
 use clearway_shm::socket::AttachSocketError;
 use clearway_shm::{FifoMem, Segment, SessionView};
 
-use crate::attach::{self, AttachError, AttachSocket, Attachment, ControlChannel, Entered, WayBack};
+use crate::attach::{
+    self, AttachError, AttachSocket, Attachment, ControlChannel, Entered, WayBack,
+};
 use crate::back::Back;
 use crate::core::{Core, Fifos};
 use crate::hub::{Held, Hub, QueuePair, Watched};
@@ -33,7 +37,8 @@ pub struct Client {
     looked: AtomicU64,
     pub(crate) spin: Spin,
     pub(crate) back: Back,
-    /// The process changed its user, its root or what it sees since it entered: who is forked from it may not reach the attach socket.
+    /// The process changed its user, its root or what it sees since it entered: who is forked from
+    /// it may not reach the attach socket.
     changed: AtomicBool,
     /// The stack, when it is inside of this process.
     pub(crate) inside: Option<Inside>,
@@ -61,7 +66,8 @@ impl Client {
     /// Enters the host.
     ///
     /// # Errors
-    /// Nobody listens, this user may not come in, the host refuses, or another version is there: [`AttachError`] says which.
+    /// Nobody listens, this user may not come in, the host refuses, or another version is there:
+    /// [`AttachError`] says which.
     pub fn attach(config: AppConfig) -> Result<Arc<Client>, AttachError> {
         let client = Client::new(config, None);
         client.enter()?;
@@ -72,7 +78,10 @@ impl Client {
         Arc::new(Client {
             spin: Spin::new(config.spin_us),
             config,
-            shared: Box::leak(Box::new(Shared { hub: Hub::new(), attach_socket: Mutex::default() })),
+            shared: Box::leak(Box::new(Shared {
+                hub: Hub::new(),
+                attach_socket: Mutex::default(),
+            })),
             current: ArcSwapOption::empty(),
             forks: AtomicU32::new(0),
             copies: AtomicU32::new(0),
@@ -83,8 +92,9 @@ impl Client {
         })
     }
 
-    /// Enters the host as a part of the program that a session fd belongs to which this process came by otherwise than by [`Client::open`]: by `exec`. None: it is no
-    /// session fd of this host's.
+    /// Enters the host as a part of the program that a session fd belongs to which this process
+    /// came by otherwise than by [`Client::open`]: by `exec`. None: it is no session fd of this
+    /// host's.
     ///
     /// # Errors
     /// As [`Client::attach`], of the host that the session fd belongs to.
@@ -95,18 +105,24 @@ impl Client {
         if !clearway_shm::socket::may_be_session_fd(session_fd) {
             return Ok(None);
         }
-        let Some(handoff) = attach::handoff_at(&config.attach_socket(), session_fd)? else { return Ok(None) };
+        let Some(handoff) = attach::handoff_at(&config.attach_socket(), session_fd)? else {
+            return Ok(None);
+        };
         let client = Client::new(config, None);
         client.entrance().token = Some(handoff.token);
         client.enter()?;
         Ok(Some(client))
     }
 
-    /// The socket of a session fd that this process came by otherwise than by [`Client::open`]. None: it is no session fd of this host's.
+    /// The socket of a session fd that this process came by otherwise than by [`Client::open`].
+    /// None: it is no session fd of this host's.
     ///
     /// # Errors
     /// It is another program's, or this one may not have it.
-    pub fn inherit_session_fd(self: &Arc<Client>, session_fd: BorrowedFd<'_>) -> Result<Option<Arc<Socket>>, Errno> {
+    pub fn inherit_session_fd(
+        self: &Arc<Client>,
+        session_fd: BorrowedFd<'_>,
+    ) -> Result<Option<Arc<Socket>>, Errno> {
         if !clearway_shm::socket::may_be_session_fd(session_fd) {
             return Ok(None);
         }
@@ -115,13 +131,19 @@ impl Client {
         for _ in 0..STALE_HANDOFFS {
             let handoff = {
                 let entrance = self.entrance();
-                entrance.channel.as_ref().and_then(|channel| attach::handoff(&**channel, session_fd))
+                entrance
+                    .channel
+                    .as_ref()
+                    .and_then(|channel| attach::handoff(&**channel, session_fd))
             };
             let Some(handoff) = handoff else { return refused.map_or(Ok(None), Err) };
             let request = Request::Subscribe { session: handoff.session };
             match self.ask_session(&attachment, &request) {
-                Ok((session, _)) => return self.adopt(&attachment, &session, session.options).map(Some),
-                // Somebody asked for it when the session fd stood for another session, and did not take it.
+                Ok((session, _)) => {
+                    return self.adopt(&attachment, &session, session.options).map(Some);
+                }
+                // Somebody asked for it when the session fd stood for another session, and did not
+                // take it.
                 Err(Errno::BADF) => refused = Some(Errno::BADF),
                 Err(errno) => return Err(errno),
             }
@@ -139,7 +161,8 @@ impl Client {
         self.current.load().as_ref().is_some_and(|attachment| attachment.is_alive())
     }
 
-    /// Binding to this address makes a socket Clearway's. The wildcard address is as the configuration says.
+    /// Binding to this address makes a socket Clearway's. The wildcard address is as the
+    /// configuration says.
     pub fn serves_local(&self, local: SocketAddr) -> bool {
         self.routes().serves_local(&self.config, local)
     }
@@ -161,12 +184,13 @@ impl Client {
         }
     }
 
-    /// Makes a socket. The descriptor is its session fd: while any copy of it is open in any process, the session lives. Close-on-exec is set on it.
-    /// When the host went away and another one is there, this enters that one.
+    /// Makes a socket. The descriptor is its session fd: while any copy of it is open in any
+    /// process, the session lives. Close-on-exec is set on it. When the host went away and another
+    /// one is there, this enters that one.
     ///
     /// # Errors
-    /// `ENFILE` or `ENOBUFS` at a limit of the program, the namespace or the host, `EMFILE` when the process has no descriptors left, and what attaching says
-    /// when there is no host.
+    /// `ENFILE` or `ENOBUFS` at a limit of the program, the namespace or the host, `EMFILE` when
+    /// the process has no descriptors left, and what attaching says when there is no host.
     pub fn open(
         self: &Arc<Client>,
         kind: Kind,
@@ -176,7 +200,8 @@ impl Client {
         self.open_for_port(kind, v6, options, 0)
     }
 
-    /// As [`Client::open`], for a socket that will be bound to this port next; 0: to none, or to any.
+    /// As [`Client::open`], for a socket that will be bound to this port next; 0: to none, or to
+    /// any.
     ///
     /// # Errors
     /// As [`Client::open`].
@@ -201,7 +226,8 @@ impl Client {
         Ok((socket, session_fd.ok_or(Errno::PROTO)?))
     }
 
-    /// Tells the host that a socket stays with the kernel, and why; for `explain`. Failure is of no consequence.
+    /// Tells the host that a socket stays with the kernel, and why; for `explain`. Failure is of no
+    /// consequence.
     pub fn stayed(&self, what: &str, why: &str) {
         let request = Request::Stayed { what: what.into(), why: why.into() };
         if let Some(attachment) = self.alive() {
@@ -213,8 +239,9 @@ impl Client {
         self.shared.hub.lock()
     }
 
-    /// Call before something by which descriptors get into another process: a fork, a program that is executed by a child, descriptors in a message. A session fd that the program has at that moment
-    /// is closed with its socket, and serves no other connection.
+    /// Call before something by which descriptors get into another process: a fork, a program that
+    /// is executed by a child, descriptors in a message. A session fd that the program has at that
+    /// moment is closed with its socket, and serves no other connection.
     pub fn session_fds_are_copied(&self) {
         self.copies.fetch_add(1, Ordering::Relaxed);
     }
@@ -237,10 +264,13 @@ impl Client {
         self.current.load_full().filter(|attachment| attachment.is_alive())
     }
 
-    /// The attachment by which the socket's events come, when its host is there. A socket that came by a fork is made this process's first.
+    /// The attachment by which the socket's events come, when its host is there. A socket that came
+    /// by a fork is made this process's first.
     pub(crate) fn of(&self, core: &Core) -> Option<arc_swap::Guard<Option<Arc<Attachment>>>> {
         let current = self.current.load();
-        let fits = |attachment: &Arc<Attachment>| attachment.number == core.attachment() && attachment.is_alive();
+        let fits = |attachment: &Arc<Attachment>| {
+            attachment.number == core.attachment() && attachment.is_alive()
+        };
         if current.as_ref().is_some_and(fits) {
             return Some(current);
         }
@@ -257,11 +287,13 @@ impl Client {
         self.of(core).is_some()
     }
 
-    /// Subscribes to a session of the process that this one was forked from. Whatever goes wrong, the socket is this process's afterwards; without a host it is dead.
+    /// Subscribes to a session of the process that this one was forked from. Whatever goes wrong,
+    /// the socket is this process's afterwards; without a host it is dead.
     fn inherit(&self, core: &Core) {
         let forks = self.forks();
         let subscribed = self.enter().map_err(|error| error.errno()).and_then(|attachment| {
-            let (session, _) = self.ask_session(&attachment, &Request::Subscribe { session: core.id() })?;
+            let (session, _) =
+                self.ask_session(&attachment, &Request::Subscribe { session: core.id() })?;
             let fifos = self.fifos(&attachment, &session)?;
             Ok((attachment.number, fifos))
         });
@@ -292,19 +324,22 @@ impl Client {
             return Ok(attachment);
         }
         if let Some(inside) = &self.inside {
-            let entered = attach::enter_inside(inside.stack().ok_or(AttachError::Left)?, &self.config)?;
+            let entered =
+                attach::enter_inside(inside.stack().ok_or(AttachError::Left)?, &self.config)?;
             return Ok(self.move_in(&mut entrance, entered));
         }
         let path = self.config.attach_socket();
         let enter = |token| attach::enter(&path, &self.config, token);
         let entered = match (entrance.token, &entrance.way_back) {
-            // Where nobody knows the program any more it begins anew; its old sessions are gone then.
+            // Where nobody knows the program any more it begins anew; its old sessions are gone
+            // then.
             (Some(token), way_back) => match (enter(Some(token)), way_back) {
                 (Err(AttachError::Refused { .. }), _) => enter(None)?,
                 // The program may have changed its root or its user since.
-                (Err(why @ (AttachError::NoHost { .. } | AttachError::Denied { .. })), Some(way_back)) => {
-                    way_back.enter(&path, &self.config, token).ok_or(why)?
-                }
+                (
+                    Err(why @ (AttachError::NoHost { .. } | AttachError::Denied { .. })),
+                    Some(way_back),
+                ) => way_back.enter(&path, &self.config, token).ok_or(why)?,
                 (entered, _) => entered?,
             },
             (None, _) => enter(None)?,
@@ -317,7 +352,8 @@ impl Client {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// A connection for a child that is about to be forked, when that may not reach the attach socket.
+    /// A connection for a child that is about to be forked, when that may not reach the attach
+    /// socket.
     pub(crate) fn connection_for_child(&self, entrance: &Entrance) -> Option<AttachSocket> {
         if self.inside.is_some()
             || !self.changed.load(Ordering::Relaxed)
@@ -333,7 +369,8 @@ impl Client {
         }
     }
 
-    /// Enters by the connection that the parent had made for it. False: it has none, or is not let in.
+    /// Enters by the connection that the parent had made for it. False: it has none, or is not let
+    /// in.
     pub(crate) fn enter_as_child(&self, connection: Option<AttachSocket>) -> bool {
         let mut entrance = self.entrance();
         let (Some(connection), token) = (connection, entrance.token) else { return false };
@@ -347,7 +384,8 @@ impl Client {
     }
 
     fn move_in(&self, entrance: &mut Entrance, entered: Entered) -> Arc<Attachment> {
-        let Entered { attachment, channel, pulse, queue_pair, events, notifier, way_back } = entered;
+        let Entered { attachment, channel, pulse, queue_pair, events, notifier, way_back } =
+            entered;
         let mut hub = self.hub();
         if hub.program != attachment.program {
             hub.program = attachment.program;
@@ -360,7 +398,12 @@ impl Client {
         hub.host_came();
         drop(hub);
         let way_back = way_back.or_else(|| entrance.way_back.take());
-        *entrance = Entrance { channel: Some(channel), token: Some(attachment.token), way_back, for_child: None };
+        *entrance = Entrance {
+            channel: Some(channel),
+            token: Some(attachment.token),
+            way_back,
+            for_child: None,
+        };
         self.current.store(Some(attachment.clone()));
         attachment
     }
@@ -388,8 +431,13 @@ impl Client {
     ) -> Result<(Reply, Vec<OwnedFd>), Errno> {
         let entrance = self.entrance();
         // The one who asks may come after the host went, and another was entered.
-        let ours = self.current.load().as_ref().is_some_and(|current| current.number == attachment.number);
-        let channel = entrance.channel.as_ref().filter(|_| ours && attachment.is_alive()).ok_or(Errno::CONNRESET)?;
+        let ours =
+            self.current.load().as_ref().is_some_and(|current| current.number == attachment.number);
+        let channel = entrance
+            .channel
+            .as_ref()
+            .filter(|_| ours && attachment.is_alive())
+            .ok_or(Errno::CONNRESET)?;
         let answer = channel.ask(request, most);
         if self.inside.is_some() {
             // This thread turned the stack meanwhile.
@@ -456,12 +504,20 @@ impl Client {
     }
 
     /// The words of a session that lie there.
-    pub(crate) fn words_at(&self, attachment: &Arc<Attachment>, head: Place) -> Result<SessionView, Errno> {
+    pub(crate) fn words_at(
+        &self,
+        attachment: &Arc<Attachment>,
+        head: Place,
+    ) -> Result<SessionView, Errno> {
         self.segment(attachment, head.segment)?.session(head.offset).map_err(|_| Errno::PROTO)
     }
 
     /// Where a session's FIFOs lie, of those that it has.
-    pub(crate) fn fifos(&self, attachment: &Arc<Attachment>, session: &attach_socket::Session) -> Result<Fifos, Errno> {
+    pub(crate) fn fifos(
+        &self,
+        attachment: &Arc<Attachment>,
+        session: &attach_socket::Session,
+    ) -> Result<Fifos, Errno> {
         let fifo = |place: FifoPlace| {
             let head = self.segment(attachment, place.head.segment)?;
             let data = self.segment(attachment, place.data.segment)?;
@@ -475,17 +531,20 @@ impl Client {
         if let Some(segment) = self.hub().segments.get(&number) {
             return Ok(segment.clone());
         }
-        let (Reply::Segment { len }, Some(memory)) = self.ask(attachment, &Request::Segment { segment: number })?
+        let (Reply::Segment { len }, Some(memory)) =
+            self.ask(attachment, &Request::Segment { segment: number })?
         else {
             return Err(Errno::PROTO);
         };
-        let segment = Segment::map(std::os::fd::AsFd::as_fd(&memory), len as usize).map_err(|_| Errno::PROTO)?;
+        let segment = Segment::map(std::os::fd::AsFd::as_fd(&memory), len as usize)
+            .map_err(|_| Errno::PROTO)?;
         let mut hub = self.hub();
         // Another thread may have been quicker.
         Ok(hub.segments.entry(number).or_insert_with(|| Arc::new(segment)).clone())
     }
 
-    /// What the namespace reaches now. Without a host, what it reached last: an address that is Clearway's does not become the kernel's by that.
+    /// What the namespace reaches now. Without a host, what it reached last: an address that is
+    /// Clearway's does not become the kernel's by that.
     fn routes(&self) -> Arc<Routes> {
         let attachment = self.enter().ok();
         let generation = attachment.as_ref().map(|attachment| attachment.host.routes());
@@ -495,7 +554,8 @@ impl Client {
                 return known.clone();
             }
         }
-        let asked = attachment.and_then(|attachment| self.ask(&attachment, &Request::Prefixes).ok());
+        let asked =
+            attachment.and_then(|attachment| self.ask(&attachment, &Request::Prefixes).ok());
         let Some((Reply::Prefixes(prefixes), _)) = asked else { return known.unwrap_or_default() };
         let routes = Arc::new(Routes::new(prefixes));
         self.hub().routes = Some(routes.clone());
@@ -521,7 +581,8 @@ impl Client {
         }
     }
 
-    /// For calls that found nothing and do not sleep: looks now and then whether the host is there at all.
+    /// For calls that found nothing and do not sleep: looks now and then whether the host is there
+    /// at all.
     pub(crate) fn poll_once(&self) {
         self.turn_inside();
         self.come_back();
@@ -538,7 +599,8 @@ impl Client {
     }
 }
 
-/// Exec handoffs that may lie in a session fd from before; the host lets no more than a handful lie there.
+/// Exec handoffs that may lie in a session fd from before; the host lets no more than a handful lie
+/// there.
 const STALE_HANDOFFS: usize = 64;
 
 /// How often a busy process looks whether its host is there.

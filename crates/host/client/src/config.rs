@@ -1,4 +1,5 @@
-//! What a program is told about its host: by its environment, and by a file that the environment names.
+//! What a program is told about its host: by its environment, and by a file that the environment
+//! names.
 //!
 //! | variable | says |
 //! | --- | --- |
@@ -43,17 +44,22 @@ pub struct AppConfig {
     pub tx_fifo: u32,
     /// Who gets a stream that is bound to the wildcard address.
     pub wildcard: Wildcard,
-    /// Connections to programs of the same host that want it too may go round the stack: `app-scope-local` in the file, `CLEARWAY_CUT_THROUGH=1`.
+    /// Connections to programs of the same host that want it too may go round the stack:
+    /// `app-scope-local` in the file, `CLEARWAY_CUT_THROUGH=1`.
     pub cut_through: bool,
-    /// Destinations that stay with the kernel although the namespace reaches them: address and prefix length.
+    /// Destinations that stay with the kernel although the namespace reaches them: address and
+    /// prefix length.
     pub kernel: Vec<(IpAddr, u8)>,
-    /// The environment asked for a host in words (socket, namespace or file), so its absence is worth a message.
+    /// The environment asked for a host in words (socket, namespace or file), so its absence is
+    /// worth a message.
     pub explicit: bool,
-    /// The environment says that a program without a host shall fail rather than use the kernel (`CLEARWAY_REQUIRED=1`).
+    /// The environment says that a program without a host shall fail rather than use the kernel
+    /// (`CLEARWAY_REQUIRED=1`).
     pub required: bool,
     /// Whose interfaces a program is shown that asks which there are.
     pub interfaces: ShownInterfaces,
-    /// How long a thread looks before it sleeps, in microseconds; None: as the number of processors suggests.
+    /// How long a thread looks before it sleeps, in microseconds; None: as the number of processors
+    /// suggests.
     pub spin_us: Option<u32>,
 }
 
@@ -134,12 +140,15 @@ impl AppConfig {
     }
 
     /// What variables say.
-    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<AppConfig, ConfigError> {
+    fn from_variables(
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<AppConfig, ConfigError> {
         let variable = |name| variable(name).filter(|value| !value.is_empty());
         let mut config = AppConfig::default();
         if let Some(path) = variable("CLEARWAY_CONFIG").or_else(|| variable("VCL_CONFIG")) {
             let path = PathBuf::from(path);
-            let text = read(&path).map_err(|error| ConfigError::Unreadable { path: path.clone(), error })?;
+            let text = read(&path)
+                .map_err(|error| ConfigError::Unreadable { path: path.clone(), error })?;
             config = AppConfig::parse(&text, &path)?;
         }
         if let Some(socket) = variable(paths::SOCKET_VARIABLE) {
@@ -181,16 +190,22 @@ impl AppConfig {
     pub fn parse(text: &str, path: &Path) -> Result<AppConfig, ConfigError> {
         let mut config = AppConfig { explicit: true, ..AppConfig::default() };
         let parsed = file::parse(text, &mut config);
-        parsed.map_err(|file::Wrong { line, why }| ConfigError::Wrong { path: path.into(), line, why })?;
+        parsed.map_err(|file::Wrong { line, why }| ConfigError::Wrong {
+            path: path.into(),
+            line,
+            why,
+        })?;
         Ok(config)
     }
 
-    /// The attach socket to knock at. One that does not exist, but whose last part is the name of a namespace's attach socket in our runtime folder, is found there:
-    /// files that were written for another host stack name a place of that one.
+    /// The attach socket to knock at. One that does not exist, but whose last part is the name of a
+    /// namespace's attach socket in our runtime folder, is found there: files that were written for
+    /// another host stack name a place of that one.
     pub(crate) fn attach_socket(&self) -> PathBuf {
         let Some(socket) = &self.socket else { return paths::attach_socket_of_host() };
-        let nearby =
-            socket.file_name().map(|name| paths::namespace_attach_sockets(&paths::attach_socket_of_host()).join(name));
+        let nearby = socket.file_name().map(|name| {
+            paths::namespace_attach_sockets(&paths::attach_socket_of_host()).join(name)
+        });
         match nearby {
             Some(nearby) if !exists(socket) && exists(&nearby) => nearby,
             _ => socket.clone(),
@@ -202,7 +217,11 @@ fn yes_or_no(name: &'static str, value: OsString) -> Result<bool, ConfigError> {
     match value.to_str() {
         Some("1") => Ok(true),
         Some("0") => Ok(false),
-        _ => Err(ConfigError::Variable { name, value: value.to_string_lossy().into_owned(), why: "1 or 0" }),
+        _ => Err(ConfigError::Variable {
+            name,
+            value: value.to_string_lossy().into_owned(),
+            why: "1 or 0",
+        }),
     }
 }
 
@@ -233,8 +252,12 @@ fn read(path: &Path) -> std::io::Result<String> {
         }
     }
     if len == MAX_FILE {
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "a configuration is at most 64 KiB long"));
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::FileTooLarge,
+            "a configuration is at most 64 KiB long",
+        ));
     }
     bytes.truncate(len);
-    String::from_utf8(bytes).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+    String::from_utf8(bytes)
+        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
 }

@@ -1,4 +1,5 @@
-//! What a process knows of a session: where its words and FIFOs lie, and by which attachment its events come.
+//! What a process knows of a session: where its words and FIFOs lie, and by which attachment its
+//! events come.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +18,8 @@ use crate::socket::Completions;
 pub(crate) struct Core {
     /// The session, and those that came in its place when a host came in place of another.
     first: Life,
-    /// Which start of the host had the first one: with its name what all processes of the program know it by.
+    /// Which start of the host had the first one: with its name what all processes of the program
+    /// know it by.
     boot: u64,
     /// What `listen` was last called with; 0: it was not called in this process.
     pub(crate) backlog: AtomicU32,
@@ -34,9 +36,11 @@ pub(crate) struct Core {
     forks: AtomicU32,
     /// SO_RCVLOWAT: bytes that make a stream readable.
     lowat: AtomicU32,
-    /// SO_SNDBUF of a connection: bytes that may lie in its transmit FIFO, when those are fewer than there is room for.
+    /// SO_SNDBUF of a connection: bytes that may lie in its transmit FIFO, when those are fewer
+    /// than there is room for.
     send_limit: AtomicU32,
-    /// TCP_NOTSENT_LOWAT: bytes that may be written and not sent; u32::MAX: as many as there is room for.
+    /// TCP_NOTSENT_LOWAT: bytes that may be written and not sent; u32::MAX: as many as there is
+    /// room for.
     pub(crate) unsent_bound: AtomicU32,
     /// Datagrams that are longer than the path takes are refused: 1 over IPv4, 2 over IPv6.
     refuses_long: AtomicU32,
@@ -52,7 +56,8 @@ fn refusals(options: &attach_socket::SocketOptions) -> u32 {
     u32::from(options.refuses_longer(false)) | u32::from(options.refuses_longer(true)) << 1
 }
 
-/// A session in one start of the host. What somebody may still look at stays: as many as there were starts.
+/// A session in one start of the host. What somebody may still look at stays: as many as there were
+/// starts.
 struct Life {
     id: SessionId,
     words: SessionView,
@@ -79,8 +84,9 @@ pub(crate) struct Mark {
 pub(crate) struct End<T> {
     place: FifoPlace,
     pub(crate) mem: FifoMem,
-    /// Used under the lock in the session's words only. So nobody ever waits for this one; where it is taken nevertheless, the process was forked while a
-    /// thread that it does not have was at work.
+    /// Used under the lock in the session's words only. So nobody ever waits for this one; where it
+    /// is taken nevertheless, the process was forked while a thread that it does not have was at
+    /// work.
     end: Mutex<T>,
 }
 
@@ -104,7 +110,11 @@ impl<T> std::ops::Deref for Used<T> {
 
 impl End<Consumer> {
     /// Works with the end as it is now. Call with the session's `rx_lock` held.
-    pub(crate) fn with<R>(&self, _held: &lock::Guard<'_>, work: impl FnOnce(&mut Consumer) -> R) -> Result<R, Hostile> {
+    pub(crate) fn with<R>(
+        &self,
+        _held: &lock::Guard<'_>,
+        work: impl FnOnce(&mut Consumer) -> R,
+    ) -> Result<R, Hostile> {
         match self.end.try_lock() {
             Ok(mut end) => {
                 end.refresh()?;
@@ -117,7 +127,11 @@ impl End<Consumer> {
 
 impl End<Producer> {
     /// Works with the end as it is now. Call with the session's `tx_lock` held.
-    pub(crate) fn with<R>(&self, _held: &lock::Guard<'_>, work: impl FnOnce(&mut Producer) -> R) -> Result<R, Hostile> {
+    pub(crate) fn with<R>(
+        &self,
+        _held: &lock::Guard<'_>,
+        work: impl FnOnce(&mut Producer) -> R,
+    ) -> Result<R, Hostile> {
         let mut resumed;
         let mut locked = self.end.try_lock();
         let end = match &mut locked {
@@ -136,7 +150,13 @@ impl End<Producer> {
 }
 
 impl Core {
-    pub(crate) fn new(session: &attach_socket::Session, boot: u64, words: SessionView, key: usize, forks: u32) -> Core {
+    pub(crate) fn new(
+        session: &attach_socket::Session,
+        boot: u64,
+        words: SessionView,
+        key: usize,
+        forks: u32,
+    ) -> Core {
         Core {
             first: Life { id: session.id, words, next: OnceLock::new() },
             boot,
@@ -181,7 +201,8 @@ impl Core {
         &self.life().words
     }
 
-    /// Another host has it now. What the program set in its words goes along. Its FIFOs are to be set next.
+    /// Another host has it now. What the program set in its words goes along. Its FIFOs are to be
+    /// set next.
     pub(crate) fn begin_life(&self, id: SessionId, words: SessionView) {
         let old = self.words();
         words.flags.fetch_or(old.flags.load(Ordering::Acquire), Ordering::AcqRel);
@@ -195,7 +216,8 @@ impl Core {
         self.mourned.store(false, Ordering::Relaxed);
     }
 
-    /// Without its host it is not dead for good, for it is nothing that a peer knows of: a listener that still listens, or a datagram socket.
+    /// Without its host it is not dead for good, for it is nothing that a peer knows of: a listener
+    /// that still listens, or a datagram socket.
     pub(crate) fn comes_back(&self) -> bool {
         match self.kind {
             Kind::Stream => self.is_listening() && self.flags() & flags::SHUT_READ == 0,
@@ -221,11 +243,15 @@ impl Core {
     /// Where the FIFOs lie is known, or has changed.
     pub(crate) fn set_fifos(&self, fifos: Fifos) {
         let differs = |known: Option<FifoPlace>, place: FifoPlace| known != Some(place);
-        if let Some((place, mem)) = fifos.rx.filter(|(place, _)| differs(self.rx().map(|end| end.place), *place)) {
+        if let Some((place, mem)) =
+            fifos.rx.filter(|(place, _)| differs(self.rx().map(|end| end.place), *place))
+        {
             let end = Mutex::new(Consumer::new(mem.clone()));
             self.rx.store(Some(Arc::new(End { place, mem, end })));
         }
-        if let Some((place, mem)) = fifos.tx.filter(|(place, _)| differs(self.tx().map(|end| end.place), *place)) {
+        if let Some((place, mem)) =
+            fifos.tx.filter(|(place, _)| differs(self.tx().map(|end| end.place), *place))
+        {
             let end = Mutex::new(Producer::new(mem.clone()));
             self.tx.store(Some(Arc::new(End { place, mem, end })));
         }
@@ -247,7 +273,8 @@ impl Core {
         self.forks.load(Ordering::Relaxed) != forks
     }
 
-    /// Bits of the session's state. Of an attempt to connect that failed and was told nothing is left.
+    /// Bits of the session's state. Of an attempt to connect that failed and was told nothing is
+    /// left.
     pub(crate) fn state(&self) -> u32 {
         let state = self.words().state.load(Ordering::Acquire);
         match state & state::FAILED != 0 && self.flags() & flags::DISCONNECTED != 0 {
@@ -354,7 +381,8 @@ impl Core {
     pub(crate) fn take_error(&self, alive: bool) -> Option<Errno> {
         if !alive {
             let lost = match self.kind {
-                // As for a connection that was reset before it could be accepted: servers go on then.
+                // As for a connection that was reset before it could be accepted: servers go on
+                // then.
                 Kind::Stream if self.is_listening() => Errno::CONNABORTED,
                 Kind::Stream => Errno::CONNRESET,
                 Kind::Datagram => Errno::NETDOWN,
@@ -366,7 +394,12 @@ impl Core {
         if error == seen {
             return None;
         }
-        let taken = self.words().error_seen.compare_exchange(seen, error, Ordering::AcqRel, Ordering::Relaxed);
+        let taken = self.words().error_seen.compare_exchange(
+            seen,
+            error,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
         // When another thread was quicker, it is that thread's.
         taken.ok().map(|_| Errno(i32::from(error as u16)))
     }

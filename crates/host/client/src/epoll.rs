@@ -1,7 +1,8 @@
 //! Epoll sets with sockets of Clearway beside descriptors of the kernel.
 //!
-//! The program's descriptor is an epoll set of the kernel, which holds the kernel's members. As long as there is no other member, waiting is the kernel's
-//! alone. From the first socket on, threads sleep on a second set of the kernel's, in which the first lies beside the notifier.
+//! The program's descriptor is an epoll set of the kernel, which holds the kernel's members. As
+//! long as there is no other member, waiting is the kernel's alone. From the first socket on,
+//! threads sleep on a second set of the kernel's, in which the first lies beside the notifier.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -18,17 +19,20 @@ use crate::ready::IN;
 use crate::wait::{Deadline, clear};
 use crate::{Client, Errno, Socket};
 
-/// Stands for our own member in the program's set of the kernel. A program's words are addresses and small numbers; this is neither.
+/// Stands for our own member in the program's set of the kernel. A program's words are addresses
+/// and small numbers; this is neither.
 const OURS: u64 = 0xc1ea_7a4f_9e3d_5b16;
 
 /// While there are always sockets ready, the kernel's members are looked at once in so many calls.
 const KERNEL_TURN: u32 = 8;
 
-/// The sockets of Clearway in an epoll set. The kernel's members stay in the kernel's epoll set, behind the program's descriptor.
+/// The sockets of Clearway in an epoll set. The kernel's members stay in the kernel's epoll set,
+/// behind the program's descriptor.
 pub struct EpollSet {
     client: Arc<Client>,
     pub(crate) key: usize,
-    /// A member of the program's set: wakes threads that wait there because there was no socket yet.
+    /// A member of the program's set: wakes threads that wait there because there was no socket
+    /// yet.
     first: Internal,
     calls: AtomicU32,
     /// How often this process had been forked when the members were last made its own.
@@ -42,8 +46,9 @@ impl Drop for EpollSet {
 }
 
 impl EpollSet {
-    /// A set without sockets beside the kernel's set behind the program's descriptor `epfd`. Make it when the program makes `epfd`: it adds a member of its
-    /// own there, by which threads that wait learn of the first socket. Until then waiting is the kernel's alone.
+    /// A set without sockets beside the kernel's set behind the program's descriptor `epfd`. Make
+    /// it when the program makes `epfd`: it adds a member of its own there, by which threads that
+    /// wait learn of the first socket. Until then waiting is the kernel's alone.
     ///
     /// # Errors
     /// `EMFILE`, or what the kernel says of adding a member to its set.
@@ -53,7 +58,13 @@ impl EpollSet {
         wait::epoll_add(epfd, first.as_fd().as_raw_fd(), EpollEvent { events, data: OURS })?;
         let key = client.hub().sets.insert(Set::new(epfd, counter()?));
         let forks = AtomicU32::new(client.forks());
-        Ok(Arc::new(EpollSet { client: client.clone(), key, first, calls: AtomicU32::new(0), forks }))
+        Ok(Arc::new(EpollSet {
+            client: client.clone(),
+            key,
+            first,
+            calls: AtomicU32::new(0),
+            forks,
+        }))
     }
 
     /// EPOLL_CTL_ADD of a socket by the program's descriptor number `fd`.
@@ -66,7 +77,8 @@ impl EpollSet {
         self.add_member(fd, What::Socket(socket.core.key), event)
     }
 
-    /// EPOLL_CTL_ADD of another set; `fd` is the program's descriptor of it. It is not to be added to the kernel's set as well.
+    /// EPOLL_CTL_ADD of another set; `fd` is the program's descriptor of it. It is not to be added
+    /// to the kernel's set as well.
     ///
     /// # Errors
     /// As [`EpollSet::add`]; `EINVAL` and `ELOOP` for sets that cannot stand in each other.
@@ -89,8 +101,9 @@ impl EpollSet {
         Ok(())
     }
 
-    /// There are members: one of the threads that wait in the program's set comes, and calls the next. A ring wakes one thread only, and the kernel keeps none
-    /// for those who come later, so it is notified under the hub's lock, as they are counted.
+    /// There are members: one of the threads that wait in the program's set comes, and calls the
+    /// next. A ring wakes one thread only, and the kernel keeps none for those who come later, so
+    /// it is notified under the hub's lock, as they are counted.
     fn call_over(&self, hub: &Inner) {
         if hub.sets.get(self.key).is_some_and(|set| set.waiting > 0 && !set.is_empty()) {
             notify(&self.first);
@@ -130,7 +143,8 @@ impl EpollSet {
         }
     }
 
-    /// Waits as `epoll_pwait2` does; `epfd` is the program's descriptor of the set. Returns how many of `out` were filled.
+    /// Waits as `epoll_pwait2` does; `epfd` is the program's descriptor of the set. Returns how
+    /// many of `out` were filled.
     ///
     /// # Errors
     /// `EINTR` after a signal, `EINVAL` for no room, `EBADF`.
@@ -222,7 +236,8 @@ impl EpollSet {
         if let Some(set) = hub.sets.get_mut(self.key) {
             set.waiting = set.waiting.saturating_sub(1);
         }
-        // Whoever was notified for is out, or is called again: the kernel's set must not look ready for nobody, to sets that it lies in.
+        // Whoever was notified for is out, or is called again: the kernel's set must not look ready
+        // for nobody, to sets that it lies in.
         clear(&self.first);
         self.call_over(&hub);
         waited
@@ -242,9 +257,12 @@ impl EpollSet {
         sigmask: Option<SignalMask>,
     ) -> Result<usize, Errno> {
         let filled = wait::epoll(epfd, out, timeout, sigmask)?;
-        let Some(ours) = out[..filled].iter().position(|event| event.data == OURS) else { return Ok(filled) };
+        let Some(ours) = out[..filled].iter().position(|event| event.data == OURS) else {
+            return Ok(filled);
+        };
         out.copy_within(ours + 1..filled, ours);
-        // It may have been meant for another thread, when this one looks at the kernel's members in passing.
+        // It may have been meant for another thread, when this one looks at the kernel's members in
+        // passing.
         self.call_over(&self.client.hub());
         Ok(filled - 1)
     }
@@ -267,7 +285,8 @@ impl EpollSet {
         })
     }
 
-    /// Sleeps until a member may be ready, the time is over, or a signal comes (EINTR); true when the kernel's set has something.
+    /// Sleeps until a member may be ready, the time is over, or a signal comes (EINTR); true when
+    /// the kernel's set has something.
     fn sleep(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
         let timeout = self.client.until_next_look(timeout);
         self.client.settle_bells();
@@ -278,7 +297,8 @@ impl EpollSet {
             drop(hub);
             return self.sleep_without_host(timeout, sigmask);
         };
-        let (number, words, notifier) = (queue_pair.number, queue_pair.words.clone(), queue_pair.notifier.clone());
+        let (number, words, notifier) =
+            (queue_pair.number, queue_pair.words.clone(), queue_pair.notifier.clone());
         let sleeper = hub.set_sleeper(self.key, number)?;
         let accepting = hub.accepting_of(self.key);
         accepting.about_to_sleep(&words);
@@ -322,7 +342,11 @@ impl EpollSet {
         Ok(found.iter().any(|event| event.data == KERNEL))
     }
 
-    fn sleep_without_host(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
+    fn sleep_without_host(
+        &self,
+        timeout: Option<Duration>,
+        sigmask: Option<SignalMask>,
+    ) -> Result<bool, Errno> {
         let mut hub = self.client.hub();
         let sleeper = hub.set_sleeper(self.key, NOBODY)?;
         match hub.sets.get_mut(self.key) {
@@ -356,7 +380,8 @@ impl EpollSet {
         let strangers: Vec<_> = {
             let hub = self.client.hub();
             let Some(set) = hub.sets.get(self.key) else { return };
-            let cores = set.sockets().filter_map(|key| hub.sockets.get(key)).map(|socket| &socket.core);
+            let cores =
+                set.sockets().filter_map(|key| hub.sockets.get(key)).map(|socket| &socket.core);
             cores.filter(|core| core.is_inherited(forks)).cloned().collect()
         };
         for core in strangers {

@@ -1,7 +1,9 @@
 //! Who waits for what in this process, and what the workers' events mean for them.
 //!
-//! One lock guards it all, and is held briefly: nothing under it waits. Whichever thread holds it drains the event rings of the *queue pair* and marks the threads
-//! and epoll sets concerned, so it does not matter which of them the notifier has woken. Those that sleep are *kicked* when the lock is released.
+//! One lock guards it all, and is held briefly: nothing under it waits. Whichever thread holds it
+//! drains the event rings of the *queue pair* and marks the threads and epoll sets concerned, so it
+//! does not matter which of them the notifier has woken. Those that sleep are *kicked* when the
+//! lock is released.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -74,7 +76,8 @@ pub(crate) struct QueuePair {
     pub(crate) pulse: Internal,
     pub(crate) pool: Vec<Arc<Sleeper>>,
     pub(crate) alive: bool,
-    /// The worker is inside of this process, and this is what brings it work. Nobody is announced to it as asleep: who turns it wakes who sleeps.
+    /// The worker is inside of this process, and this is what brings it work. Nobody is announced
+    /// to it as asleep: who turns it wakes who sleeps.
     inside: Option<Vec<RawFd>>,
 }
 
@@ -87,7 +90,16 @@ impl QueuePair {
         pulse: Internal,
         inside: Option<Vec<RawFd>>,
     ) -> QueuePair {
-        QueuePair { number, words, events, notifier: Arc::new(notifier), pulse, pool: Vec::new(), alive: true, inside }
+        QueuePair {
+            number,
+            words,
+            events,
+            notifier: Arc::new(notifier),
+            pulse,
+            pool: Vec::new(),
+            alive: true,
+            inside,
+        }
     }
 }
 
@@ -111,7 +123,8 @@ pub(crate) struct Watched {
 pub(crate) enum Watch {
     /// A thread, for these bits.
     Thread { waiter: usize, mask: u32 },
-    /// A thread that is blocked in `accept`: for what arrives one is woken for each connection, for the rest all are.
+    /// A thread that is blocked in `accept`: for what arrives one is woken for each connection, for
+    /// the rest all are.
     Acceptor { waiter: usize },
     /// An epoll set, of which it is this member.
     Member { set: usize, member: usize },
@@ -128,7 +141,8 @@ struct Waiter {
     accepting: Accepting,
 }
 
-/// Listeners that a thread waits for, as the queue pair counts them ([`accept_counter`]); None: nobody is announced to this worker.
+/// Listeners that a thread waits for, as the queue pair counts them ([`accept_counter`]); None:
+/// nobody is announced to this worker.
 #[derive(Clone, Copy)]
 pub(crate) struct Accepting(Option<u16>);
 
@@ -145,7 +159,8 @@ impl Accepting {
         }
     }
 
-    /// A thread that waits for these is about to sleep. What it waits for must be looked at once more after this call.
+    /// A thread that waits for these is about to sleep. What it waits for must be looked at once
+    /// more after this call.
     pub(crate) fn about_to_sleep(self, words: &QueuePairView) {
         if self.0.is_none() {
             return;
@@ -174,7 +189,8 @@ impl Accepting {
 
 const _: () = assert!(ACCEPT_COUNTERS <= u16::BITS as usize);
 
-/// What a thread sleeps on: an epoll set of the kernel with the notifier, a counter of its own and the pulse in it.
+/// What a thread sleeps on: an epoll set of the kernel with the notifier, a counter of its own and
+/// the pulse in it.
 pub(crate) struct Sleeper {
     pub(crate) epoll: Internal,
     pub(crate) kick: Internal,
@@ -202,16 +218,26 @@ pub(crate) fn notify(counter: &Internal) {
     let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
 }
 
-/// An epoll set of the kernel with the notifier and the pulse of the queue pair, if there is a host, and `kick`.
+/// An epoll set of the kernel with the notifier and the pulse of the queue pair, if there is a
+/// host, and `kick`.
 ///
-/// The notifier is *exclusive*: of all who sleep, one is woken, and that one drains the rings for all. Notifier and kick are edge-triggered, so that they need not
-/// be emptied before the next sleep; an edge that comes while nobody sleeps costs one look too many.
-pub(crate) fn sleep_set(queue_pair: Option<&QueuePair>, kick: &Internal) -> Result<Internal, Errno> {
+/// The notifier is *exclusive*: of all who sleep, one is woken, and that one drains the rings for
+/// all. Notifier and kick are edge-triggered, so that they need not be emptied before the next
+/// sleep; an edge that comes while nobody sleeps costs one look too many.
+pub(crate) fn sleep_set(
+    queue_pair: Option<&QueuePair>,
+    kick: &Internal,
+) -> Result<Internal, Errno> {
     let set = Internal::new(epoll::create(CreateFlags::CLOEXEC)?);
     let edge = EventFlags::IN | EventFlags::ET;
     epoll::add(&set, kick, EventData::new_u64(KICK), edge)?;
     if let Some(queue_pair) = queue_pair {
-        epoll::add(&set, queue_pair.notifier.as_fd(), EventData::new_u64(NOTIFIER), edge | EventFlags::EXCLUSIVE)?;
+        epoll::add(
+            &set,
+            queue_pair.notifier.as_fd(),
+            EventData::new_u64(NOTIFIER),
+            edge | EventFlags::EXCLUSIVE,
+        )?;
         epoll::add(&set, &queue_pair.pulse, EventData::new_u64(PULSE), EventFlags::RDHUP)?;
         let edge = libc::EPOLLIN as u32 | libc::EPOLLET as u32 | libc::EPOLLEXCLUSIVE as u32;
         for &fd in queue_pair.inside.iter().flatten() {
@@ -320,7 +346,11 @@ impl Inner {
     }
 
     /// A socket is there. `make` gets its key.
-    pub(crate) fn add_socket(&mut self, id: SessionId, make: impl FnOnce(usize) -> Watched) -> Arc<Core> {
+    pub(crate) fn add_socket(
+        &mut self,
+        id: SessionId,
+        make: impl FnOnce(usize) -> Watched,
+    ) -> Arc<Core> {
         let entry = self.sockets.vacant_entry();
         let key = entry.key();
         let core = entry.insert(make(key)).core.clone();
@@ -345,7 +375,10 @@ impl Inner {
             return Accepting(None);
         }
         for listener in self.listeners.iter().filter_map(|key| self.sockets.get(*key)) {
-            let waits = |watch: &Watch| matches!(watch, Watch::Member { set: of, member } if *of == set && self.reads(set, *member));
+            let waits = |watch: &Watch| {
+                matches!(watch,
+                Watch::Member { set: of, member } if *of == set && self.reads(set, *member))
+            };
             if listener.watches.iter().any(waits) {
                 accepting.add(&listener.core);
             }
@@ -388,7 +421,8 @@ impl Inner {
         Some(watched)
     }
 
-    /// A new queue pair in place of the one before. Sessions of that one are dead, or come along when they are next used.
+    /// A new queue pair in place of the one before. Sessions of that one are dead, or come along
+    /// when they are next used.
     pub(crate) fn set_queue_pair(&mut self, queue_pair: Option<QueuePair>) {
         self.by_session.clear();
         // It was the old attachment's; in a forked child, the parent's.
@@ -409,8 +443,10 @@ impl Inner {
 
     /// The host is gone: everything of it is ready, with an error.
     pub(crate) fn host_died(&mut self, number: u32) {
-        let Some(queue_pair) =
-            self.queue_pair.as_mut().filter(|queue_pair| queue_pair.number == number && queue_pair.alive)
+        let Some(queue_pair) = self
+            .queue_pair
+            .as_mut()
+            .filter(|queue_pair| queue_pair.number == number && queue_pair.alive)
         else {
             return;
         };
@@ -418,7 +454,8 @@ impl Inner {
         self.mark_all();
     }
 
-    /// Takes all events out of the rings and marks whom they concern. A host that writes nonsense counts as gone.
+    /// Takes all events out of the rings and marks whom they concern. A host that writes nonsense
+    /// counts as gone.
     pub(crate) fn drain(&mut self) {
         let Some(mut queue_pair) = self.queue_pair.take() else { return };
         let mut broken = false;
@@ -451,13 +488,18 @@ impl Inner {
     /// The host hung up.
     pub(crate) fn has_lost_pulse(&self) -> bool {
         let Some(queue_pair) = &self.queue_pair else { return false };
-        let mut fds = [PollFd { fd: queue_pair.pulse.as_fd().as_raw_fd(), events: libc::POLLRDHUP, found: 0 }];
+        let mut fds = [PollFd {
+            fd: queue_pair.pulse.as_fd().as_raw_fd(),
+            events: libc::POLLRDHUP,
+            found: 0,
+        }];
         matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1))
     }
 
     fn event(&mut self, key: usize, what: u32) {
         if what & event::READABLE != 0 && self.wants_each_arrival(key) {
-            // The next one must be told too. Others look again, and arm, only when they find nothing.
+            // The next one must be told too. Others look again, and arm, only when they find
+            // nothing.
             self.sockets[key].core.arm(IN);
         }
         self.mark(key, ready::touched(what));
@@ -477,9 +519,12 @@ impl Inner {
             self.wake_acceptors(key);
         }
         let mut index = 0;
-        while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index)) {
+        while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index))
+        {
             match watch {
-                Watch::Acceptor { waiter } if bits != ready::touched(event::READABLE) => self.touch(waiter),
+                Watch::Acceptor { waiter } if bits != ready::touched(event::READABLE) => {
+                    self.touch(waiter)
+                }
                 Watch::Acceptor { .. } => {}
                 watch => self.mark_watch(watch, bits, &mut exclusive_done),
             }
@@ -488,12 +533,14 @@ impl Inner {
         }
     }
 
-    /// Wakes as many of the threads that are blocked in `accept` as there are connections, less those that are on their way: who has waited longest first, as Linux does.
+    /// Wakes as many of the threads that are blocked in `accept` as there are connections, less
+    /// those that are on their way: who has waited longest first, as Linux does.
     pub(crate) fn wake_acceptors(&mut self, key: usize) {
         let Some(socket) = self.sockets.get(key) else { return };
         let mut waiting = socket.core.connections_waiting();
         let mut index = 0;
-        while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index)) {
+        while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index))
+        {
             index += 1;
             let Watch::Acceptor { waiter } = watch else { continue };
             if waiting == 0 {
@@ -556,7 +603,8 @@ impl Inner {
 
     /// Something that the thread waits for was touched since the last time this was asked.
     pub(crate) fn was_touched(&mut self, waiter: usize) -> bool {
-        // A thread that is not known was forgotten by a fork in a signal handler: it must look for itself.
+        // A thread that is not known was forgotten by a fork in a signal handler: it must look for
+        // itself.
         self.waiters.get_mut(waiter).is_none_or(|waiter| std::mem::take(&mut waiter.touched))
     }
 
@@ -575,8 +623,10 @@ impl Inner {
 
     /// Makes what threads of this process will sleep on, as long as such may be made.
     pub(crate) fn lay_in_sleepers(&mut self, attachment: u32) {
-        while let Some(queue_pair) =
-            self.queue_pair.as_mut().filter(|queue_pair| queue_pair.alive && queue_pair.pool.len() < STOCK)
+        while let Some(queue_pair) = self
+            .queue_pair
+            .as_mut()
+            .filter(|queue_pair| queue_pair.alive && queue_pair.pool.len() < STOCK)
         {
             let Ok(sleeper) = Sleeper::new(Some(queue_pair)) else { break };
             queue_pair.pool.push(Arc::new(sleeper));
@@ -586,20 +636,27 @@ impl Inner {
         }
     }
 
-    /// What threads that wait for a set sleep on while this attachment is there, made when the first does.
-    pub(crate) fn set_sleeper(&mut self, key: usize, attachment: u32) -> Result<Arc<Internal>, Errno> {
+    /// What threads that wait for a set sleep on while this attachment is there, made when the
+    /// first does.
+    pub(crate) fn set_sleeper(
+        &mut self,
+        key: usize,
+        attachment: u32,
+    ) -> Result<Arc<Internal>, Errno> {
         let set = self.sets.get(key).ok_or(Errno::BADF)?;
         if let Some((_, sleeper)) = set.sleep.as_ref().filter(|(of, _)| *of == attachment) {
             return Ok(sleeper.clone());
         }
         // Kick, notifier and pulse, and the kernel's sets of this set and of those in it.
-        let queue_pair = self.queue_pair.as_ref().filter(|queue_pair| queue_pair.number == attachment);
+        let queue_pair =
+            self.queue_pair.as_ref().filter(|queue_pair| queue_pair.number == attachment);
         let sleeper = sleep_set(queue_pair, &set.kick)?;
         let number = sleeper.as_fd().as_raw_fd();
         let add = |epfd, events, data| wait::epoll_add(number, epfd, EpollEvent { events, data });
         add(set.epfd, IN, KERNEL)?;
         for inner in self.sets_within(key) {
-            // By its edge: whether it is ready is looked at here, and one that nobody asks about now stays ready.
+            // By its edge: whether it is ready is looked at here, and one that nobody asks about
+            // now stays ready.
             add(inner, IN | ET, INNER)?;
         }
         let sleeper = Arc::new(sleeper);
@@ -619,12 +676,15 @@ impl Inner {
     /// The thread is up again.
     pub(crate) fn get_up(&mut self, waiter: usize, sleeper: Arc<Sleeper>, number: u32) {
         self.woke(waiter);
-        if let Some(queue_pair) = self.queue_pair.as_mut().filter(|queue_pair| queue_pair.number == number) {
+        if let Some(queue_pair) =
+            self.queue_pair.as_mut().filter(|queue_pair| queue_pair.number == number)
+        {
             queue_pair.pool.push(sleeper);
         }
     }
 
-    /// In a forked child: the other threads are not there, and what the kernel holds for them is the parent's.
+    /// In a forked child: the other threads are not there, and what the kernel holds for them is
+    /// the parent's.
     pub(crate) fn forget_threads(&mut self) {
         self.set_queue_pair(None);
         self.waiters.clear();
@@ -638,7 +698,8 @@ impl Inner {
     }
 }
 
-/// Takes one of equal watches out. Those that stay keep their order: who waits longest is woken first.
+/// Takes one of equal watches out. Those that stay keep their order: who waits longest is woken
+/// first.
 pub(crate) fn forget(watches: &mut Vec<Watch>, watch: Watch) {
     if let Some(index) = watches.iter().position(|other| *other == watch) {
         watches.remove(index);

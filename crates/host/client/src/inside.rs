@@ -1,6 +1,8 @@
-//! A process whose stack is inside of it: nobody but its own threads drives that, so whoever waits turns it, and so does, now and then, whoever does not wait.
+//! A process whose stack is inside of it: nobody but its own threads drives that, so whoever waits
+//! turns it, and so does, now and then, whoever does not wait.
 //!
-//! Whoever turns drains the event rings afterwards, and wakes those whom the events concern. So nobody is announced to the worker as asleep, and no notifier is written.
+//! Whoever turns drains the event rings afterwards, and wakes those whom the events concern. So
+//! nobody is announced to the worker as asleep, and no notifier is written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,7 +14,8 @@ use crate::attach::AttachError;
 use crate::client::Client;
 use crate::{AppConfig, Errno};
 
-/// Of so many sends that do not wait one turns the stack, though no thread waits: who sends without end is heard.
+/// Of so many sends that do not wait one turns the stack, though no thread waits: who sends without
+/// end is heard.
 const TURN_EVERY: u32 = 16;
 
 /// The stack inside of this process.
@@ -82,12 +85,16 @@ impl Client {
         }
     }
 
-    /// Something was left for the worker by a call that does not wait. Who would have waited for room is no loop of events that sends more before it waits; and those who sleep hear
-    /// of nothing by themselves.
+    /// Something was left for the worker by a call that does not wait. Who would have waited for
+    /// room is no loop of events that sends more before it waits; and those who sleep hear of
+    /// nothing by themselves.
     pub(crate) fn sent_inside(&self, blocks: bool) {
         let Some(inside) = &self.inside else { return };
         let Some(stack) = inside.stack() else { return };
-        if blocks || stack.is_slept_on() || inside.sends.fetch_add(1, Ordering::Relaxed) % TURN_EVERY == 0 {
+        if blocks
+            || stack.is_slept_on()
+            || inside.sends.fetch_add(1, Ordering::Relaxed) % TURN_EVERY == 0
+        {
             self.turn_stack(false);
         }
     }

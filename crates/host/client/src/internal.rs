@@ -1,7 +1,7 @@
 //! The descriptors that this crate holds for itself.
 //!
-//! They stand at high numbers, so that a program that counts on low ones finds them, and they are known, so that one that closes whatever is open can be kept
-//! from closing these.
+//! They stand at high numbers, so that a program that counts on low ones finds them, and they are
+//! known, so that one that closes whatever is open can be kept from closing these.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -15,7 +15,8 @@ const MOST: usize = 1 << 16;
 
 static KNOWN: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
 
-/// The descriptor is one that this crate holds for itself in this process. A program must not close or replace it.
+/// The descriptor is one that this crate holds for itself in this process. A program must not close
+/// or replace it.
 pub fn is_internal(fd: i32) -> bool {
     place(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
@@ -42,7 +43,8 @@ impl Internal {
     /// Takes several at once.
     pub(crate) fn several(fds: Vec<OwnedFd>) -> Vec<Internal> {
         let from = lowest();
-        let raised = |fd: &OwnedFd| from.and_then(|from| rustix::io::fcntl_dupfd_cloexec(fd, from).ok());
+        let raised =
+            |fd: &OwnedFd| from.and_then(|from| rustix::io::fcntl_dupfd_cloexec(fd, from).ok());
         let (mut known, mut low) = (Vec::with_capacity(fds.len()), Vec::with_capacity(fds.len()));
         for fd in fds {
             match raised(&fd) {
@@ -57,9 +59,11 @@ impl Internal {
         known
     }
 
-    /// A copy of the program's at a high number, where there is one: nowhere else it would be in the program's way.
+    /// A copy of the program's at a high number, where there is one: nowhere else it would be in
+    /// the program's way.
     pub(crate) fn copy_of(fd: BorrowedFd<'_>) -> Option<Internal> {
-        // The limit may have changed since; then the system refuses the number, or gives one that is as good.
+        // The limit may have changed since; then the system refuses the number, or gives one that
+        // is as good.
         static LOWEST: OnceLock<Option<i32>> = OnceLock::new();
         let from = (*LOWEST.get_or_init(lowest))?;
         clearway_shm::socket::copy_from(fd, from, true).ok().map(Internal::known)

@@ -2,11 +2,12 @@
 #![warn(clippy::missing_errors_doc)]
 //! A program's side of the host: attach, streams, listeners, datagrams, readiness, fork.
 //!
-//! A process has one [`Client`]. It makes [`Socket`]s, which live in the host and whose bytes lie in memory that both share; [`poll`] and
-//! [`EpollSet`] wait for them together with descriptors of the kernel. What is done to a socket fails with the [`Errno`] that Linux would give.
+//! A process has one [`Client`]. It makes [`Socket`]s, which live in the host and whose bytes lie
+//! in memory that both share; [`poll`] and [`EpollSet`] wait for them together with descriptors of
+//! the kernel. What is done to a socket fails with the [`Errno`] that Linux would give.
 //!
-//! Everything may be called from any thread. All system calls go around the C library, so a library that stands in for the C library's
-//! functions can be built on this one.
+//! Everything may be called from any thread. All system calls go around the C library, so a library
+//! that stands in for the C library's functions can be built on this one.
 
 mod ahead;
 mod attach;
@@ -30,7 +31,9 @@ mod wait;
 
 pub use attach::AttachError;
 pub use back::Renew;
-pub use clearway_shm::attach_socket::{Congestion, ErrorReport, GroupChange, Info, Interface, Kind, SocketOptions};
+pub use clearway_shm::attach_socket::{
+    Congestion, ErrorReport, GroupChange, Info, Interface, Kind, SocketOptions,
+};
 pub use clearway_shm::in_process;
 pub use clearway_shm::layout::flags;
 pub use client::Client;

@@ -1,4 +1,5 @@
-//! `poll` over sockets of Clearway, epoll sets and descriptors of the kernel. `select` is built on it.
+//! `poll` over sockets of Clearway, epoll sets and descriptors of the kernel. `select` is built on
+//! it.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -34,8 +35,9 @@ pub enum Target<'a> {
 /// Entries whose kernel side lies on the stack.
 const FEW: usize = 32;
 
-/// Waits until an entry is ready, the time is over (None: never), or a signal comes (EINTR). `sigmask` holds while it waits, bit `n - 1` for signal `n`.
-/// Returns how many entries were found ready.
+/// Waits until an entry is ready, the time is over (None: never), or a signal comes (EINTR).
+/// `sigmask` holds while it waits, bit `n - 1` for signal `n`. Returns how many entries were found
+/// ready.
 ///
 /// # Errors
 /// `EINTR` after a signal, and what the kernel says of its own descriptors.
@@ -69,7 +71,8 @@ pub fn poll(
 const UNUSED: PollFd = PollFd { fd: -1, events: 0, found: 0 };
 
 impl PollEntry<'_> {
-    /// What the kernel is asked about for this entry. Of a set without members of the kernel's there is nothing to ask.
+    /// What the kernel is asked about for this entry. Of a set without members of the kernel's
+    /// there is nothing to ask.
     fn kernel_fd(&self) -> Option<RawFd> {
         match self.target {
             Target::Kernel(fd) => Some(fd),
@@ -158,7 +161,8 @@ impl Poll<'_, '_> {
             }
             let left = deadline.left();
             if !left.is_some_and(|left| left.is_zero()) && waiting.spin() {
-                // Whoever told us has taken back what we asked for, and it may have been too little: ask again before sleeping.
+                // Whoever told us has taken back what we asked for, and it may have been too
+                // little: ask again before sleeping.
                 continue;
             }
             waiting.sleep(self.fds, left, sigmask)?;
@@ -166,7 +170,11 @@ impl Poll<'_, '_> {
             let ready = merge(self.entries, self.fds);
             if ready > 0 {
                 // What slept on our side alone did not ask the kernel.
-                return if ours > 0 { poll_once(self.client, self.entries, self.fds, sigmask) } else { Ok(ready) };
+                return if ours > 0 {
+                    poll_once(self.client, self.entries, self.fds, sigmask)
+                } else {
+                    Ok(ready)
+                };
             }
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(0);

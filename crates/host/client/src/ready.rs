@@ -43,14 +43,16 @@ pub(crate) fn touched(what: u32) -> u32 {
     bits
 }
 
-/// Bytes in a FIFO, by a look that needs no lock. The reader's position is read first: a reader that moves meanwhile makes the result too large, never negative.
+/// Bytes in a FIFO, by a look that needs no lock. The reader's position is read first: a reader
+/// that moves meanwhile makes the result too large, never negative.
 pub(crate) fn bytes_in(fifo: &FifoMem) -> u32 {
     let head = fifo.head().head.load(Ordering::Acquire);
     let tail = fifo.head().tail.load(Ordering::Acquire);
     tail.wrapping_sub(head)
 }
 
-/// Bytes that every receive FIFO takes, however short memory is, half of what it begins with at least: nobody waits for more before a stream is readable.
+/// Bytes that every receive FIFO takes, however short memory is, half of what it begins with at
+/// least: nobody waits for more before a stream is readable.
 const MOST_AWAITED: u32 = 32 * 1024;
 
 /// Bytes that there is room for.
@@ -64,17 +66,23 @@ fn is_free(room: u32, limit: u32) -> bool {
 }
 
 impl Core {
-    /// POLL* bits, as `tcp_poll` and `datagram_poll` of Linux give them. `alive`: the host is there.
+    /// POLL* bits, as `tcp_poll` and `datagram_poll` of Linux give them. `alive`: the host is
+    /// there.
     pub(crate) fn readiness(&self, alive: bool) -> u32 {
         if !alive && self.comes_back() {
-            // Told once, and then as if nothing came and nothing could leave: until it is there again.
+            // Told once, and then as if nothing came and nothing could leave: until it is there
+            // again.
             let bits = if self.kind == Kind::Stream { IN | RDNORM } else { IN | RDNORM | ERR };
             return if self.has_error(alive) { bits } else { 0 };
         }
         if !alive {
             return READ & !PRI | WRITE | HUP | if self.has_error(alive) { ERR } else { 0 };
         }
-        let error = if self.has_error(alive) || self.has_reports() || self.completions.wait() { ERR } else { 0 };
+        let error = if self.has_error(alive) || self.has_reports() || self.completions.wait() {
+            ERR
+        } else {
+            0
+        };
         error
             | match self.kind {
                 Kind::Stream => self.stream_readiness(),
@@ -96,11 +104,16 @@ impl Core {
         }
         if state & state::CONNECTED == 0 {
             // Linux: a stream that was never connected is closed.
-            return OUT | WRNORM | HUP | if self.flags() & flags::SHUT_READ != 0 { IN | RDNORM | RDHUP } else { 0 };
+            return OUT
+                | WRNORM
+                | HUP
+                | if self.flags() & flags::SHUT_READ != 0 { IN | RDNORM | RDHUP } else { 0 };
         }
         let shut = self.flags();
-        let (no_more_reads, no_more_writes) =
-            (state & state::PEER_CLOSED != 0 || shut & flags::SHUT_READ != 0, shut & flags::SHUT_WRITE != 0);
+        let (no_more_reads, no_more_writes) = (
+            state & state::PEER_CLOSED != 0 || shut & flags::SHUT_READ != 0,
+            shut & flags::SHUT_WRITE != 0,
+        );
         let mut bits = 0;
         if no_more_reads {
             bits |= IN | RDNORM | RDHUP;
@@ -151,7 +164,8 @@ impl Core {
 
     fn is_writable(&self, fifo: &FifoMem) -> bool {
         let bound = self.unsent_bound.load(Ordering::Relaxed);
-        is_free(self.room(fifo), self.transmit_limit(fifo)) || bound != u32::MAX && self.room(fifo) >= bound / 2
+        is_free(self.room(fifo), self.transmit_limit(fifo))
+            || bound != u32::MAX && self.room(fifo) >= bound / 2
     }
 
     /// The urgent byte is there, and nobody has taken it.
@@ -160,7 +174,8 @@ impl Core {
         mark.is_some_and(|mark| self.rx().is_some_and(|rx| bytes_in(&rx.mem) > mark.distance))
     }
 
-    /// There is something to read in the receive FIFO. An urgent byte that stands outside of the stream is nothing.
+    /// There is something to read in the receive FIFO. An urgent byte that stands outside of the
+    /// stream is nothing.
     pub(crate) fn readable(&self) -> bool {
         let Some(rx) = self.rx() else { return false };
         match bytes_in(&rx.mem) {
@@ -170,9 +185,11 @@ impl Core {
         }
     }
 
-    /// A stream has as many bytes as it shall have to be readable. It never waits for more than there is room for before the peer hears of it.
+    /// A stream has as many bytes as it shall have to be readable. It never waits for more than
+    /// there is room for before the peer hears of it.
     fn has_enough(&self) -> bool {
-        let enough = |rx: &FifoMem| bytes_in(rx) >= self.lowat().min(rx.limit() / 2).min(MOST_AWAITED);
+        let enough =
+            |rx: &FifoMem| bytes_in(rx) >= self.lowat().min(rx.limit() / 2).min(MOST_AWAITED);
         self.lowat() == 1 || self.rx().is_some_and(|rx| enough(&rx.mem))
     }
 
@@ -185,16 +202,23 @@ impl Core {
     pub(crate) fn connections_waiting(&self) -> u32 {
         let one = size_of::<AcceptRecord>() as u32;
         let waiting = |rx: &FifoMem| bytes_in(rx) / one;
-        if self.state() & state::LISTENING == 0 { 0 } else { self.rx().map_or(0, |rx| waiting(&rx.mem)) }
+        if self.state() & state::LISTENING == 0 {
+            0
+        } else {
+            self.rx().map_or(0, |rx| waiting(&rx.mem))
+        }
     }
 
-    /// Asks the worker to tell when any of `interest` changes. What is waited for must be looked at afterwards.
+    /// Asks the worker to tell when any of `interest` changes. What is waited for must be looked at
+    /// afterwards.
     pub(crate) fn arm(&self, interest: u32) {
         if let Some(rx) = self.rx().filter(|_| interest & READ != 0) {
-            // As `Consumer::attend`: both sides exchange the word, so either the worker sees the 0 or we see its bytes.
+            // As `Consumer::attend`: both sides exchange the word, so either the worker sees the 0
+            // or we see its bytes.
             rx.mem.head().kicked.swap(0, Ordering::AcqRel);
         }
-        if let Some(tx) = self.tx().filter(|tx| interest & WRITE != 0 && !self.is_writable(&tx.mem)) {
+        if let Some(tx) = self.tx().filter(|tx| interest & WRITE != 0 && !self.is_writable(&tx.mem))
+        {
             tx.mem.head().want_room.swap(1, Ordering::AcqRel);
         }
     }

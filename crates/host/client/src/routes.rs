@@ -44,7 +44,9 @@ impl Routes {
         // Loopback addresses and the wildcard are this machine; groups are not sent to by us.
         let here = address.is_loopback() || address.is_unspecified() || address.is_multicast();
         let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
-        !here && !broadcast && self.0.routes.iter().any(|(prefix, len)| contains(*prefix, *len, address))
+        !here
+            && !broadcast
+            && self.0.routes.iter().any(|(prefix, len)| contains(*prefix, *len, address))
     }
 
     fn owns(&self, address: IpAddr) -> bool {

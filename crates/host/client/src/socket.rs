@@ -42,7 +42,8 @@ pub enum How {
 /// What [`Socket::recv`] brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// Bytes copied; with MSG_TRUNC on a datagram socket the length of the datagram; 0 at the end of a stream.
+    /// Bytes copied; with MSG_TRUNC on a datagram socket the length of the datagram; 0 at the end
+    /// of a stream.
     pub len: usize,
     /// What msg_flags says: MSG_TRUNC, MSG_OOB.
     pub flags: i32,
@@ -63,7 +64,8 @@ pub struct Arrived {
     pub tos: u8,
     /// TTL or hop limit.
     pub ttl: u8,
-    /// When not 0, the payload is several datagrams of this size, the last perhaps shorter (UDP_GRO).
+    /// When not 0, the payload is several datagrams of this size, the last perhaps shorter
+    /// (UDP_GRO).
     pub segment_size: u16,
     /// Datagrams lost so far for want of room (SO_RXQ_OVFL).
     pub drops: u32,
@@ -88,8 +90,9 @@ pub struct SendTo {
 
 /// A session in the host, held by this process.
 ///
-/// `flags` are Linux's MSG_* bits. A call blocks unless MSG_DONTWAIT is among them or the socket is non-blocking; SO_RCVTIMEO and SO_SNDTIMEO
-/// bound it. A signal ends it with EINTR, unless there is no such bound and all the program's handlers have SA_RESTART.
+/// `flags` are Linux's MSG_* bits. A call blocks unless MSG_DONTWAIT is among them or the socket is
+/// non-blocking; SO_RCVTIMEO and SO_SNDTIMEO bound it. A signal ends it with EINTR, unless there is
+/// no such bound and all the program's handlers have SA_RESTART.
 pub struct Socket {
     client: Arc<Client>,
     pub(crate) core: Arc<Core>,
@@ -144,7 +147,8 @@ impl Socket {
     /// Sends on a stream, or a datagram to the connected peer. The caller raises SIGPIPE for EPIPE.
     ///
     /// # Errors
-    /// As `send(2)`: `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EMSGSIZE`, `EINTR`, and the socket's own error once.
+    /// As `send(2)`: `EAGAIN`, `EPIPE`, `ECONNRESET`, `ENOTCONN`, `EMSGSIZE`, `EINTR`, and the
+    /// socket's own error once.
     pub fn send(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
         self.send_to(from, &SendTo::default(), flags)
     }
@@ -194,8 +198,10 @@ impl Socket {
             Kind::Stream => begun && !over,
             Kind::Datagram => self.remote().is_some(),
         };
-        let parts =
-            [(How::Read, flags::SHUT_READ, request::SHUT_READ), (How::Write, flags::SHUT_WRITE, request::SHUT_WRITE)];
+        let parts = [
+            (How::Read, flags::SHUT_READ, request::SHUT_READ),
+            (How::Write, flags::SHUT_WRITE, request::SHUT_WRITE),
+        ];
         for (part, flag, what) in parts {
             let before = match how == part || how == How::Both {
                 true => self.core.words().flags.fetch_or(flag, Ordering::AcqRel),
@@ -206,7 +212,8 @@ impl Socket {
             }
         }
         self.client.turn_inside();
-        // Other threads may be waiting for what does not come any more. As in Linux they are told also where this is an error: some programs wake their threads so.
+        // Other threads may be waiting for what does not come any more. As in Linux they are told
+        // also where this is an error: some programs wake their threads so.
         self.client.hub().mark(self.core.key, ALL);
         if connected { Ok(()) } else { Err(Errno::NOTCONN) }
     }
@@ -216,8 +223,8 @@ impl Socket {
         self.core.take_error(self.is_alive())
     }
 
-    /// What it is ready for: bits as `poll` and `epoll_wait` return them (POLLIN, POLLOUT, POLLERR, POLLHUP, POLLPRI, POLLRDHUP, and the
-    /// NORM and BAND bits).
+    /// What it is ready for: bits as `poll` and `epoll_wait` return them (POLLIN, POLLOUT, POLLERR,
+    /// POLLHUP, POLLPRI, POLLRDHUP, and the NORM and BAND bits).
     pub fn readiness(&self) -> u32 {
         self.core.readiness(self.is_alive())
     }
@@ -239,7 +246,10 @@ impl Socket {
         match self.core.kind {
             Kind::Stream => {
                 let there = ready::bytes_in(&rx.mem);
-                let mark = self.core.urgent().filter(|mark| mark.distance < there && !self.core.is_oob_inline());
+                let mark = self
+                    .core
+                    .urgent()
+                    .filter(|mark| mark.distance < there && !self.core.is_oob_inline());
                 // What can be read at once.
                 mark.map_or(there, |mark| mark.distance) as usize
             }
@@ -252,7 +262,8 @@ impl Socket {
         self.core.tx().map_or(0, |tx| ready::bytes_in(&tx.mem) as usize)
     }
 
-    /// What TCP_INQ tells with each receive: bytes to be read, and the end of the stream counts as one.
+    /// What TCP_INQ tells with each receive: bytes to be read, and the end of the stream counts as
+    /// one.
     pub fn readable_hint(&self) -> usize {
         self.readable_bytes() + usize::from(self.core.state() & state::PEER_CLOSED != 0)
     }
@@ -275,7 +286,8 @@ impl Socket {
         (rx, tx)
     }
 
-    /// SO_RCVLOWAT: so many bytes make a stream readable, and a blocked receive returns with no fewer.
+    /// SO_RCVLOWAT: so many bytes make a stream readable, and a blocked receive returns with no
+    /// fewer.
     pub fn receive_lowat(&self) -> u32 {
         self.core.lowat()
     }
@@ -287,7 +299,8 @@ impl Socket {
         self.client.hub().mark(self.core.key, ALL);
     }
 
-    /// Sets SO_SNDBUF of a connection: no more bytes than this lie in its transmit FIFO from now on. One that does not exist yet is made as its options say.
+    /// Sets SO_SNDBUF of a connection: no more bytes than this lie in its transmit FIFO from now
+    /// on. One that does not exist yet is made as its options say.
     pub fn set_send_limit(&self, limit: u32) {
         if self.core.kind == Kind::Stream && self.core.tx().is_some() {
             self.core.set_send_limit(limit.max(1));
@@ -295,7 +308,8 @@ impl Socket {
         }
     }
 
-    /// A bit of [`crate::flags`] that all copies of the socket share: NONBLOCK, RXQ_OVFL, PKTINFO, RECVTOS, RECVTTL, UDP_GRO.
+    /// A bit of [`crate::flags`] that all copies of the socket share: NONBLOCK, RXQ_OVFL, PKTINFO,
+    /// RECVTOS, RECVTTL, UDP_GRO.
     pub fn flag(&self, bit: u32) -> bool {
         self.core.flags() & bit != 0
     }
@@ -312,7 +326,10 @@ impl Socket {
     pub fn timeouts(&self) -> (Option<Duration>, Option<Duration>) {
         let words = self.core.words();
         let time = |micros: u64| (micros != 0).then(|| Duration::from_micros(micros));
-        (time(words.receive_timeout.load(Ordering::Relaxed)), time(words.send_timeout.load(Ordering::Relaxed)))
+        (
+            time(words.receive_timeout.load(Ordering::Relaxed)),
+            time(words.send_timeout.load(Ordering::Relaxed)),
+        )
     }
 
     /// Sets SO_RCVTIMEO.
@@ -325,15 +342,18 @@ impl Socket {
         self.core.words().send_timeout.store(micros(timeout), Ordering::Relaxed);
     }
 
-    /// Call before the program's last descriptor of this socket in this process is closed while other threads may be inside a call on it: keeps a copy
-    /// of the session fd until the last of them is out, as Linux keeps an open file. Without others, drop the last `Arc` instead.
+    /// Call before the program's last descriptor of this socket in this process is closed while
+    /// other threads may be inside a call on it: keeps a copy of the session fd until the last of
+    /// them is out, as Linux keeps an open file. Without others, drop the last `Arc` instead.
     pub fn hold(&self, session_fd: BorrowedFd<'_>) {
         let copy = rustix::io::fcntl_dupfd_cloexec(session_fd, 0).ok().map(Internal::new);
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = copy;
     }
 
-    /// Call after the program has closed its last descriptor of this socket in this process. A datagram socket, which others may send to right away, has then
-    /// given up its address when this returns, as after close(2), unless another process holds it; for others this is seen to when an address is next asked for.
+    /// Call after the program has closed its last descriptor of this socket in this process. A
+    /// datagram socket, which others may send to right away, has then given up its address when
+    /// this returns, as after close(2), unless another process holds it; for others this is seen to
+    /// when an address is next asked for.
     pub fn closed(&self) {
         if self.core.kind == Kind::Datagram && self.local().port() != 0 {
             // Without a host there is nothing to give up.
@@ -387,7 +407,9 @@ impl Socket {
     /// Works with what the hub knows of the socket.
     fn with<R>(&self, work: impl FnOnce(&mut Watched) -> R) -> R {
         let mut hub = self.client.hub();
-        work(hub.sockets.get_mut(self.core.key).expect("a socket is in the hub until it is dropped"))
+        work(
+            hub.sockets.get_mut(self.core.key).expect("a socket is in the hub until it is dropped"),
+        )
     }
 
     fn receive_deadline(&self) -> Deadline {
@@ -425,7 +447,8 @@ impl Socket {
     /// Takes the next connection: socket, session fd, and who it is.
     ///
     /// # Errors
-    /// As `accept(2)`: `EAGAIN`, `EINVAL` when it does not listen, `EMFILE`, `ECONNABORTED` once when the host went away.
+    /// As `accept(2)`: `EAGAIN`, `EINVAL` when it does not listen, `EMFILE`, `ECONNABORTED` once
+    /// when the host went away.
     pub fn accept(&self) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
         self.accept_stream(true)
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 /// The environment's word for it, in microseconds.
 pub(crate) const VARIABLE: &str = "CLEARWAY_SPIN_US";
 
-/// What is looked for when nobody says otherwise. Sleeping and being woken costs a few microseconds; looking longer than that is only worth it where
-/// there are processors to spare.
+/// What is looked for when nobody says otherwise. Sleeping and being woken costs a few
+/// microseconds; looking longer than that is only worth it where there are processors to spare.
 const DEFAULT: Duration = Duration::from_micros(10);
 
 /// After a look that found something, so many more are taken; each that finds nothing costs one.
@@ -24,7 +24,8 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Looks for so many microseconds, or as the number of processors suggests: with one, who looks keeps away whom it waits for.
+    /// Looks for so many microseconds, or as the number of processors suggests: with one, who looks
+    /// keeps away whom it waits for.
     pub(crate) fn new(micros: Option<u32>) -> Spin {
         let longest = match micros {
             Some(micros) => Duration::from_micros(micros.into()),

@@ -66,8 +66,9 @@ impl<'a> Waiting<'a> {
         })
     }
 
-    /// Sleeps until something that is waited for was touched, one of `fds` was found, the time is over, or a signal comes (EINTR). The first of `fds` is ours
-    /// to fill in; the others are descriptors of the kernel. Returns at once when something was touched since the last time.
+    /// Sleeps until something that is waited for was touched, one of `fds` was found, the time is
+    /// over, or a signal comes (EINTR). The first of `fds` is ours to fill in; the others are
+    /// descriptors of the kernel. Returns at once when something was touched since the last time.
     pub(crate) fn sleep(
         &self,
         fds: &mut [PollFd],
@@ -81,10 +82,12 @@ impl<'a> Waiting<'a> {
         let sleeper = hub.lie_down(self.waiter)?;
         let accepting = hub.accepting(self.waiter);
         // Without a host nothing is waited for but the kernel's descriptors, and that a host comes.
-        let queue_pair = hub.living().map(|queue_pair| (queue_pair.words.clone(), queue_pair.notifier.clone()));
+        let queue_pair =
+            hub.living().map(|queue_pair| (queue_pair.words.clone(), queue_pair.notifier.clone()));
         let number = hub.alive().unwrap_or(NOBODY);
-        let queue_pair_parts =
-            hub.living().map(|queue_pair| (queue_pair.pulse.as_fd().as_raw_fd(), queue_pair.notifier.clone()));
+        let queue_pair_parts = hub
+            .living()
+            .map(|queue_pair| (queue_pair.pulse.as_fd().as_raw_fd(), queue_pair.notifier.clone()));
         if let Some((words, _)) = &queue_pair {
             accepting.about_to_sleep(words);
             hub.drain();
@@ -102,14 +105,17 @@ impl<'a> Waiting<'a> {
         fds[0] = PollFd { fd: sleeper.epoll.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 };
         let polled = (fds.len() > 1 || wait::is_confined()).then(|| wait::poll(fds, timeout, mask));
         let (slept, found) = match polled {
-            // A process that may have no descriptor more may not poll either: Linux counts what is polled for.
+            // A process that may have no descriptor more may not poll either: Linux counts what is
+            // polled for.
             Some(Err(error)) if fds.len() == 1 && error.raw_os_error() == Some(libc::EINVAL) => {
                 sleep_on_set(&sleeper, timeout, mask, &mut found)
             }
             // What woke it must be taken from the set, or it wakes the next sleeper too.
             Some(slept) => {
                 let there = match fds[0].found != 0 {
-                    true if wait::is_confined() => take_by_reading(&sleeper, queue_pair_parts, &mut found),
+                    true if wait::is_confined() => {
+                        take_by_reading(&sleeper, queue_pair_parts, &mut found)
+                    }
                     true => take(&sleeper.epoll, &mut found),
                     false => 0,
                 };
@@ -117,7 +123,9 @@ impl<'a> Waiting<'a> {
             }
             None => sleep_on_set(&sleeper, timeout, mask, &mut found),
         };
-        if let Some((_, notifier)) = queue_pair.as_ref().filter(|_| found.iter().any(|event| event.data == NOTIFIER)) {
+        if let Some((_, notifier)) =
+            queue_pair.as_ref().filter(|_| found.iter().any(|event| event.data == NOTIFIER))
+        {
             clear(notifier);
         }
         let pulse_lost = found.iter().any(|event| event.data == PULSE);
@@ -125,9 +133,9 @@ impl<'a> Waiting<'a> {
         self.client.turn_inside();
         let mut hub = self.client.hub();
         hub.woke(self.waiter);
-        if let Some((words, _)) =
-            queue_pair.filter(|_| hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number))
-        {
+        if let Some((words, _)) = queue_pair.filter(|_| {
+            hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number)
+        }) {
             accepting.awake(&words);
             hub.drain();
         }
@@ -161,8 +169,13 @@ fn sleep_on_set<'a>(
     (slept, &found[..there])
 }
 
-/// As [`take`], by reading alone: the set looks at its members itself when it is next asked whether it is ready.
-fn take_by_reading(sleeper: &Sleeper, queue_pair: Option<(i32, Arc<Internal>)>, found: &mut [EpollEvent; 4]) -> usize {
+/// As [`take`], by reading alone: the set looks at its members itself when it is next asked whether
+/// it is ready.
+fn take_by_reading(
+    sleeper: &Sleeper,
+    queue_pair: Option<(i32, Arc<Internal>)>,
+    found: &mut [EpollEvent; 4],
+) -> usize {
     clear(&sleeper.kick);
     let Some((pulse, notifier)) = queue_pair else { return 0 };
     clear(&notifier);
@@ -192,7 +205,8 @@ impl Client {
         }
     }
 
-    /// Waits until `done` says so, looking whenever one of the bits of `interest` changes on the socket. EAGAIN: the time is over.
+    /// Waits until `done` says so, looking whenever one of the bits of `interest` changes on the
+    /// socket. EAGAIN: the time is over.
     pub(crate) fn wait_for(
         &self,
         core: &Core,
@@ -201,7 +215,11 @@ impl Client {
         mut done: impl FnMut() -> bool,
     ) -> Result<(), Errno> {
         let waiting = Waiting::new(self);
-        let watch = if core.is_listening() { waiting.watch_for_connections() } else { waiting.watch(interest) };
+        let watch = if core.is_listening() {
+            waiting.watch_for_connections()
+        } else {
+            waiting.watch(interest)
+        };
         self.hub().watch_socket(core.key, watch);
         let waited = loop {
             ask(core, interest);
@@ -233,7 +251,8 @@ impl Client {
     }
 }
 
-/// As [`Core::arm`], but asks for any room: who waits here may need more than makes a socket writable.
+/// As [`Core::arm`], but asks for any room: who waits here may need more than makes a socket
+/// writable.
 fn ask(core: &Core, interest: u32) {
     core.arm(interest & ready::READ);
     if let Some(tx) = core.tx().filter(|_| interest & ready::WRITE != 0) {

@@ -55,7 +55,8 @@ macro_rules! kinds {
 
 kinds! {
     Interface = "INTERFACE", "the name of an interface, such as loop0";
-    HostInterface = "HOST-INTERFACE", "a name for an interface of Linux, 1 to 15 characters, such as clearway0";
+    HostInterface = "HOST-INTERFACE",
+        "a name for an interface of Linux, 1 to 15 characters, such as clearway0";
     Prefix = "PREFIX", "an address with its prefix length, such as 172.16.1.1/24 or 2001:db8::1/64";
     Net = "NET", "an address or a prefix, such as 172.16.1.1, 172.16.0.0/16 or 2001:db8::/32";
     Address = "ADDRESS", "an IPv4 or IPv6 address";
@@ -66,7 +67,8 @@ kinds! {
     Queue = "QUEUE", "the number of a queue, counted from 0";
     Worker = "WORKER", "the number of a worker, counted from 0";
     Pid = "PID", "the number of a process";
-    Namespace = "NAMESPACE", "the id of an application namespace, 1 to 64 letters, digits, `-`, `_` and `.`";
+    Namespace = "NAMESPACE",
+        "the id of an application namespace, 1 to 64 letters, digits, `-`, `_` and `.`";
     Secret = "SECRET", "a secret, 1 to 256 bytes; better long";
     File = "FILE", "the path of a file";
     Ports = "PORTS", "a port or a range of ports, such as 80 or 5201-5210";
@@ -95,7 +97,12 @@ impl Kind {
     pub(crate) fn recognisable(self) -> bool {
         !matches!(
             self,
-            Kind::Interface | Kind::HostInterface | Kind::Namespace | Kind::Secret | Kind::File | Kind::Fault
+            Kind::Interface
+                | Kind::HostInterface
+                | Kind::Namespace
+                | Kind::Secret
+                | Kind::File
+                | Kind::Fault
         )
     }
 
@@ -103,7 +110,9 @@ impl Kind {
     pub(crate) fn check(self, text: &str) -> Result<Value, &'static str> {
         let value = match self {
             Kind::Interface => name(text, MAX_NAME).map(Value::Text),
-            Kind::HostInterface => name(text, MAX_LINUX_NAME).filter(|name| !name.starts_with('.')).map(Value::Text),
+            Kind::HostInterface => {
+                name(text, MAX_LINUX_NAME).filter(|name| !name.starts_with('.')).map(Value::Text)
+            }
             Kind::Namespace => namespace(text).map(Value::Text),
             Kind::Secret => bounded(text, MAX_SECRET).map(|text| Value::Secret(text.into())),
             Kind::File => bounded(text, MAX_PATH).map(Value::Text),
@@ -133,7 +142,8 @@ fn name(text: &str, most: usize) -> Option<String> {
     bounded(text, most).filter(|text| text.chars().all(good))
 }
 
-/// A namespace's id is also the name of its attach socket in a folder, so it is held to what is harmless there.
+/// A namespace's id is also the name of its attach socket in a folder, so it is held to what is
+/// harmless there.
 fn namespace(text: &str) -> Option<String> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     bounded(text, MAX_NAMESPACE).filter(|text| text.chars().all(good) && !text.starts_with('.'))

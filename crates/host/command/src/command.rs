@@ -36,7 +36,8 @@ pub enum Command {
         instance: Option<u32>,
         /// Its MTU.
         mtu: Option<u32>,
-        /// What happens to its packets, as a specification of faults; what the host was started with by default.
+        /// What happens to its packets, as a specification of faults; what the host was started
+        /// with by default.
         fault: Option<String>,
     },
     /// Make a TUN/TAP interface.
@@ -161,7 +162,10 @@ pub enum Command {
 
 /// Something to show.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "the names are the words of the grammar, which says what each shows")]
+#[expect(
+    missing_docs,
+    reason = "the names are the words of the grammar, which says what each shows"
+)]
 pub enum Show {
     Version,
     Plugins,

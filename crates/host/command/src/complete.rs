@@ -34,7 +34,8 @@ impl Names for NoNames {
     }
 }
 
-/// What may stand at the end of `line`: whole words when it ends with a space, else words that begin as its last one does.
+/// What may stand at the end of `line`: whole words when it ends with a space, else words that
+/// begin as its last one does.
 pub fn complete(line: &str, names: &dyn Names) -> Vec<Candidate> {
     let Ok(mut words) = lex::words(line) else { return Vec::new() };
     let end = words.last().map_or(0, |word| word.at.end);
@@ -60,7 +61,13 @@ pub fn complete(line: &str, names: &dyn Names) -> Vec<Candidate> {
     found
 }
 
-fn candidates(reading: &Reading<'_>, leaf: Leaf, start: usize, prefix: &str, names: &dyn Names) -> Vec<Candidate> {
+fn candidates(
+    reading: &Reading<'_>,
+    leaf: Leaf,
+    start: usize,
+    prefix: &str,
+    names: &dyn Names,
+) -> Vec<Candidate> {
     match leaf {
         Leaf::Word { word, .. } if word.starts_with(prefix) => {
             let help = forms()[reading.form].help.to_owned();
@@ -72,14 +79,20 @@ fn candidates(reading: &Reading<'_>, leaf: Leaf, start: usize, prefix: &str, nam
             let literal = |text| Candidate { text, help: kind.what().into(), start, literal: true };
             let mut all: Vec<Candidate> = known.map(literal).collect();
             if all.is_empty() && (prefix.is_empty() || kind.check(prefix).is_ok()) {
-                all.push(Candidate { text: kind.name().into(), help: kind.what().into(), start, literal: false });
+                all.push(Candidate {
+                    text: kind.name().into(),
+                    help: kind.what().into(),
+                    start,
+                    literal: false,
+                });
             }
             all
         }
     }
 }
 
-/// What may stand behind `line`, for people: the next words with what they do, and whether the line may end.
+/// What may stand behind `line`, for people: the next words with what they do, and whether the line
+/// may end.
 pub fn help(line: &str, names: &dyn Names) -> String {
     let mut text = String::new();
     let candidates = complete(line, names);
@@ -87,15 +100,20 @@ pub fn help(line: &str, names: &dyn Names) -> String {
     let several = |candidate: &Candidate| forms_with(line, &candidate.text) > 1;
     for candidate in &candidates {
         // A word that begins several commands is explained by what may follow it.
-        let what =
-            if candidate.literal && several(candidate) { following(line, candidate) } else { candidate.help.clone() };
+        let what = if candidate.literal && several(candidate) {
+            following(line, candidate)
+        } else {
+            candidate.help.clone()
+        };
         text.push_str(&format!("  {:width$}  {what}\n", candidate.text));
     }
     let ends = lex::words(line)
         .ok()
         .filter(|words| !words.is_empty() && line.ends_with(char::is_whitespace))
         .and_then(|words| matcher::read(line, &words, beginnings()).ok())
-        .and_then(|readings| readings.iter().find(|reading| reading.complete()).map(|reading| reading.form));
+        .and_then(|readings| {
+            readings.iter().find(|reading| reading.complete()).map(|reading| reading.form)
+        });
     if let Some(form) = ends {
         text.push_str(&format!("  <end>  {}\n", forms()[form].help));
     }
@@ -112,7 +130,8 @@ fn with(line: &str, candidate: &Candidate) -> String {
 fn forms_with(line: &str, word: &str) -> usize {
     let base = line.trim_end_matches(|c: char| !c.is_whitespace());
     let line = format!("{base}{word} ");
-    let readings = lex::words(&line).ok().and_then(|words| matcher::read(&line, &words, beginnings()).ok());
+    let readings =
+        lex::words(&line).ok().and_then(|words| matcher::read(&line, &words, beginnings()).ok());
     readings.map_or(0, |readings| {
         let mut forms: Vec<usize> = readings.iter().map(|reading| reading.form).collect();
         forms.dedup();

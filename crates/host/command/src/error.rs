@@ -26,7 +26,8 @@ pub enum Problem {
     Refused(String),
 }
 
-/// A line that is no command. Printed, it shows the line with the wrong word underlined, and without the secrets that may be in it.
+/// A line that is no command. Printed, it shows the line with the wrong word underlined, and
+/// without the secrets that may be in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
     /// Without secrets.
@@ -106,7 +107,8 @@ impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message())?;
         if !self.line.is_empty() {
-            // Columns are characters, not bytes, so that the marks stand under the word in any script.
+            // Columns are characters, not bytes, so that the marks stand under the word in any
+            // script.
             let column = self.line[..self.mark().start].chars().count();
             let width = self.line[self.mark()].chars().count().max(1);
             write!(f, "\n  {}\n  {:column$}{:^<width$}", self.line.replace('\t', " "), "", "")?;
@@ -118,7 +120,11 @@ impl fmt::Display for ParseError {
             (Problem::Ambiguous(_) | Problem::BadValue(_), _) | (_, []) => Ok(()),
             (_, words) => {
                 let more = if words.len() > MAX_NAMED { " …" } else { "" };
-                write!(f, "\nPossible here: {}{more}", words[..words.len().min(MAX_NAMED)].join(", "))
+                write!(
+                    f,
+                    "\nPossible here: {}{more}",
+                    words[..words.len().min(MAX_NAMED)].join(", ")
+                )
             }
         }
     }

@@ -51,7 +51,9 @@ pub(crate) struct Got<'a> {
 impl Got<'_> {
     /// Whether a word of the grammar was there.
     pub(crate) fn has(&self, wanted: &str) -> bool {
-        self.taken.iter().any(|taken| matches!(taken.leaf, Leaf::Word { word, .. } if word == wanted))
+        self.taken
+            .iter()
+            .any(|taken| matches!(taken.leaf, Leaf::Word { word, .. } if word == wanted))
     }
 
     fn value(&self, wanted: &str) -> Option<&Value> {
@@ -59,7 +61,10 @@ impl Got<'_> {
     }
 
     fn values(&self, wanted: &str) -> impl Iterator<Item = &Value> {
-        let found = move |taken: &'_ &Taken| matches!(taken.leaf, Leaf::Argument { key, .. } if key == wanted);
+        let found = move |taken: &'_ &Taken| {
+            matches!(taken.leaf,
+            Leaf::Argument { key, .. } if key == wanted)
+        };
         self.taken.iter().filter(found).filter_map(|taken| taken.value.as_ref())
     }
 
@@ -85,7 +90,8 @@ impl Got<'_> {
     }
 
     pub(crate) fn small<N: TryFrom<u64>>(&self, key: &'static str) -> Result<Option<N>, Refusal> {
-        let convert = |n| N::try_from(n).map_err(|_| Refusal::of(key, format!("{n} is too large here")));
+        let convert =
+            |n| N::try_from(n).map_err(|_| Refusal::of(key, format!("{n} is too large here")));
         self.number(key).map(convert).transpose()
     }
 
@@ -101,7 +107,8 @@ impl Got<'_> {
     }
 
     pub(crate) fn prefixes(&self, key: &str) -> Vec<Cidr> {
-        let prefix = |value: &Value| if let Value::Prefix(prefix) = value { Some(*prefix) } else { None };
+        let prefix =
+            |value: &Value| if let Value::Prefix(prefix) = value { Some(*prefix) } else { None };
         self.values(key).filter_map(prefix).collect()
     }
 
@@ -150,8 +157,9 @@ pub fn forms() -> &'static [Form] {
 fn trees() -> &'static [Node] {
     static TREES: OnceLock<Vec<Node>> = OnceLock::new();
     TREES.get_or_init(|| {
-        let tree =
-            |form: &Form| pattern::compile(form.pattern).expect("the patterns are ours, and a test compiles each");
+        let tree = |form: &Form| {
+            pattern::compile(form.pattern).expect("the patterns are ours, and a test compiles each")
+        };
         forms().iter().map(tree).collect()
     })
 }
@@ -184,7 +192,8 @@ fn is_json(word: &Word) -> bool {
     word.text.as_str() == JSON && !word.quoted
 }
 
-/// A remark of one line, `comment { … }`. Those of several lines are for [`crate::Statements`] to leave out.
+/// A remark of one line, `comment { … }`. Those of several lines are for [`crate::Statements`] to
+/// leave out.
 fn remark(line: &str, first: &Word) -> Result<Command, ParseError> {
     let rest = line[first.at.end..].trim();
     if rest.starts_with('{') && rest.ends_with('}') {

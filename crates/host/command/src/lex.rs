@@ -12,7 +12,8 @@ pub const MAX_LINE: usize = 4096;
 /// Words of a line at most.
 pub const MAX_WORDS: usize = 64;
 
-/// One word of a line. It may be a secret, so nothing of it stays in memory; the place for it is large enough from the start, so that it is not copied as it grows.
+/// One word of a line. It may be a secret, so nothing of it stays in memory; the place for it is
+/// large enough from the start, so that it is not copied as it grows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Word {
     /// Without quotes.
@@ -23,8 +24,9 @@ pub(crate) struct Word {
     pub(crate) quoted: bool,
 }
 
-/// Cuts a line into words. White space separates them, quotes of both kinds keep it, a backslash within double quotes keeps the next
-/// character, and `#` where a word would begin makes the rest a remark.
+/// Cuts a line into words. White space separates them, quotes of both kinds keep it, a backslash
+/// within double quotes keeps the next character, and `#` where a word would begin makes the rest a
+/// remark.
 pub(crate) fn words(line: &str) -> Result<Vec<Word>, ParseError> {
     if line.len() > MAX_LINE {
         // The line itself is left out of the answer: whoever sends so much shall not get it back.
@@ -88,11 +90,23 @@ impl Cursor<'_> {
         let start = self.at - quote.len_utf8();
         loop {
             match self.take() {
-                None => return Err(ParseError::new(self.line, start..self.line.len(), Problem::UnclosedQuote)),
+                None => {
+                    return Err(ParseError::new(
+                        self.line,
+                        start..self.line.len(),
+                        Problem::UnclosedQuote,
+                    ));
+                }
                 Some(c) if c == quote => return Ok(()),
                 Some('\\') if quote == '"' => match self.take() {
                     Some(c) => into.push(c),
-                    None => return Err(ParseError::new(self.line, start..self.line.len(), Problem::UnclosedQuote)),
+                    None => {
+                        return Err(ParseError::new(
+                            self.line,
+                            start..self.line.len(),
+                            Problem::UnclosedQuote,
+                        ));
+                    }
                 },
                 Some(c) => into.push(c),
             }

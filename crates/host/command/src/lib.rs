@@ -1,9 +1,12 @@
-//! The command language: one grammar for the startup script, the interactive shell and one-shot arguments.
+//! The command language: one grammar for the startup script, the interactive shell and one-shot
+//! arguments.
 //!
-//! A command is a line of words. The grammar is a table of patterns ([`forms`]), such as `set interface state INTERFACE (up|down)`; words
-//! in small letters stand for themselves, and may be shortened as long as only one word fits; words in capitals are arguments. [`parse`] makes
-//! a [`Command`] of a line or tells which word is wrong and what could stand in its place. [`complete`] and [`help`] answer from the same table,
-//! so that the shell, the documentation and the parser cannot differ.
+//! A command is a line of words. The grammar is a table of patterns ([`forms`]), such as
+//! `set interface state INTERFACE (up|down)`; words in small letters stand for themselves, and may
+//! be shortened as long as only one word fits; words in capitals are arguments. [`parse`] makes a
+//! [`Command`] of a line or tells which word is wrong and what could stand in its place.
+//! [`complete`] and [`help`] answer from the same table, so that the shell, the documentation and
+//! the parser cannot differ.
 //!
 //! This crate only understands commands; it does nothing. Any bytes may come in, from anybody.
 
@@ -23,8 +26,8 @@ mod table;
 
 pub use args::{Kind, PortRange};
 pub use command::{
-    AclRule, AppLimits, AppNamespace, Clear, Command, Direction, Gate, IpVersion, Line, MtuKind, PcapTrace, PlaceOn,
-    Protocol, RouteVia, RxMode, Show, TapSpec, TogetherLimits,
+    AclRule, AppLimits, AppNamespace, Clear, Command, Direction, Gate, IpVersion, Line, MtuKind,
+    PcapTrace, PlaceOn, Protocol, RouteVia, RxMode, Show, TapSpec, TogetherLimits,
 };
 pub use complete::{Candidate, Names, NoNames, complete, help};
 pub use error::{ParseError, Problem};

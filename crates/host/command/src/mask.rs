@@ -1,6 +1,7 @@
 //! Secrets in lines that are repeated: in an error, a log, a history.
 //!
-//! A line may be wrong in any way, so what is a secret is told by the word in front of it, also when that is misspelled, and not by the grammar.
+//! A line may be wrong in any way, so what is a secret is told by the word in front of it, also
+//! when that is misspelled, and not by the grammar.
 
 use std::ops::Range;
 
@@ -52,20 +53,26 @@ fn shift(at: &Range<usize>, from: usize, to: usize) -> Range<usize> {
     at.start - from + to..at.end - from + to
 }
 
-/// Where the secrets of a line are: from behind the word that announces one up to the next word that is none of it.
+/// Where the secrets of a line are: from behind the word that announces one up to the next word
+/// that is none of it.
 fn secrets(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut words = words(line).into_iter().peekable();
     while let Some(word) = words.next() {
         let text = &line[word.clone()];
         // `secret=1234`
-        let assigned = text.split_once(['=', ':']).filter(|(name, value)| announces(name) && !value.is_empty());
+        let assigned = text
+            .split_once(['=', ':'])
+            .filter(|(name, value)| announces(name) && !value.is_empty());
         if let Some((name, _)) = assigned {
             found.push(word.start + name.len() + 1..word.end);
             continue;
         }
-        // Two letters are a short form of it where namespaces are spoken of; elsewhere they are `session`.
-        let is_short = text.len() == 2 && line.trim_start().starts_with(['a', 'A']) && "secret".starts_with(text);
+        // Two letters are a short form of it where namespaces are spoken of; elsewhere they are
+        // `session`.
+        let is_short = text.len() == 2
+            && line.trim_start().starts_with(['a', 'A'])
+            && "secret".starts_with(text);
         if !announces(text) && !is_short {
             continue;
         }
@@ -79,7 +86,8 @@ fn secrets(line: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The words of a line. Quotation marks hold words together, up to the end when the second one is missing.
+/// The words of a line. Quotation marks hold words together, up to the end when the second one is
+/// missing.
 fn words(line: &str) -> Vec<Range<usize>> {
     let (mut words, mut begun, mut quote) = (Vec::new(), None, None);
     for (at, c) in line.char_indices() {
@@ -107,7 +115,9 @@ fn announces(word: &str) -> bool {
 
 fn is_other(word: &str) -> bool {
     let word = word.to_lowercase();
-    OTHERS.iter().any(|other| word == *other || (other.len() > 4 && strsim::osa_distance(&word, other) <= 1))
+    OTHERS
+        .iter()
+        .any(|other| word == *other || (other.len() > 4 && strsim::osa_distance(&word, other) <= 1))
 }
 
 #[cfg(test)]
@@ -120,12 +130,18 @@ mod tests {
 
     #[test]
     fn what_follows_the_word_secret_is_not_shown_however_that_is_written() {
-        for word in ["secret", "se", "sec", "secert", "secrte", "SECRET", "sceret", "secrets", "--secret", "sekret"] {
+        for word in [
+            "secret", "se", "sec", "secert", "secrte", "SECRET", "sceret", "secrets", "--secret",
+            "sekret",
+        ] {
             let line = format!("app ns add id server {word} hunter2 if loop0");
             assert_eq!(shown(&line), format!("app ns add id server {word} *** if loop0"));
             assert!(has_secret(&line));
         }
-        assert_eq!(shown("app ns add id a secret hunter 2 tabel 5"), "app ns add id a secret *** tabel 5");
+        assert_eq!(
+            shown("app ns add id a secret hunter 2 tabel 5"),
+            "app ns add id a secret *** tabel 5"
+        );
         assert_eq!(shown("app ns add secret \"hunter 2\" id a"), "app ns add secret ***");
         assert_eq!(shown("app ns add id a secret \"hunter 2"), "app ns add id a secret ***");
         assert_eq!(shown("app ns add id a secret=hunter2 if b"), "app ns add id a secret=*** if b");
@@ -143,7 +159,10 @@ mod tests {
             let (shown, at) = masked(line, from..from + word.len());
             shown[at].to_owned()
         };
-        assert_eq!((mark("tabel"), mark("hunter2"), mark("add")), ("tabel".into(), "***".into(), "add".into()));
+        assert_eq!(
+            (mark("tabel"), mark("hunter2"), mark("add")),
+            ("tabel".into(), "***".into(), "add".into())
+        );
         assert_eq!(mark("5"), "5");
         let (text, at) = masked(line, line.len()..line.len());
         assert_eq!(&text[at.clone()], "");

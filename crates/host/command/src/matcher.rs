@@ -1,7 +1,8 @@
 //! Holding the words of a line against the grammar.
 //!
-//! All readings that are still possible are followed at once: each is a stack of what must come, and what was read so far. A word keeps those
-//! readings that take it. What the readings would take next is what help and completion show.
+//! All readings that are still possible are followed at once: each is a stack of what must come,
+//! and what was read so far. A word keeps those readings that take it. What the readings would take
+//! next is what help and completion show.
 
 use crate::args::Value;
 use crate::error::{ParseError, Problem};
@@ -61,7 +62,8 @@ impl<'g> Reading<'g> {
     }
 }
 
-/// Calls `found` with everything that can come first in `todo`, and what comes after it. True when `todo` may as well be nothing.
+/// Calls `found` with everything that can come first in `todo`, and what comes after it. True when
+/// `todo` may as well be nothing.
 fn expand<'g>(mut todo: Vec<Todo<'g>>, found: &mut impl FnMut(Leaf, Vec<Todo<'g>>)) -> bool {
     match todo.pop() {
         None => true,
@@ -123,9 +125,15 @@ pub(crate) fn expected(readings: &[Reading<'_>]) -> Vec<String> {
     names
 }
 
-/// The readings that take `word`. A word of the grammar in full comes before an argument that can be recognised (a number, an address), this before a
-/// word of the grammar in short, and this before an argument that can be anything (a name).
-fn take<'g>(line: &str, word: &Word, index: usize, readings: &[Reading<'g>]) -> Result<Vec<Reading<'g>>, ParseError> {
+/// The readings that take `word`. A word of the grammar in full comes before an argument that can
+/// be recognised (a number, an address), this before a word of the grammar in short, and this
+/// before an argument that can be anything (a name).
+fn take<'g>(
+    line: &str,
+    word: &Word,
+    index: usize,
+    readings: &[Reading<'g>],
+) -> Result<Vec<Reading<'g>>, ParseError> {
     let mut steps = Vec::new();
     for (reading, from) in readings.iter().enumerate() {
         expand(from.todo.clone(), &mut |leaf, after| steps.push(Step { reading, leaf, after }));
@@ -141,26 +149,51 @@ fn take<'g>(line: &str, word: &Word, index: usize, readings: &[Reading<'g>]) -> 
     };
 
     if !word.quoted {
-        let full = |leaf: &Leaf| matches!(leaf, Leaf::Word { word: w, also } if *w == word.text.as_str() || *also == Some(word.text.as_str()));
+        let full = |leaf: &Leaf| {
+            matches!(leaf,
+            Leaf::Word { word: w, also } if *w == word.text.as_str()
+                || *also == Some(word.text.as_str()))
+        };
         if steps.iter().any(|step| full(&step.leaf)) {
-            return Ok(go_on(steps.into_iter().filter(|step| full(&step.leaf)).map(|step| (step, None)).collect()));
+            return Ok(go_on(
+                steps
+                    .into_iter()
+                    .filter(|step| full(&step.leaf))
+                    .map(|step| (step, None))
+                    .collect(),
+            ));
         }
     }
     if steps.iter().any(|step| value(&step.leaf, word, true).is_some()) {
-        return Ok(go_on(steps.into_iter().filter_map(|s| value(&s.leaf, word, true).map(|v| (s, Some(v)))).collect()));
+        return Ok(go_on(
+            steps
+                .into_iter()
+                .filter_map(|s| value(&s.leaf, word, true).map(|v| (s, Some(v))))
+                .collect(),
+        ));
     }
     let short = if word.quoted { Vec::new() } else { words_like(&steps, &word.text) };
     match short.as_slice() {
         [] => {}
         [only] => {
-            let fits = |step: &Step<'_>| matches!(step.leaf, Leaf::Word { word, .. } if word == only);
+            let fits =
+                |step: &Step<'_>| matches!(step.leaf, Leaf::Word { word, .. } if word == only);
             return Ok(go_on(steps.into_iter().filter(fits).map(|step| (step, None)).collect()));
         }
-        several => return Err(ParseError::new(line, word.at.clone(), Problem::Ambiguous(several.to_vec()))),
+        several => {
+            return Err(ParseError::new(
+                line,
+                word.at.clone(),
+                Problem::Ambiguous(several.to_vec()),
+            ));
+        }
     }
     if steps.iter().any(|step| value(&step.leaf, word, false).is_some()) {
         return Ok(go_on(
-            steps.into_iter().filter_map(|s| value(&s.leaf, word, false).map(|v| (s, Some(v)))).collect(),
+            steps
+                .into_iter()
+                .filter_map(|s| value(&s.leaf, word, false).map(|v| (s, Some(v))))
+                .collect(),
         ));
     }
     Err(refuse(line, word, &steps).expecting(expected(readings)))
@@ -170,7 +203,9 @@ fn words_like(steps: &[Step<'_>], text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for step in steps {
         match step.leaf {
-            Leaf::Word { word, .. } if word.starts_with(text) && !words.iter().any(|w| w == word) => {
+            Leaf::Word { word, .. }
+                if word.starts_with(text) && !words.iter().any(|w| w == word) =>
+            {
                 words.push(word.into());
             }
             _ => {}
@@ -181,7 +216,9 @@ fn words_like(steps: &[Step<'_>], text: &str) -> Vec<String> {
 
 fn value(leaf: &Leaf, word: &Word, recognisable: bool) -> Option<Value> {
     match leaf {
-        Leaf::Argument { kind, .. } if kind.recognisable() == recognisable => kind.check(&word.text).ok(),
+        Leaf::Argument { kind, .. } if kind.recognisable() == recognisable => {
+            kind.check(&word.text).ok()
+        }
         _ => None,
     }
 }

@@ -38,7 +38,8 @@ impl Leaf {
     }
 }
 
-/// The tree of a pattern. The patterns are part of the program, and a test compiles each: a bad one is a mistake of ours.
+/// The tree of a pattern. The patterns are part of the program, and a test compiles each: a bad one
+/// is a mistake of ours.
 pub(crate) fn compile(pattern: &'static str) -> Result<Node, String> {
     let mut tokens = tokens(pattern).into_iter().peekable();
     let node = alternatives(&mut tokens, None)?;
@@ -95,7 +96,8 @@ fn sequence(tokens: &mut Tokens) -> Result<Node, String> {
 
 fn leaf(word: &'static str) -> Result<Leaf, String> {
     if !word.starts_with(|c: char| c.is_ascii_uppercase()) {
-        let (word, also) = word.split_once('/').map_or((word, None), |(word, also)| (word, Some(also)));
+        let (word, also) =
+            word.split_once('/').map_or((word, None), |(word, also)| (word, Some(also)));
         return Ok(Leaf::Word { word, also });
     }
     let (name, key) = word.split_once(':').unwrap_or((word, word));

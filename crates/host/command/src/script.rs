@@ -12,8 +12,9 @@ pub struct Statement<'a> {
     pub text: &'a str,
 }
 
-/// Leaves remarks out of a stream of lines. A remark begins with `comment {` and goes on to the brace that closes it, over
-/// as many lines as it takes. It keeps count only; nothing of a remark is kept.
+/// Leaves remarks out of a stream of lines. A remark begins with `comment {` and goes on to the
+/// brace that closes it, over as many lines as it takes. It keeps count only; nothing of a remark
+/// is kept.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Statements {
     /// Braces of a remark that are open.
@@ -27,7 +28,10 @@ impl Statements {
         loop {
             if self.open == 0 {
                 match remark(rest) {
-                    None => return Some(rest.trim()).filter(|text| !text.is_empty() && !text.starts_with('#')),
+                    None => {
+                        return Some(rest.trim())
+                            .filter(|text| !text.is_empty() && !text.starts_with('#'));
+                    }
                     Some(inside) => {
                         self.open = 1;
                         rest = inside;
@@ -76,7 +80,9 @@ pub enum ScriptError {
         error: Box<ParseError>,
     },
     /// A remark is not closed.
-    #[error("line {number}: the remark that begins here is not closed. Write `}}` behind its last line.")]
+    #[error(
+        "line {number}: the remark that begins here is not closed. Write `}}` behind its last line."
+    )]
     OpenRemark {
         /// Where it begins, counted from 1.
         number: usize,
@@ -91,7 +97,8 @@ pub fn statements(script: &str) -> Result<Vec<(Statement<'_>, Line)>, ScriptErro
     for (index, line) in script.lines().enumerate() {
         let (number, was_inside) = (index + 1, state.inside());
         if let Some(text) = state.feed(line) {
-            let line = parse(text).map_err(|error| ScriptError::Line { number, error: Box::new(error) })?;
+            let line = parse(text)
+                .map_err(|error| ScriptError::Line { number, error: Box::new(error) })?;
             all.push((Statement { number, text }, line));
         }
         if state.inside() && !was_inside {

@@ -7,7 +7,11 @@ use crate::grammar::forms;
 pub fn markdown() -> String {
     let mut text = String::from("| command | what it does |\n| --- | --- |\n");
     for form in forms() {
-        text.push_str(&format!("| `{}` | {} |\n", shown(form.pattern).replace('|', "\\|"), form.help));
+        text.push_str(&format!(
+            "| `{}` | {} |\n",
+            shown(form.pattern).replace('|', "\\|"),
+            form.help
+        ));
     }
     text.push_str("\n| argument | what it is |\n| --- | --- |\n");
     for kind in Kind::ALL {

@@ -53,7 +53,9 @@ impl Asker {
     pub(crate) fn answer(&self, result: Result<Reply, Refusal>, descriptors: &[BorrowedFd<'_>]) {
         match result {
             Ok(reply) => self.attach_socket.answer(&reply, descriptors),
-            Err(Refusal { errno, why }) => self.attach_socket.answer(&Reply::Error { errno: errno as i32, why }, &[]),
+            Err(Refusal { errno, why }) => {
+                self.attach_socket.answer(&Reply::Error { errno: errno as i32, why }, &[])
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A host without threads: whoever has it drives supervisor and workers by hand, at times of its own. For tests of what takes long, and for fuzzing, where the same
-//! input must do the same.
+//! A host without threads: whoever has it drives supervisor and workers by hand, at times of its
+//! own. For tests of what takes long, and for fuzzing, where the same input must do the same.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -36,7 +36,9 @@ impl HostByHand {
     pub fn new(setup: Setup) -> Result<HostByHand, HostError> {
         let Frame { shared, supervisor, team, seats } = frame(&setup)?;
         let worker = |(index, seat)| {
-            shared.worker(index, setup.worker(index), seat).map_err(|failed| HostError::of_worker(index, failed))
+            shared
+                .worker(index, setup.worker(index), seat)
+                .map_err(|failed| HostError::of_worker(index, failed))
         };
         let workers = seats.into_iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
         Ok(HostByHand { shared, supervisor, workers, _team: team })
@@ -124,11 +126,20 @@ impl HostByHand {
     /// Something that sessions accepted is not acknowledged by its peer, or not sent yet.
     pub fn has_unacknowledged(&mut self) -> bool {
         let is_settled = |state| {
-            !matches!(state, State::Established | State::FinWait1 | State::CloseWait | State::Closing | State::LastAck)
+            !matches!(
+                state,
+                State::Established
+                    | State::FinWait1
+                    | State::CloseWait
+                    | State::Closing
+                    | State::LastAck
+            )
         };
         self.workers.iter_mut().any(|worker| {
             let (sessions, stack) = worker.both();
-            sessions.count() > 0 || stack.wants_emit() || !stack.connections().all(|one| is_settled(one.state))
+            sessions.count() > 0
+                || stack.wants_emit()
+                || !stack.connections().all(|one| is_settled(one.state))
         })
     }
 
@@ -137,7 +148,8 @@ impl HostByHand {
         self.workers.iter_mut().for_each(|worker| worker.stack().reset_unsent());
     }
 
-    /// What there is to do at this time, by the supervisor and then by each worker, without waiting for more. As long as somebody had work there may be more.
+    /// What there is to do at this time, by the supervisor and then by each worker, without waiting
+    /// for more. As long as somebody had work there may be more.
     pub fn turn(&mut self, time: Time) -> Result<Turn, HostError> {
         let worked = self.supervisor.round(EpollTimeout::ZERO)?;
         let turn = self.turn_workers(time)?;
@@ -148,7 +160,8 @@ impl HostByHand {
     pub fn turn_workers(&mut self, time: Time) -> Result<Turn, HostError> {
         let mut all = Turn { worked: false, again: false, deadline: Instant::NEVER };
         for (index, worker) in self.workers.iter_mut().enumerate() {
-            all.worked |= self.shared.workers.attach_sockets[index].mailbox.has_jobs() || worker.has_jobs();
+            all.worked |=
+                self.shared.workers.attach_sockets[index].mailbox.has_jobs() || worker.has_jobs();
             let turn = worker.turn(time).map_err(|error| HostError::Engine(index, error))?;
             all.worked |= turn.worked;
             all.again |= turn.again;

@@ -1,7 +1,8 @@
 //! What looks at every packet when it is asked to: captures into a file, and rules that drop.
 //!
-//! Each worker has a [`Watcher`] while there is a capture or a rule, and none otherwise, so that nothing is paid then. The file is shared by all workers; the
-//! rules are each worker's own, behind a lock that nobody else takes but to read their counters.
+//! Each worker has a [`Watcher`] while there is a capture or a rule, and none otherwise, so that
+//! nothing is paid then. The file is shared by all workers; the rules are each worker's own, behind
+//! a lock that nobody else takes but to read their counters.
 
 use std::fs::{File, OpenOptions};
 use std::io::BufWriter;
@@ -31,7 +32,8 @@ type Recorder = Mutex<Trace<BufWriter<File>>>;
 pub(crate) struct Capture {
     path: PathBuf,
     wanted: PcapTrace,
-    /// The number of the one interface that is wanted, if one is; [`NOWHERE`] while it is not there.
+    /// The number of the one interface that is wanted, if one is; [`NOWHERE`] while it is not
+    /// there.
     iface: AtomicU16,
     recorder: Recorder,
     /// No more packets are taken. Looked at before the lock is.
@@ -44,7 +46,8 @@ pub(crate) struct Packets {
     capture: Option<Arc<Capture>>,
     /// A list for each worker, the same but for the counters.
     rules: Vec<Arc<Mutex<Rules>>>,
-    /// The interface that each rule names. The number of an interface may become another's, its name only by the will of who gives it.
+    /// The interface that each rule names. The number of an interface may become another's, its
+    /// name only by the will of who gives it.
     names: Vec<Option<String>>,
     /// Packets that rules dropped and that are counted no more, because their rule is gone.
     denied_before: u64,
@@ -101,14 +104,18 @@ impl Packets {
     ) -> Result<usize, CommandError> {
         self.rules.resize_with(workers, Default::default);
         let added = self.rules.iter().map(|rules| locked(rules).add(rule.clone()));
-        let number = added.collect::<Result<Vec<_>, _>>()?.first().copied().ok_or(clearway_session::Gone)?;
+        let number =
+            added.collect::<Result<Vec<_>, _>>()?.first().copied().ok_or(clearway_session::Gone)?;
         self.names.push(interface);
         Ok(number)
     }
 
-    /// Interfaces came or went: rules and captures go on to speak of those that they name, and of no other that has got their number.
+    /// Interfaces came or went: rules and captures go on to speak of those that they name, and of
+    /// no other that has got their number.
     pub(crate) fn interfaces_changed(&mut self, names: &[(Iface, String)]) {
-        let number = |wanted: &str| names.iter().find(|(_, name)| name == wanted).map_or(NOWHERE, |(iface, _)| *iface);
+        let number = |wanted: &str| {
+            names.iter().find(|(_, name)| name == wanted).map_or(NOWHERE, |(iface, _)| *iface)
+        };
         for (at, name) in self.names.iter().enumerate() {
             let Some(name) = name else { continue };
             for rules in &self.rules {
@@ -126,9 +133,12 @@ impl Packets {
     /// Takes a rule away, or all.
     pub(crate) fn remove_rule(&mut self, number: Option<usize>) -> Result<(), CommandError> {
         let all = self.rules();
-        let gone = all.iter().enumerate().filter(|(at, _)| number.is_none_or(|number| number == *at));
-        let denied =
-            gone.filter(|(_, rule)| rule.rule.action == Action::Deny).map(|(_, rule)| rule.packets).sum::<u64>();
+        let gone =
+            all.iter().enumerate().filter(|(at, _)| number.is_none_or(|number| number == *at));
+        let denied = gone
+            .filter(|(_, rule)| rule.rule.action == Action::Deny)
+            .map(|(_, rule)| rule.packets)
+            .sum::<u64>();
         match number {
             None => {
                 self.rules.clear();
@@ -161,7 +171,9 @@ impl Packets {
         for rules in &self.rules {
             for (at, (rule, RuleCount { packets, bytes })) in locked(rules).iter().enumerate() {
                 match shown.get_mut(at) {
-                    Some(one) => (one.packets, one.bytes) = (one.packets + packets, one.bytes + bytes),
+                    Some(one) => {
+                        (one.packets, one.bytes) = (one.packets + packets, one.bytes + bytes)
+                    }
                     None => {
                         let interface = self.names.get(at).cloned().flatten();
                         shown.push(ShownRule { rule: rule.clone(), interface, packets, bytes });
@@ -173,7 +185,11 @@ impl Packets {
     }
 
     fn denied_by_rules(&self) -> u64 {
-        self.rules().iter().filter(|rule| rule.rule.action == Action::Deny).map(|rule| rule.packets).sum()
+        self.rules()
+            .iter()
+            .filter(|rule| rule.rule.action == Action::Deny)
+            .map(|rule| rule.packets)
+            .sum()
     }
 
     /// Packets that rules dropped since errors were cleared.
@@ -259,7 +275,11 @@ fn range(ports: PortRange) -> std::ops::RangeInclusive<u16> {
 }
 
 impl Capture {
-    fn begin(wanted: &PcapTrace, iface: Option<Iface>, names: Vec<(Iface, String)>) -> Result<Capture, CommandError> {
+    fn begin(
+        wanted: &PcapTrace,
+        iface: Option<Iface>,
+        names: Vec<(Iface, String)>,
+    ) -> Result<Capture, CommandError> {
         let path = wanted.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
         let path = std::path::absolute(&path).unwrap_or(path);
         let unwritable = |error| CommandError::Unwritable { path: path.clone(), error };
@@ -271,7 +291,9 @@ impl Capture {
                 ports: wanted.ports.map(range),
             },
             max_packets: wanted.max.unwrap_or(usual.max_packets),
-            snap_len: wanted.max_bytes.map_or(usual.snap_len, |len| (len as usize).clamp(1, usual.snap_len)),
+            snap_len: wanted
+                .max_bytes
+                .map_or(usual.snap_len, |len| (len as usize).clamp(1, usual.snap_len)),
             ..usual
         };
         let file = create(&path).map_err(unwritable)?;
@@ -312,23 +334,27 @@ impl Capture {
         let mut trace = locked(&self.recorder);
         trace.flush();
         match trace.error() {
-            Some(error) => {
-                Err(CommandError::System(format!("{}: the capture is not whole: {error}", self.path.display())))
-            }
+            Some(error) => Err(CommandError::System(format!(
+                "{}: the capture is not whole: {error}",
+                self.path.display()
+            ))),
             None => Ok(self.report(&trace, "Captured")),
         }
     }
 
     fn report(&self, trace: &Trace<BufWriter<File>>, verb: &str) -> Output {
         let (packets, bytes) = trace.size();
-        let ways: Vec<&str> = [(self.wanted.rx, "rx"), (self.wanted.tx, "tx"), (self.wanted.drop, "drop")]
-            .into_iter()
-            .filter_map(|(on, name)| on.then_some(name))
-            .collect();
+        let ways: Vec<&str> =
+            [(self.wanted.rx, "rx"), (self.wanted.tx, "tx"), (self.wanted.drop, "drop")]
+                .into_iter()
+                .filter_map(|(on, name)| on.then_some(name))
+                .collect();
         let path = self.path.display().to_string();
         let most = trace.spec().max_packets;
-        let mut text =
-            format!("{verb}: {} into {path}: {packets} packets of at most {most}, {bytes} bytes\n", ways.join(" "));
+        let mut text = format!(
+            "{verb}: {} into {path}: {packets} packets of at most {most}, {bytes} bytes\n",
+            ways.join(" ")
+        );
         if let Some(error) = trace.error() {
             text.push_str(&format!("The file cannot be written: {error}\n"));
         }
@@ -366,7 +392,8 @@ impl Watcher {
 
     /// Whether what comes in was seen already, as it went out.
     fn comes_back(&self, iface: Iface) -> bool {
-        let both = self.capture.as_ref().is_some_and(|capture| capture.wanted.rx && capture.wanted.tx);
+        let both =
+            self.capture.as_ref().is_some_and(|capture| capture.wanted.rx && capture.wanted.tx);
         both && self.links.get(usize::from(iface.0)) == Some(&Link::Loopback)
     }
 
@@ -385,7 +412,9 @@ impl Watcher {
         bytes: &[u8],
         comment: Option<&str>,
     ) {
-        let Some(capture) = self.capture.as_ref().filter(|capture| wanted(&capture.wanted)) else { return };
+        let Some(capture) = self.capture.as_ref().filter(|capture| wanted(&capture.wanted)) else {
+            return;
+        };
         capture.record(&TraceFrame {
             iface,
             ethernet: self.is_ethernet(iface),
@@ -399,7 +428,14 @@ impl Watcher {
 
     fn pass(&self, time: Time, iface: Iface, way: Way, frame: &[u8]) -> Verdict {
         if let Some(rule) = self.judge(way, iface, frame) {
-            self.record(|wanted| wanted.drop, time, iface, way, frame, Some(&format!("acl-denied: rule {rule}")));
+            self.record(
+                |wanted| wanted.drop,
+                time,
+                iface,
+                way,
+                frame,
+                Some(&format!("acl-denied: rule {rule}")),
+            );
             return Verdict::Drop;
         }
         match way {

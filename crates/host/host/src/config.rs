@@ -1,7 +1,7 @@
 //! The settings of a host, out of one TOML file.
 //!
-//! Every key is a row of `keys`; a key that is no row is an error with file, line and the nearest key that is one.
-//! What is left out has the value that its row names.
+//! Every key is a row of `keys`; a key that is no row is an error with file, line and the nearest
+//! key that is one. What is left out has the value that its row names.
 
 mod error;
 mod keys;

@@ -1,7 +1,8 @@
 //! The control plane: what commands do to the host.
 //!
-//! Whoever gives commands (the startup script, the control socket) shares one [`Control`], and commands are carried out one after the other. What must be the
-//! same on every worker is done on each, and undone everywhere when one of them refuses.
+//! Whoever gives commands (the startup script, the control socket) shares one [`Control`], and
+//! commands are carried out one after the other. What must be the same on every worker is done on
+//! each, and undone everywhere when one of them refuses.
 
 mod begin;
 mod clear;

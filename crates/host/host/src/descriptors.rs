@@ -1,7 +1,8 @@
 //! The host's open files: what of them is kept free, so that programs can never take the last one.
 //!
-//! The system gives the lowest number that is free. So the number of a new descriptor says how many are open at least, and a program's descriptor whose
-//! number lies in what is kept is closed again: no count has to be kept, and what DPDK, a capture or a library opens is counted with it.
+//! The system gives the lowest number that is free. So the number of a new descriptor says how many
+//! are open at least, and a program's descriptor whose number lies in what is kept is closed again:
+//! no count has to be kept, and what DPDK, a capture or a library opens is counted with it.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -10,7 +11,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// Kept for commands, captures, ports and the log: this many, or an eighth of all.
 const FOR_CONTROL: i32 = 128;
 
-/// Kept above what sessions may take for programs that come, and for those that have said nothing yet: this many, or an eighth of all.
+/// Kept above what sessions may take for programs that come, and for those that have said nothing
+/// yet: this many, or an eighth of all.
 const FOR_ATTACHING: i32 = 256;
 
 /// Where the numbers end that each kind of descriptor may have.
@@ -26,7 +28,8 @@ impl Descriptors {
         Descriptors { limit: i32::try_from(soft).unwrap_or(i32::MAX) }
     }
 
-    /// Raises what this process may have to what it may ask for. Answers how many descriptors that are.
+    /// Raises what this process may have to what it may ask for. Answers how many descriptors that
+    /// are.
     pub fn raise() -> u64 {
         let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
         match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
@@ -49,7 +52,8 @@ impl Descriptors {
         (self.for_attaching() / 2).max(1) as usize
     }
 
-    /// The descriptor, if one that serves to let a process in may have its number. One whose number is too high by chance moves to a lower one that is free.
+    /// The descriptor, if one that serves to let a process in may have its number. One whose number
+    /// is too high by chance moves to a lower one that is free.
     pub(crate) fn for_process(self, fd: OwnedFd) -> Option<OwnedFd> {
         let end = self.limit - self.for_control() as i32;
         if fd.as_raw_fd() < end {

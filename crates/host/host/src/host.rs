@@ -21,7 +21,8 @@ use crate::setup::Setup;
 use crate::supervisor::{Supervisor, SupervisorCounts, ToSupervisor};
 use crate::workers::Workers;
 
-/// Reaches a host from any thread but the workers' own and the supervisor's (which would wait for themselves).
+/// Reaches a host from any thread but the workers' own and the supervisor's (which would wait for
+/// themselves).
 #[derive(Clone)]
 pub struct HostHandle(pub(crate) Arc<Shared>);
 
@@ -85,7 +86,10 @@ impl HostHandle {
     }
 
     /// Changes several namespaces, all of them or none. Programs that are in them stay as they are.
-    pub fn change_namespaces(&self, changes: NamespaceChanges) -> Result<Result<(), NamespaceError>, Gone> {
+    pub fn change_namespaces(
+        &self,
+        changes: NamespaceChanges,
+    ) -> Result<Result<(), NamespaceError>, Gone> {
         self.0.supervisor.ask(|supervisor| supervisor.change_namespaces(changes))
     }
 
@@ -95,7 +99,8 @@ impl HostHandle {
         self.0.supervisor.ask(move |supervisor| supervisor.remove_namespace(&id))
     }
 
-    /// Lets programs in, where [`Setup::open`] did not; those that wait at an attach socket come first.
+    /// Lets programs in, where [`Setup::open`] did not; those that wait at an attach socket come
+    /// first.
     pub fn open_attach_sockets(&self) -> Result<(), Gone> {
         self.0.supervisor.ask(|supervisor| supervisor.open_attach_sockets())
     }
@@ -145,7 +150,8 @@ impl Host {
     /// Makes the sockets and starts the workers.
     pub fn start(setup: Setup) -> Result<Host, HostError> {
         let Frame { shared, supervisor, team, seats } = frame(&setup)?;
-        let mut host = Host { handle: HostHandle(Arc::clone(&shared)), supervisor, threads: Vec::new(), team };
+        let mut host =
+            Host { handle: HostHandle(Arc::clone(&shared)), supervisor, threads: Vec::new(), team };
         for (index, seat) in seats.into_iter().enumerate() {
             match start_worker(index, &setup, &shared, seat) {
                 Ok(thread) => host.threads.push(thread),
@@ -185,7 +191,9 @@ impl Host {
         for (index, thread) in self.threads.drain(..).enumerate() {
             let ended = match thread.join() {
                 Ok(ended) => ended.map_err(|error| HostError::Engine(index, error)),
-                Err(_) => Err(HostError::Thread(index, "its thread panicked; this is a bug".into())),
+                Err(_) => {
+                    Err(HostError::Thread(index, "its thread panicked; this is a bug".into()))
+                }
             };
             result = result.and(ended);
         }
@@ -211,14 +219,17 @@ pub(crate) fn frame(setup: &Setup) -> Result<Frame, HostError> {
     let boot = random_u64().map_err(system("read the system's random source"))?;
     let (page, page_fd) = HostPage::create(boot, attach_sockets.len())?;
     let inbox = Inbox::new().map_err(system("make the supervisor's notifier"))?;
-    let workers = Arc::new(Workers::new(attach_sockets, page, Box::new(ToSupervisor(inbox.clone()))));
+    let workers =
+        Arc::new(Workers::new(attach_sockets, page, Box::new(ToSupervisor(inbox.clone()))));
     let namespaces: Arc<Mutex<Namespaces>> = Arc::default();
     let quota = Quota::host(setup.counted(), setup.memory, setup.programs);
     let known = (Arc::clone(&namespaces), quota);
-    let supervisor = Supervisor::new(setup, (Arc::clone(&workers), inbox.clone()), known, (page_fd, boot))?;
+    let supervisor =
+        Supervisor::new(setup, (Arc::clone(&workers), inbox.clone()), known, (page_fd, boot))?;
     let notifiers = workers.attach_sockets.iter().map(|w| w.notifier.clone()).collect();
     let shared = Arc::new(Shared { workers, supervisor: inbox, namespaces });
-    let (team, seats) = Team::with_notifiers(notifiers).map_err(system("make the workers' notifiers"))?;
+    let (team, seats) =
+        Team::with_notifiers(notifiers).map_err(system("make the workers' notifiers"))?;
     Ok(Frame { shared, supervisor, team, seats })
 }
 

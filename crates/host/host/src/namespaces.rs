@@ -91,7 +91,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Whether this is what a program must show. Takes the same time for every wrong secret of one length.
+    /// Whether this is what a program must show. Takes the same time for every wrong secret of one
+    /// length.
     pub fn admits(&self, shown: Option<&Secret>) -> bool {
         match (&self.spec.secret, shown) {
             (None, _) => true,
@@ -113,7 +114,11 @@ pub(crate) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
 /// Whether there can be such a namespace.
 pub(crate) fn check(spec: &NamespaceSpec) -> Result<(), NamespaceError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if spec.id.is_empty() || spec.id.len() > MAX_ID || spec.id.starts_with('.') || !spec.id.chars().all(fits) {
+    if spec.id.is_empty()
+        || spec.id.len() > MAX_ID
+        || spec.id.starts_with('.')
+        || !spec.id.chars().all(fits)
+    {
         return Err(NamespaceError::BadId(spec.id.clone()));
     }
     if spec.secret.as_ref().is_some_and(|s| s.0.is_empty() || s.0.len() > MAX_SECRET) {
@@ -130,7 +135,8 @@ pub enum NamespaceError {
     Exists(String),
     /// The name cannot be one.
     #[error(
-        "`{0}` cannot be the name of a namespace: use 1 to {MAX_ID} letters, digits, `-`, `_`, and `.` but not in front"
+        "`{0}` cannot be the name of a namespace: use 1 to {MAX_ID} letters, digits, `-`, `_`, and \
+         `.` but not in front"
     )]
     BadId(String),
     /// The secret is too short or too long.
@@ -158,7 +164,13 @@ impl Default for Namespaces {
     /// The default one: table 0 and no secret.
     fn default() -> Namespaces {
         let limits = NamespaceLimits::default();
-        let spec = NamespaceSpec { id: DEFAULT.into(), secret: None, table: Table(0), interface: None, limits };
+        let spec = NamespaceSpec {
+            id: DEFAULT.into(),
+            secret: None,
+            table: Table(0),
+            interface: None,
+            limits,
+        };
         Namespaces { list: vec![Namespace { number: 0, spec, attached: 0, refused: 0 }], next: 1 }
     }
 }

@@ -11,7 +11,8 @@ use clearway_session::worker::{ThreadHook, WorkerSetup};
 /// Everything that a host needs to know before it starts.
 #[derive(Clone)]
 pub struct Setup {
-    /// The socket at which programs are let in. The attach sockets of namespaces lie in the folder [`ATTACH_SOCKETS`] beside it.
+    /// The socket at which programs are let in. The attach sockets of namespaces lie in the folder
+    /// [`ATTACH_SOCKETS`] beside it.
     pub socket: PathBuf,
     /// The file mode of the sockets: who may knock.
     pub socket_mode: u32,
@@ -33,10 +34,12 @@ pub struct Setup {
     pub sessions: u32,
     /// Bytes of shared memory of all programs.
     pub memory: u64,
-    /// Programs are let in from the start. Otherwise they wait at the attach sockets until [`crate::HostHandle::open_attach_sockets`] is called: whoever comes while
-    /// namespaces are being made finds all of them, or none of us.
+    /// Programs are let in from the start. Otherwise they wait at the attach sockets until
+    /// [`crate::HostHandle::open_attach_sockets`] is called: whoever comes while namespaces are
+    /// being made finds all of them, or none of us.
     pub open: bool,
-    /// There is no attach socket, and nothing in the file system: who comes in is brought by [`crate::HostByHand::connect`].
+    /// There is no attach socket, and nothing in the file system: who comes in is brought by
+    /// [`crate::HostByHand::connect`].
     pub is_private: bool,
     /// Called on each worker's thread first.
     pub on_thread: Option<ThreadHook>,
@@ -45,7 +48,8 @@ pub struct Setup {
 /// Sessions of a worker. One program by itself can have a quarter of them: a large one 65,536.
 const SESSIONS: u32 = 4 * 65_536;
 
-/// UDP sockets, listeners and reserved ports: more than a stack by itself has, because programs share them. Memory is taken as they are used.
+/// UDP sockets, listeners and reserved ports: more than a stack by itself has, because programs
+/// share them. Memory is taken as they are used.
 const UDP_SOCKETS: u32 = 16_384;
 const LISTENERS: u32 = 4_096;
 const BINDS: u32 = 65_536;
@@ -99,7 +103,8 @@ impl Setup {
         }
     }
 
-    /// One worker without a core of its own, and the usual sizes. `secret` is for the stack's hashes and comes from the system's random source.
+    /// One worker without a core of its own, and the usual sizes. `secret` is for the stack's
+    /// hashes and comes from the system's random source.
     pub fn new(socket: PathBuf, secret: [u8; 32]) -> Setup {
         Setup {
             socket,

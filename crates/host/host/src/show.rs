@@ -1,4 +1,5 @@
-//! What `show` answers: each view gathers from the workers and the supervisor, and gives text and JSON of the same rows.
+//! What `show` answers: each view gathers from the workers and the supervisor, and gives text and
+//! JSON of the same rows.
 
 mod counters;
 mod grid;
@@ -67,7 +68,8 @@ impl Look<'_> {
 
     fn plugins(&self) -> Output {
         let has_dpdk = clearway_ports::dpdk::version().is_some();
-        let (mut there, mut absent) = (vec!["acl", "capture", "loopback", "pcap", "tap", "tun"], Vec::new());
+        let (mut there, mut absent) =
+            (vec!["acl", "capture", "loopback", "pcap", "tap", "tun"], Vec::new());
         if has_dpdk {
             there.insert(2, "dpdk")
         } else {
@@ -81,9 +83,16 @@ impl Look<'_> {
 
     fn settings(&self) -> Output {
         let mut grid = grid::Grid::new(&["Setting", "Value"]);
-        self.options.settings.iter().for_each(|(key, value)| grid.row([key.clone(), value.clone()]));
-        let json: serde_json::Map<_, _> =
-            self.options.settings.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
+        self.options
+            .settings
+            .iter()
+            .for_each(|(key, value)| grid.row([key.clone(), value.clone()]));
+        let json: serde_json::Map<_, _> = self
+            .options
+            .settings
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone().into()))
+            .collect();
         Output::new(grid.text(), json.into())
     }
 }

@@ -1,5 +1,6 @@
-//! The supervisor: lets processes in, hands their questions to the workers, and notices when a process or the last holder of a session is gone. It sleeps in
-//! the kernel until one of its descriptors has something; no packet passes it.
+//! The supervisor: lets processes in, hands their questions to the workers, and notices when a
+//! process or the last holder of a session is gone. It sleeps in the kernel until one of its
+//! descriptors has something; no packet passes it.
 
 mod ahead;
 mod attach;

@@ -1,4 +1,5 @@
-//! Routing tables by the numbers that people give them. The stacks count theirs from 0 without gaps.
+//! Routing tables by the numbers that people give them. The stacks count theirs from 0 without
+//! gaps.
 
 use clearway_proto::Table;
 
@@ -30,7 +31,10 @@ impl Tables {
 
     /// Every table: its number and the stacks' own.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Table)> + '_ {
-        self.slots.iter().enumerate().filter_map(|(at, number)| Some(((*number)?, Table(at as u16))))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(at, number)| Some(((*number)?, Table(at as u16))))
     }
 
     pub(crate) fn add(&mut self, number: u32) -> Result<(), CommandError> {

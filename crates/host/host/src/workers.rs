@@ -26,7 +26,8 @@ pub(crate) struct Workers {
     pub(crate) page: HostPage,
     pub(crate) interfaces: Arc<Mutex<Interfaces>>,
     pub(crate) stop: Arc<AtomicBool>,
-    /// Listeners that have remote listeners on other workers; there are no more of them than there may be sessions.
+    /// Listeners that have remote listeners on other workers; there are no more of them than there
+    /// may be sessions.
     branched: Mutex<HashSet<SessionId>>,
     supervisor: Box<dyn SupervisorCalls>,
 }
@@ -48,9 +49,11 @@ impl Workers {
     /// Has a worker do something between two turns.
     pub(crate) fn to_worker(&self, worker: usize, job: Job<Worker>) {
         let Some(attach_socket) = self.attach_sockets.get(worker) else { return };
-        // A worker that has ended has ended its sessions too. One that is awake looks into its mailbox before it sleeps, so that a notifier would only cost both of us a
-        // system call: there are several jobs for each connection that a program makes.
-        if attach_socket.mailbox.put(job) && sleep::which_sleep(self.page.sleeps(worker)).is_some() {
+        // A worker that has ended has ended its sessions too. One that is awake looks into its
+        // mailbox before it sleeps, so that a notifier would only cost both of us a system call:
+        // there are several jobs for each connection that a program makes.
+        if attach_socket.mailbox.put(job) && sleep::which_sleep(self.page.sleeps(worker)).is_some()
+        {
             attach_socket.notifier.notify();
         }
     }

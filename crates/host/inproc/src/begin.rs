@@ -27,7 +27,11 @@ pub(crate) fn begin(text: &str) -> Result<HostByHand, String> {
     let mut host = HostByHand::new(setup).map_err(|error| error.to_string())?;
     furnish(&mut host, &settings)?;
     if host.must_poll() {
-        return Err("a port of DPDK cannot be slept on, so it cannot lie inside of a program: use `tap:`, `tun:` or `loop`, or a host (`clearway up`)".into());
+        return Err(
+            "a port of DPDK cannot be slept on, so it cannot lie inside of a program: use \
+            `tap:`, `tun:` or `loop`, or a host (`clearway up`)"
+                .into(),
+        );
     }
     Ok(host)
 }

@@ -20,8 +20,10 @@ unsafe extern "C" {
 /// From `pthread.h`.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// While it lives this thread is not cancelled. A thread of the program's that was told to end would end in the next call of the C library, in the midst of a turn: with the lock held, and through frames
-/// that are not made to be unwound. The preload library ends it where that is allowed.
+/// While it lives this thread is not cancelled. A thread of the program's that was told to end
+/// would end in the next call of the C library, in the midst of a turn: with the lock held, and
+/// through frames that are not made to be unwound. The preload library ends it where that is
+/// allowed.
 struct Uncancelled(c_int);
 
 impl Uncancelled {
@@ -43,7 +45,8 @@ impl Drop for Uncancelled {
     }
 }
 
-/// The stack of this process. It is never taken away: other threads may be in it when the process ends.
+/// The stack of this process. It is never taken away: other threads may be in it when the process
+/// ends.
 static STACK: OnceLock<&'static Stack> = OnceLock::new();
 
 /// The process that it belongs to; others are forked children, which have only a picture of it.
@@ -54,8 +57,18 @@ fn stack() -> Option<&'static Stack> {
     STACK.get().copied()
 }
 
-static CALLS: Calls =
-    Calls { version: VERSION, start, connect, descriptors, turn, about_to_sleep, woke, is_slept_on, leave, end };
+static CALLS: Calls = Calls {
+    version: VERSION,
+    start,
+    connect,
+    descriptors,
+    turn,
+    about_to_sleep,
+    woke,
+    is_slept_on,
+    leave,
+    end,
+};
 
 /// The table.
 // SAFETY: no other library has a symbol of this name.
@@ -75,8 +88,12 @@ unsafe extern "C" fn start(
 ) -> usize {
     let _uncancelled = Uncancelled::new();
     // SAFETY: as the caller says.
-    let (settings, why) =
-        unsafe { (std::slice::from_raw_parts(settings, settings_len), std::slice::from_raw_parts_mut(why, why_len)) };
+    let (settings, why) = unsafe {
+        (
+            std::slice::from_raw_parts(settings, settings_len),
+            std::slice::from_raw_parts_mut(why, why_len),
+        )
+    };
     match make(&String::from_utf8_lossy(settings), on_events) {
         Ok(()) => 0,
         Err(sentence) => {
@@ -140,7 +157,8 @@ extern "C" fn is_slept_on() -> u32 {
 extern "C" fn leave() {
     let Some(stack) = stack() else { return };
     for fd in stack.wait_fds.iter().copied() {
-        // SAFETY: in a forked child, which uses none of them, these numbers are the parent's descriptors still. A port that the parent closes is gone then.
+        // SAFETY: in a forked child, which uses none of them, these numbers are the parent's
+        // descriptors still. A port that the parent closes is gone then.
         unsafe { libc::syscall(libc::SYS_close, fd) };
     }
 }

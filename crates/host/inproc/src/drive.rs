@@ -1,4 +1,5 @@
-//! Who turns the stack: whichever thread of the program comes first, under one lock that nobody waits for.
+//! Who turns the stack: whichever thread of the program comes first, under one lock that nobody
+//! waits for.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
@@ -14,7 +15,8 @@ use clearway_shm::in_process::{BUSY, FAILED, WORKED};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-/// The supervisor looks at its descriptors at least once in so many turns; what it learns of by itself (a session fd that another process was the last to hold) is not urgent.
+/// The supervisor looks at its descriptors at least once in so many turns; what it learns of by
+/// itself (a session fd that another process was the last to hold) is not urgent.
 const ATTEND_EVERY: u64 = 64;
 
 /// How long a thread that asks waits at most for a turn that another one is in.
@@ -40,20 +42,26 @@ pub(crate) struct Stack {
 /// The host, for whichever thread holds the lock.
 pub(crate) struct Held(HostByHand);
 
-// SAFETY: what keeps it from being sent are counts without atomics (of packet buffers) and cells. All who count or write them are inside of it: it hands none of them out, and is reached
-// through the lock alone, so one thread after the other has all of it. Nothing in it belongs to a thread: no thread-local data, no lock that is held from turn to turn.
+// SAFETY: what keeps it from being sent are counts without atomics (of packet buffers) and cells.
+// All who count or write them are inside of it: it hands none of them out, and is reached through
+// the lock alone, so one thread after the other has all of it. Nothing in it belongs to a thread:
+// no thread-local data, no lock that is held from turn to turn.
 unsafe impl Send for Held {}
 
 /// Wakes one of those who sleep when the next turn is due. It is touched by who holds the stack.
 struct Timer {
     fd: TimerFd,
-    /// What it is set to, in nanoseconds of the monotonic clock; later turns leave it there, so that it is set a few times a second at most.
+    /// What it is set to, in nanoseconds of the monotonic clock; later turns leave it there, so
+    /// that it is set a few times a second at most.
     set_to: AtomicU64,
 }
 
 impl Timer {
     fn new() -> io::Result<Timer> {
-        let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+        let fd = TimerFd::new(
+            ClockId::CLOCK_MONOTONIC,
+            TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+        )?;
         Ok(Timer { fd, set_to: AtomicU64::new(u64::MAX) })
     }
 
@@ -73,7 +81,9 @@ impl Timer {
         self.set_to.store(due.as_nanos(), Ordering::Relaxed);
         // Zero would switch it off.
         let wait = Duration::from_nanos(due.since(now).as_nanos().max(1));
-        let _ = self.fd.set(Expiration::OneShot(TimeSpec::from_duration(wait)), TimerSetTimeFlags::empty());
+        let _ = self
+            .fd
+            .set(Expiration::OneShot(TimeSpec::from_duration(wait)), TimerSetTimeFlags::empty());
     }
 }
 
@@ -116,7 +126,8 @@ impl Stack {
         let mut answer = BUSY;
         while let Some(host) = self.lock_or_mark() {
             answer = (answer & !BUSY) | self.turn_held(host);
-            // Who came meanwhile has left a mark: before the lock was let go, or he had found it free.
+            // Who came meanwhile has left a mark: before the lock was let go, or he had found it
+            // free.
             fence(Ordering::SeqCst);
             if !self.is_marked.swap(false, Ordering::AcqRel) {
                 break;

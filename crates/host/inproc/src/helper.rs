@@ -1,5 +1,6 @@
-//! The one thread of the stack's own. It turns only when no thread of the program waits for the stack and none has turned it for a while: when the program computes, or waits
-//! for something else. While threads of the program sleep on the stack it is *parked*, and costs nothing.
+//! The one thread of the stack's own. It turns only when no thread of the program waits for the
+//! stack and none has turned it for a while: when the program computes, or waits for something
+//! else. While threads of the program sleep on the stack it is *parked*, and costs nothing.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -23,7 +24,8 @@ pub(crate) struct Parking {
 
 impl Parking {
     pub(crate) fn new() -> io::Result<Parking> {
-        let bell = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let bell =
+            EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Parking { is_parked: AtomicBool::new(false), bell })
     }
 
@@ -39,7 +41,8 @@ impl Parking {
 /// Starts the thread. No signal is delivered to it: handlers are the program's.
 pub(crate) fn start(stack: &'static Stack, on_events: extern "C" fn()) -> io::Result<()> {
     let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
-    let started = thread::Builder::new().name("clearway".into()).spawn(move || run(stack, on_events));
+    let started =
+        thread::Builder::new().name("clearway".into()).spawn(move || run(stack, on_events));
     before.thread_set_mask()?;
     started.map(drop)
 }
@@ -48,7 +51,8 @@ fn run(stack: &'static Stack, on_events: extern "C" fn()) {
     let bell = stack.parking.bell.as_fd().as_raw_fd();
     let mut turns = stack.turns();
     loop {
-        // Also after it was called from where it was parked: so that is called a hundred times a second at most, however often the program's threads sleep and wake.
+        // Also after it was called from where it was parked: so that is called a hundred times a
+        // second at most, however often the program's threads sleep and wake.
         poll_for(&[], Some(PATIENCE));
         if stack.is_slept_on() {
             park(stack, bell, on_events);
@@ -59,7 +63,8 @@ fn run(stack: &'static Stack, on_events: extern "C" fn()) {
     }
 }
 
-/// Waits until nobody sleeps on the stack, and sees to what only the supervisor is told of meanwhile: another process was the last to hold a socket.
+/// Waits until nobody sleeps on the stack, and sees to what only the supervisor is told of
+/// meanwhile: another process was the last to hold a socket.
 fn park(stack: &'static Stack, bell: RawFd, on_events: extern "C" fn()) {
     stack.parking.is_parked.store(true, Ordering::Release);
     fence(Ordering::SeqCst);
@@ -100,7 +105,8 @@ fn stand_in(stack: &'static Stack, on_events: extern "C" fn()) {
 /// Waits for a descriptor; None: without end.
 pub(crate) fn poll_for(fds: &[RawFd], most: Option<Duration>) {
     use clearway_shm::wait::{self, PollFd};
-    let mut all: Vec<PollFd> = fds.iter().map(|&fd| PollFd { fd, events: libc::POLLIN, found: 0 }).collect();
+    let mut all: Vec<PollFd> =
+        fds.iter().map(|&fd| PollFd { fd, events: libc::POLLIN, found: 0 }).collect();
     // A time that the kernel does not know is without end; who is interrupted looks again.
     let most = most.filter(|most| *most < Duration::from_secs(365 * 86_400));
     let _ = wait::poll(&mut all, most, None);

@@ -50,7 +50,10 @@ pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Given {
             // SAFETY: there are bytes enough.
             let from = unsafe { addr.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(from.sin_addr.s_addr));
-            Given::Inet { addr: SocketAddr::new(IpAddr::V4(ip), u16::from_be(from.sin_port)), v6: false }
+            Given::Inet {
+                addr: SocketAddr::new(IpAddr::V4(ip), u16::from_be(from.sin_port)),
+                v6: false,
+            }
         }
         libc::AF_INET6 if len >= SHORTEST_IN6 => {
             // SAFETY: there are bytes enough for all fields but the scope.
@@ -59,7 +62,12 @@ pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Given {
             let port = u16::from_be(from.sin6_port);
             let addr = match ip.to_ipv4_mapped() {
                 Some(v4) => SocketAddr::new(IpAddr::V4(v4), port),
-                None => SocketAddr::V6(SocketAddrV6::new(ip, port, from.sin6_flowinfo, from.sin6_scope_id)),
+                None => SocketAddr::V6(SocketAddrV6::new(
+                    ip,
+                    port,
+                    from.sin6_flowinfo,
+                    from.sin6_scope_id,
+                )),
             };
             Given::Inet { addr, v6: true }
         }
@@ -123,8 +131,14 @@ impl Raw {
 /// Gives a program an address, as much of it as fits, and tells how long it is.
 ///
 /// # Safety
-/// `len` is null or points to the writable bytes at `out`; `out` may be null only when it is not wanted.
-pub(crate) unsafe fn write(addr: SocketAddr, v6: bool, out: *mut sockaddr, len: *mut socklen_t) -> Answer<()> {
+/// `len` is null or points to the writable bytes at `out`; `out` may be null only when it is not
+/// wanted.
+pub(crate) unsafe fn write(
+    addr: SocketAddr,
+    v6: bool,
+    out: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Answer<()> {
     if len.is_null() {
         return fail(libc::EFAULT);
     }
@@ -139,7 +153,13 @@ pub(crate) unsafe fn write(addr: SocketAddr, v6: bool, out: *mut sockaddr, len: 
     let (raw, whole) = Raw::new(addr, v6);
     if room > 0 {
         // SAFETY: `room` bytes are writable there, and `whole` bytes readable here.
-        unsafe { std::ptr::copy_nonoverlapping(raw.as_ptr().cast::<u8>(), out.cast::<u8>(), room.min(whole) as usize) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                raw.as_ptr().cast::<u8>(),
+                out.cast::<u8>(),
+                room.min(whole) as usize,
+            )
+        };
     }
     // SAFETY: not null, so the caller's.
     unsafe { len.write_unaligned(whole) };

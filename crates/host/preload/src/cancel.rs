@@ -1,8 +1,10 @@
 //! Cancelling a thread that is blocked in a call on a socket of Clearway.
 //!
-//! The C library only marks a thread as cancelled, and wakes it only where it can be unwound on the spot, which is inside of the C library's own system
-//! calls. Ours are not among them. So whoever cancels a thread leaves a sign of ours and interrupts its call as well; the call returns, and the thread finds the
-//! mark ([`crate::errno::finish`]). A thread that was not in a call then finds the sign when it enters the next one.
+//! The C library only marks a thread as cancelled, and wakes it only where it can be unwound on the
+//! spot, which is inside of the C library's own system calls. Ours are not among them. So whoever
+//! cancels a thread leaves a sign of ours and interrupts its call as well; the call returns, and
+//! the thread finds the mark ([`crate::errno::finish`]). A thread that was not in a call then finds
+//! the sign when it enters the next one.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -27,10 +29,12 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// The C library's own signal for this (`SIGCANCEL`): its handler does nothing where a thread cannot be unwound.
+/// The C library's own signal for this (`SIGCANCEL`): its handler does nothing where a thread
+/// cannot be unwound.
 const SIGNAL: c_int = 32;
 
-/// A signal that comes between the thread's last look and its sleep wakes nobody, so it is sent again until the thread is out.
+/// A signal that comes between the thread's last look and its sleep wakes nobody, so it is sent
+/// again until the thread is out.
 const AGAIN: Duration = Duration::from_micros(200);
 const MOST: u32 = 500;
 
@@ -63,8 +67,10 @@ const STRANGERS: usize = 1024;
 // SAFETY: the lists are only touched under the lock.
 unsafe impl Sync for Threads {}
 
-static THREADS: Threads =
-    Threads { lock: Lock::new(), lists: UnsafeCell::new(Lists { threads: Vec::new(), strangers: VecDeque::new() }) };
+static THREADS: Threads = Threads {
+    lock: Lock::new(),
+    lists: UnsafeCell::new(Lists { threads: Vec::new(), strangers: VecDeque::new() }),
+};
 
 impl Threads {
     fn with<T>(&self, then: impl FnOnce(&mut Lists) -> T) -> T {
@@ -137,8 +143,13 @@ fn list() -> Listed {
     // SAFETY: takes nothing and cannot fail.
     let name = unsafe { libc::pthread_self() };
     let off = || AtomicBool::new(false);
-    let thread =
-        Arc::new(Thread { name, id: AtomicI32::new(own_id()), blocked: off(), cancelled: off(), refuses: off() });
+    let thread = Arc::new(Thread {
+        name,
+        id: AtomicI32::new(own_id()),
+        blocked: off(),
+        cancelled: off(),
+        refuses: off(),
+    });
     THREADS.with(|lists| {
         if let Some(at) = lists.strangers.iter().position(|stranger| *stranger == name) {
             lists.strangers.remove(at);
@@ -199,7 +210,9 @@ pub(crate) unsafe extern "C-unwind" fn pthread_cancel(name: pthread_t) -> c_int 
 fn pause() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: AGAIN.subsec_nanos().into() };
     // SAFETY: reads a time that is ours.
-    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null_mut::<libc::timespec>()) };
+    unsafe {
+        libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null_mut::<libc::timespec>())
+    };
 }
 
 fn interrupt(name: pthread_t) {
@@ -219,7 +232,14 @@ fn interrupt(name: pthread_t) {
             return;
         }
         // SAFETY: a signal to a thread of this process, or to none.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread.id.load(Ordering::Relaxed), SIGNAL) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_tgkill,
+                libc::getpid(),
+                thread.id.load(Ordering::Relaxed),
+                SIGNAL,
+            )
+        };
         pause();
     }
 }

@@ -15,7 +15,8 @@ use crate::options::tcp::TCP_INQ;
 #[cfg(test)]
 mod tests;
 
-/// Length of a control message's head, which is followed by its data and then by so many bytes that the next begins aligned.
+/// Length of a control message's head, which is followed by its data and then by so many bytes that
+/// the next begins aligned.
 const HEAD: usize = size_of::<cmsghdr>();
 
 /// Alignment of control messages.
@@ -122,7 +123,8 @@ impl<'a> Writer<'a> {
         let len = HEAD + size_of::<T>();
         let room = self.out.len() - self.used;
         if room < len {
-            // Linux gives as much of the data as fits, if the head does; a program that heeds MSG_CTRUNC makes nothing of it.
+            // Linux gives as much of the data as fits, if the head does; a program that heeds
+            // MSG_CTRUNC makes nothing of it.
             self.cut = true;
             return;
         }
@@ -167,7 +169,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What became of a datagram (IP_RECVERR, IPV6_RECVERR): `struct sock_extended_err`, and who said so. An IPv6 socket is told of IPv4 with mapped addresses.
+    /// What became of a datagram (IP_RECVERR, IPV6_RECVERR): `struct sock_extended_err`, and who
+    /// said so. An IPv6 socket is told of IPv4 with mapped addresses.
     pub(crate) fn error(&mut self, report: &ErrorReport, v6: bool) {
         let origin = match report.offender {
             None => SO_EE_ORIGIN_LOCAL,
@@ -189,14 +192,22 @@ impl<'a> Writer<'a> {
             let (raw, len) = addr::Raw::new((ip, 0).into(), v6);
             // SAFETY: `len` bytes are readable there, and an address of either family fits.
             unsafe {
-                std::ptr::copy_nonoverlapping(raw.as_ptr().cast::<u8>(), (&raw mut offender).cast(), len as usize)
+                std::ptr::copy_nonoverlapping(
+                    raw.as_ptr().cast::<u8>(),
+                    (&raw mut offender).cast(),
+                    len as usize,
+                )
             };
         }
         if v6 {
             self.put(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, Told(head, offender));
         } else {
             let Offender6(words) = offender;
-            self.put(libc::IPPROTO_IP, libc::IP_RECVERR, Told(head, [words[0], words[1], words[2], words[3]]));
+            self.put(
+                libc::IPPROTO_IP,
+                libc::IP_RECVERR,
+                Told(head, [words[0], words[1], words[2], words[3]]),
+            );
         }
     }
 
@@ -273,7 +284,11 @@ fn pktinfo(arrived: &Arrived) -> in_pktinfo {
         _ => 0,
     };
     let addr = libc::in_addr { s_addr: to };
-    in_pktinfo { ipi_ifindex: interfaces::shown(arrived.iface) as c_int, ipi_spec_dst: addr, ipi_addr: addr }
+    in_pktinfo {
+        ipi_ifindex: interfaces::shown(arrived.iface) as c_int,
+        ipi_spec_dst: addr,
+        ipi_addr: addr,
+    }
 }
 
 fn pktinfo6(arrived: &Arrived) -> in6_pktinfo {
@@ -282,5 +297,8 @@ fn pktinfo6(arrived: &Arrived) -> in6_pktinfo {
         Some(IpAddr::V6(to)) => to,
         None => Ipv6Addr::UNSPECIFIED,
     };
-    in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: to.octets() }, ipi6_ifindex: interfaces::shown(arrived.iface) }
+    in6_pktinfo {
+        ipi6_addr: libc::in6_addr { s6_addr: to.octets() },
+        ipi6_ifindex: interfaces::shown(arrived.iface),
+    }
 }

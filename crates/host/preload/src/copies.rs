@@ -1,4 +1,5 @@
-//! How descriptors of this process get into others: then a session fd may have copies that nobody here counts, and it serves one connection only.
+//! How descriptors of this process get into others: then a session fd may have copies that nobody
+//! here counts, and it serves one connection only.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::ptr;
@@ -16,7 +17,8 @@ pub(crate) fn may_be_made() {
     }
 }
 
-/// Notes descriptors that a message takes along. False: what becomes of the message is no matter of this.
+/// Notes descriptors that a message takes along. False: what becomes of the message is no matter of
+/// this.
 ///
 /// # Safety
 /// As `sendmsg(2)` asks of its message.
@@ -79,7 +81,10 @@ interpose! {
 /// As for the C function of this name.
 // SAFETY: it stands in for the function of this name in the C library, with its signature.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+pub(crate) unsafe extern "C-unwind" fn popen(
+    command: *const c_char,
+    mode: *const c_char,
+) -> *mut FILE {
     guarded(may_be_made);
     // SAFETY: the caller's own arguments.
     unsafe { real::popen(command, mode) }

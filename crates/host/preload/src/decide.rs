@@ -1,8 +1,10 @@
 //! Whose a socket is: the kernel's, until its first address says otherwise.
 //!
-//! A socket becomes Clearway's when it is bound to an address of the namespace, or to the wildcard address, or connects or sends to where
-//! the namespace's routes lead. Then a session of the host takes the place of the kernel's socket behind the same descriptors, and
-//! the options that were set before are set again. Whatever else stays the kernel's, and the host is told why, for `explain`.
+//! A socket becomes Clearway's when it is bound to an address of the namespace, or to the wildcard
+//! address, or connects or sends to where the namespace's routes lead. Then a session of the host
+//! takes the place of the kernel's socket behind the same descriptors, and the options that were
+//! set before are set again. Whatever else stays the kernel's, and the host is told why, for
+//! `explain`.
 
 use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
@@ -47,7 +49,8 @@ impl Deed {
         }
     }
 
-    /// How a call fails when there is no host that lets us in, and the kernel is not to be used instead.
+    /// How a call fails when there is no host that lets us in, and the kernel is not to be used
+    /// instead.
     fn closed(self) -> c_int {
         match self {
             Deed::Bind | Deed::Listen => libc::EACCES,
@@ -71,20 +74,28 @@ fn owner(deed: Deed, addr: SocketAddr, told: &[Told]) -> Answer<Owner> {
         Host::Closed => return fail(deed.closed()),
     };
     let local = matches!(deed, Deed::Bind | Deed::Listen);
-    if options::means_our_device(told) || addr.ip().is_multicast() && options::means_our_groups(told) {
+    if options::means_our_device(told)
+        || addr.ip().is_multicast() && options::means_our_groups(told)
+    {
         return Ok(Owner::Clearway(client));
     }
     match scope::of(addr) {
         Scope::Ours(_) => return Ok(Owner::Clearway(client)),
-        Scope::Kernels => return Ok(Owner::Kernel(Some((client, "the interface beside the address is the kernel's")))),
+        Scope::Kernels => {
+            return Ok(Owner::Kernel(Some((
+                client,
+                "the interface beside the address is the kernel's",
+            ))));
+        }
         Scope::None => {}
     }
     let serves = if local { client.serves_local(addr) } else { client.serves_remote(addr) };
     Ok(match (serves, local) {
         (true, _) => Owner::Clearway(client),
-        (false, true) if addr.ip().is_unspecified() => {
-            Owner::Kernel(Some((client, "the configuration leaves the wildcard address to the kernel")))
-        }
+        (false, true) if addr.ip().is_unspecified() => Owner::Kernel(Some((
+            client,
+            "the configuration leaves the wildcard address to the kernel",
+        ))),
         (false, true) => Owner::Kernel(Some((client, "the address is not the namespace's"))),
         (false, false) => Owner::Kernel(Some((
             client,
@@ -130,7 +141,10 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
 
 /// The descriptors of this process that are this object.
 fn descriptors(held: &Held<Object>) -> Vec<c_int> {
-    TABLE.range(0, c_int::MAX).filter(|&fd| TABLE.get(fd).is_some_and(|other| other.same(held))).collect()
+    TABLE
+        .range(0, c_int::MAX)
+        .filter(|&fd| TABLE.get(fd).is_some_and(|other| other.same(held)))
+        .collect()
 }
 
 /// The socket is the kernel's for good.
@@ -149,8 +163,9 @@ fn take_over(
     state: &mut PendingState,
     client: &'static Arc<Client>,
 ) -> Answer<Result<Mine, String>> {
-    // Nobody knows the port of a stream that connects and was never asked for it: so the stack chooses one that is good towards this peer. The kernel, which chose its port, knows
-    // nothing of connections here.
+    // Nobody knows the port of a stream that connects and was never asked for it: so the stack
+    // chooses one that is good towards this peer. The kernel, which chose its port, knows nothing
+    // of connections here.
     let is_unknown = deed == Deed::Connect && pending.kind == Kind::Stream && !state.port_was_asked;
     let port = match deed {
         Deed::Bind => addr.port(),
@@ -183,7 +198,8 @@ fn take_over(
     }
     let members = std::mem::take(&mut state.sets);
     for &(set, member, _) in &members {
-        // SAFETY: takes a member out of a set; it fails when either is closed by now, and that is well.
+        // SAFETY: takes a member out of a set; it fails when either is closed by now, and that is
+        // well.
         unsafe { real::epoll_ctl(set, libc::EPOLL_CTL_DEL, member, std::ptr::null_mut()) };
     }
     let made = TABLE.make(Object::Ours(made));
@@ -198,7 +214,8 @@ fn take_over(
     ours(fd).map_or_else(|| fail(libc::EBADF), |mine| Ok(Ok(mine)))
 }
 
-/// A socket came back with another session fd: that is what the program's descriptors of it are from now on, with the flags that they had.
+/// A socket came back with another session fd: that is what the program's descriptors of it are
+/// from now on, with the flags that they had.
 pub(crate) fn renew(key: usize, session_fd: BorrowedFd<'_>) {
     let of_the_socket = |fd: &c_int| ours(*fd).is_some_and(|mine| mine.socket.key() == key);
     for fd in TABLE.range(0, c_int::MAX).filter(of_the_socket).collect::<Vec<_>>() {
@@ -213,7 +230,8 @@ pub(crate) fn renew(key: usize, session_fd: BorrowedFd<'_>) {
 
 /// Puts another open file behind a descriptor; its own close-on-exec stays as it was.
 fn replace(fd: c_int, with: BorrowedFd<'_>) -> Answer<()> {
-    // SAFETY: reads a flag, and replaces a descriptor whose object is replaced in the table as well.
+    // SAFETY: reads a flag, and replaces a descriptor whose object is replaced in the table as
+    // well.
     unsafe {
         let close_on_exec = check(real::fcntl(fd, libc::F_GETFD, 0))? & libc::FD_CLOEXEC != 0;
         check(real::dup3(with.as_raw_fd(), fd, if close_on_exec { libc::O_CLOEXEC } else { 0 }))?;
@@ -224,14 +242,18 @@ fn replace(fd: c_int, with: BorrowedFd<'_>) -> Answer<()> {
 /// How many ports of the kernel's are looked at for one that the namespace has free as well.
 const PORTS_LOOKED_AT: usize = 64;
 
-/// The program bound the socket to port 0 and may have asked which it became: the same one, if the namespace has it free.
+/// The program bound the socket to port 0 and may have asked which it became: the same one, if the
+/// namespace has it free.
 fn bind_as_before(made: &Ours, pending: &Pending, port: u16) -> Answer<()> {
     let wildcard = wildcard(pending);
-    made.socket.bind(SocketAddr::new(wildcard, port)).or_else(|_| made.socket.bind(SocketAddr::new(wildcard, 0)))
+    made.socket
+        .bind(SocketAddr::new(wildcard, port))
+        .or_else(|_| made.socket.bind(SocketAddr::new(wildcard, 0)))
 }
 
-/// The program is about to learn which port its pending socket has, and may tell others. The kernel knows nothing of the namespace's ports: one that is taken there would
-/// be another as soon as the socket is Clearway's. So the kernel gives others until one is free on both sides.
+/// The program is about to learn which port its pending socket has, and may tell others. The kernel
+/// knows nothing of the namespace's ports: one that is taken there would be another as soon as the
+/// socket is Clearway's. So the kernel gives others until one is free on both sides.
 pub(crate) fn before_port_is_told(fd: c_int, held: &Held<Object>, pending: &Pending) {
     let mut state = pending.state();
     if std::mem::replace(&mut state.port_was_asked, true) || !state.bound || state.decided {
@@ -240,7 +262,8 @@ pub(crate) fn before_port_is_told(fd: c_int, held: &Held<Object>, pending: &Pend
     let wildcard = SocketAddr::new(wildcard(pending), 0);
     let Ok(Owner::Clearway(client)) = owner(Deed::Bind, wildcard, &state.told) else { return };
     for _ in 0..PORTS_LOOKED_AT {
-        let is_taken = kernel_port(fd).is_some_and(|port| is_taken_in_namespace(client, pending, &state, port));
+        let is_taken = kernel_port(fd)
+            .is_some_and(|port| is_taken_in_namespace(client, pending, &state, port));
         if !is_taken || other_port_of_kernel(fd, held, pending, &state, wildcard).is_err() {
             return;
         }
@@ -248,15 +271,25 @@ pub(crate) fn before_port_is_told(fd: c_int, held: &Held<Object>, pending: &Pend
 }
 
 /// Whether a socket of these options cannot have the port because another has it.
-fn is_taken_in_namespace(client: &'static Arc<Client>, pending: &Pending, state: &PendingState, port: u16) -> bool {
+fn is_taken_in_namespace(
+    client: &'static Arc<Client>,
+    pending: &Pending,
+    state: &PendingState,
+    port: u16,
+) -> bool {
     let options = clearway_client::SocketOptions::default();
-    let Ok((socket, _session)) = client.open_for_port(pending.kind, pending.v6, &options, port) else { return false };
+    let Ok((socket, _session)) = client.open_for_port(pending.kind, pending.v6, &options, port)
+    else {
+        return false;
+    };
     let asks = Ours::new(socket, Extra::default());
     let told = options::replay(&asks, &state.told);
-    told.is_ok() && asks.socket.bind(SocketAddr::new(wildcard(pending), port)) == fail(libc::EADDRINUSE)
+    told.is_ok()
+        && asks.socket.bind(SocketAddr::new(wildcard(pending), port)) == fail(libc::EADDRINUSE)
 }
 
-/// Puts another kernel socket of the same options in the place of a pending one; it has another port.
+/// Puts another kernel socket of the same options in the place of a pending one; it has another
+/// port.
 fn other_port_of_kernel(
     fd: c_int,
     held: &Held<Object>,
@@ -266,15 +299,20 @@ fn other_port_of_kernel(
 ) -> Answer<()> {
     // SAFETY: reads a flag.
     let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
-    let other =
-        kernels_socket((pending.kind, pending.v6), status & libc::O_NONBLOCK != 0, &state.told, Some(wildcard))?;
+    let other = kernels_socket(
+        (pending.kind, pending.v6),
+        status & libc::O_NONBLOCK != 0,
+        &state.told,
+        Some(wildcard),
+    )?;
     for fd in descriptors(held) {
         replace(fd, other.as_fd())?;
     }
     for &(set, member, event) in &state.sets {
         let mut event = libc::epoll_event { events: event.events, u64: event.data };
         // The set forgot the socket that is gone.
-        // SAFETY: the event is valid for the call; it fails when either is closed by now, and that is well.
+        // SAFETY: the event is valid for the call; it fails when either is closed by now, and that
+        // is well.
         unsafe { real::epoll_ctl(set, libc::EPOLL_CTL_ADD, member, &raw mut event) };
     }
     Ok(())
@@ -318,40 +356,60 @@ fn kernel_port(fd: c_int) -> Option<u16> {
     }
 }
 
-/// A stream of Clearway's that was only bound to the wildcard address connects to where Clearway does not lead: the kernel takes it (back).
-/// True: go on with the C library's function.
+/// A stream of Clearway's that was only bound to the wildcard address connects to where Clearway
+/// does not lead: the kernel takes it (back). True: go on with the C library's function.
 pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bool> {
     let socket = &mine.socket;
     let local = socket.local();
-    let only_bound =
-        mine.is_stream() && socket.remote().is_none() && !socket.is_listener() && local.ip().is_unspecified();
+    let only_bound = mine.is_stream()
+        && socket.remote().is_none()
+        && !socket.is_listener()
+        && local.ip().is_unspecified();
     if !only_bound || socket.client().serves_remote(remote) {
         return Ok(false);
     }
     let told = mine.extra().told.clone();
     let bound = Some(local).filter(|local| local.port() != 0);
-    let kernels = kernels_socket((socket.kind(), socket.is_v6()), socket.flag(flags::NONBLOCK), &told, bound)?;
+    let kernels = kernels_socket(
+        (socket.kind(), socket.is_v6()),
+        socket.flag(flags::NONBLOCK),
+        &told,
+        bound,
+    )?;
     let Some(held) = TABLE.get(fd) else { return fail(libc::EBADF) };
     for fd in descriptors(&held) {
         object::put(fd, None);
         replace(fd, kernels.as_fd())?;
     }
-    socket
-        .client()
-        .stayed(&format!("connect {remote}"), "the namespace has no route there; the socket went back to the kernel");
+    socket.client().stayed(
+        &format!("connect {remote}"),
+        "the namespace has no route there; the socket went back to the kernel",
+    );
     Ok(true)
 }
 
 fn tell_kernel(fd: c_int, told: &Told) {
     let (level, name, value) = told.parts();
-    // SAFETY: the value is that long. What the kernel does not take of an option that Clearway took changes nothing for this program.
-    unsafe { real::setsockopt(fd, level, name, value.as_ptr().cast::<c_void>(), value.len() as libc::socklen_t) };
+    // SAFETY: the value is that long. What the kernel does not take of an option that Clearway took
+    // changes nothing for this program.
+    unsafe {
+        real::setsockopt(
+            fd,
+            level,
+            name,
+            value.as_ptr().cast::<c_void>(),
+            value.len() as libc::socklen_t,
+        )
+    };
 }
 
-/// The wildcard address of a stream that is still undecided: what `listen` binds it to, when it was not bound.
+/// The wildcard address of a stream that is still undecided: what `listen` binds it to, when it was
+/// not bound.
 pub(crate) fn wildcard_of_stream(fd: c_int) -> Option<SocketAddr> {
     match &*TABLE.get(fd)? {
-        Object::Pending(pending) if pending.kind == Kind::Stream => Some(SocketAddr::new(wildcard(pending), 0)),
+        Object::Pending(pending) if pending.kind == Kind::Stream => {
+            Some(SocketAddr::new(wildcard(pending), 0))
+        }
         _ => None,
     }
 }

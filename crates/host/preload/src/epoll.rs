@@ -1,7 +1,8 @@
 //! epoll: sets of the kernel's, some members of which are Clearway's.
 //!
-//! A set stays the kernel's own until a socket of Clearway joins it. Then the client waits for it, for the kernel's members and its own together.
-//! Threads that wait in the kernel at that moment are woken by a notifier that is put into the kernel's set for them.
+//! A set stays the kernel's own until a socket of Clearway joins it. Then the client waits for it,
+//! for the kernel's members and its own together. Threads that wait in the kernel at that moment
+//! are woken by a notifier that is put into the kernel's set for them.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -36,10 +37,12 @@ struct Waiting {
     notifier: Option<OwnedFd>,
 }
 
-/// Threads that were notified for are awake long before this has passed, unless one of them is what we were called from, by a signal.
+/// Threads that were notified for are awake long before this has passed, unless one of them is what
+/// we were called from, by a signal.
 const WAKING: Duration = Duration::from_millis(100);
 
-/// The word that the notifier's events carry. A program's member with the same word and EPOLLIN would be taken for the notifier while threads are woken.
+/// The word that the notifier's events carry. A program's member with the same word and EPOLLIN
+/// would be taken for the notifier while threads are woken.
 const NOTIFIER: u64 = 0xc1ea_55a7_be11_0000;
 
 impl Set {
@@ -88,7 +91,8 @@ impl Set {
         self.inner.get().map_or_else(|| fail(libc::ENOMEM), Ok)
     }
 
-    /// The client puts members of its own into the kernel's set, which only it may see: nobody else waits there any more.
+    /// The client puts members of its own into the kernel's set, which only it may see: nobody else
+    /// waits there any more.
     pub(crate) fn wait_for_waiting(&self) {
         let until = Instant::now() + WAKING;
         while self.waiting().threads > 0 && Instant::now() < until {
@@ -96,7 +100,8 @@ impl Set {
         }
     }
 
-    /// A thread is about to wait in the kernel. False: it shall not, for the set has members of Clearway by now.
+    /// A thread is about to wait in the kernel. False: it shall not, for the set has members of
+    /// Clearway by now.
     fn enter(&self) -> bool {
         let mut waiting = self.waiting();
         let plain = self.inner.get().is_none();
@@ -111,13 +116,21 @@ impl Set {
         if waiting.threads == 0 {
             if let Some(notifier) = waiting.notifier.take() {
                 // SAFETY: takes a member out of a set.
-                unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, notifier.as_raw_fd(), std::ptr::null_mut()) };
+                unsafe {
+                    real::epoll_ctl(
+                        epfd,
+                        libc::EPOLL_CTL_DEL,
+                        notifier.as_raw_fd(),
+                        std::ptr::null_mut(),
+                    )
+                };
             }
         }
     }
 }
 
-/// A thread that is about to wait in the kernel for a set without members of Clearway, together with other things.
+/// A thread that is about to wait in the kernel for a set without members of Clearway, together
+/// with other things.
 pub(crate) struct Visit<'a> {
     set: &'a Set,
     epfd: c_int,
@@ -130,7 +143,8 @@ impl<'a> Visit<'a> {
         set.enter().then(|| Visit { set, epfd })
     }
 
-    /// The set has members of Clearway since: what the kernel found there may be the notifier, and is to be asked for anew.
+    /// The set has members of Clearway since: what the kernel found there may be the notifier, and
+    /// is to be asked for anew.
     pub(crate) fn was_rung(&self) -> bool {
         self.set.inner().is_some()
     }
@@ -145,9 +159,11 @@ impl Drop for Visit<'_> {
 /// A member of the kernel's set that is always readable.
 fn notify(epfd: c_int) -> Answer<OwnedFd> {
     let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: NOTIFIER };
-    // SAFETY: makes an event counter that is not zero, which nobody else knows, and puts it into a set.
+    // SAFETY: makes an event counter that is not zero, which nobody else knows, and puts it into a
+    // set.
     unsafe {
-        let notifier = OwnedFd::from_raw_fd(check(libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?);
+        let notifier =
+            OwnedFd::from_raw_fd(check(libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?);
         check(real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, notifier.as_raw_fd(), &mut event))?;
         Ok(notifier)
     }
@@ -189,20 +205,24 @@ pub(crate) unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
 
 interpose! {
     /// `epoll_ctl(2)`
-    fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> c_int, if TABLE.has(fd) || TABLE.has(set) => control(set, what, fd, event);
+    fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> c_int,
+        if TABLE.has(fd) || TABLE.has(set) => control(set, what, fd, event);
 
     /// `epoll_wait(2)`
-    fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int, if TABLE.has(set) => {
+    fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int,
+        if TABLE.has(set) => {
         wait(set, events, count, limit_of_millis(timeout), std::ptr::null())
     };
 
     /// `epoll_pwait(2)`
-    fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int, if TABLE.has(set) => {
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int,
+        mask: *const sigset_t) -> c_int, if TABLE.has(set) => {
         wait(set, events, count, limit_of_millis(timeout), mask)
     };
 
     /// `epoll_pwait2(2)`
-    fn epoll_pwait2(set: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int, if TABLE.has(set) => {
+    fn epoll_pwait2(set: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec,
+        mask: *const sigset_t) -> c_int, if TABLE.has(set) => {
         match limit_of_timespec(timeout) {
             Ok(limit) => wait(set, events, count, limit, mask),
             Err(errno) => Some(Err(errno)),
@@ -211,7 +231,8 @@ interpose! {
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn control(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> Inside<c_int> {
     let member = TABLE.get(fd);
     match member.as_deref() {
@@ -245,7 +266,8 @@ unsafe fn control(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) 
     };
     let Object::Set(set) = &*held else { return Some(fail(libc::EINVAL)) };
     // SAFETY: null, or the caller's.
-    let event = unsafe { event.as_ref() }.map(|event| EpollEvent { events: event.events, data: event.u64 });
+    let event =
+        unsafe { event.as_ref() }.map(|event| EpollEvent { events: event.events, data: event.u64 });
     Some(control_ours(epfd, set, what, fd, event).map(|()| 0))
 }
 
@@ -256,7 +278,13 @@ fn kernels_join(epfd: c_int) {
 }
 
 /// Members of Clearway: a socket, or another set that has some.
-fn control_ours(epfd: c_int, set: &Set, what: c_int, fd: c_int, event: Option<EpollEvent>) -> Answer<()> {
+fn control_ours(
+    epfd: c_int,
+    set: &Set,
+    what: c_int,
+    fd: c_int,
+    event: Option<EpollEvent>,
+) -> Answer<()> {
     let given = || event.map_or_else(|| fail(libc::EFAULT), Ok);
     match what {
         libc::EPOLL_CTL_ADD => {
@@ -306,11 +334,18 @@ pub(crate) fn rejoin(epfd: c_int, fd: c_int, event: EpollEvent) {
     }
 }
 
-/// A pending socket is a member of the kernel's set, which is remembered for the case that it becomes Clearway's.
+/// A pending socket is a member of the kernel's set, which is remembered for the case that it
+/// becomes Clearway's.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
-unsafe fn control_pending(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> Inside<c_int> {
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
+unsafe fn control_pending(
+    epfd: c_int,
+    what: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> Inside<c_int> {
     let held = TABLE.get(fd)?;
     let Object::Pending(pending) = &*held else { return None };
     let mut state = pending.state();
@@ -323,7 +358,8 @@ unsafe fn control_pending(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll
         kernels_join(epfd);
         state.sets.retain(|&(set, member, _)| (set, member) != (epfd, fd));
         // SAFETY: null, or the caller's.
-        if let (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Some(event)) = (what, unsafe { event.as_ref() }) {
+        let event = unsafe { event.as_ref() };
+        if let (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Some(event)) = (what, event) {
             state.sets.push((epfd, fd, EpollEvent { events: event.events, data: event.u64 }));
         }
     }
@@ -335,7 +371,8 @@ fn is_epoll(fd: c_int) -> bool {
     let mut target = [0u8; 64];
     let path = format!("/proc/self/fd/{fd}\0");
     // SAFETY: the path ends in NUL, and the buffer is that long.
-    let len = unsafe { libc::readlink(path.as_ptr().cast(), target.as_mut_ptr().cast(), target.len()) };
+    let len =
+        unsafe { libc::readlink(path.as_ptr().cast(), target.as_mut_ptr().cast(), target.len()) };
     usize::try_from(len).is_ok_and(|len| target[..len] == *b"anon_inode:[eventpoll]")
 }
 
@@ -348,7 +385,8 @@ fn not_a_set<T>(fd: c_int) -> Answer<T> {
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn wait(
     epfd: c_int,
     events: *mut epoll_event,
@@ -361,7 +399,8 @@ unsafe fn wait(
     let until = limit.map(|limit| Instant::now() + limit);
     if set.enter() {
         // SAFETY: the caller's own arguments.
-        let found = while_blocked(|| check(unsafe { wait_in_kernel(epfd, events, count, limit, mask) }));
+        let found =
+            while_blocked(|| check(unsafe { wait_in_kernel(epfd, events, count, limit, mask) }));
         let woken = set.inner().is_some();
         set.leave(epfd);
         // SAFETY: the kernel has filled in so many.
@@ -383,7 +422,8 @@ unsafe fn wait(
         return Some(fail(libc::EFAULT));
     }
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    // SAFETY: the caller has room for so many, and the client's events are laid out as the kernel's.
+    // SAFETY: the caller has room for so many, and the client's events are laid out as the
+    // kernel's.
     let out = unsafe { std::slice::from_raw_parts_mut(events.cast::<EpollEvent>(), room) };
     // SAFETY: null, or the caller's.
     let mask = unsafe { mask_of(mask) };
@@ -392,10 +432,12 @@ unsafe fn wait(
 
 const _: () = assert!(size_of::<EpollEvent>() == size_of::<epoll_event>());
 
-/// The kernel's wait, by the system call, so that no thread is cancelled in the midst of our own frames.
+/// The kernel's wait, by the system call, so that no thread is cancelled in the midst of our own
+/// frames.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn wait_in_kernel(
     epfd: c_int,
     events: *mut epoll_event,
@@ -408,12 +450,25 @@ unsafe fn wait_in_kernel(
     unsafe {
         match limit {
             Some(limit) if limit.subsec_nanos() % 1_000_000 != 0 => {
-                let limit = timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-                libc::syscall(libc::SYS_epoll_pwait2, epfd, events, count, &raw const limit, mask, mask_len) as c_int
+                let limit = timespec {
+                    tv_sec: limit.as_secs() as i64,
+                    tv_nsec: limit.subsec_nanos().into(),
+                };
+                libc::syscall(
+                    libc::SYS_epoll_pwait2,
+                    epfd,
+                    events,
+                    count,
+                    &raw const limit,
+                    mask,
+                    mask_len,
+                ) as c_int
             }
             limit => {
-                let millis = limit.map_or(-1, |limit| c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX));
-                libc::syscall(libc::SYS_epoll_pwait, epfd, events, count, millis, mask, mask_len) as c_int
+                let millis = limit
+                    .map_or(-1, |limit| c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX));
+                libc::syscall(libc::SYS_epoll_pwait, epfd, events, count, millis, mask, mask_len)
+                    as c_int
             }
         }
     }
@@ -422,7 +477,8 @@ unsafe fn wait_in_kernel(
 /// Takes the notifier out of what the kernel found.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn without_notifier(events: *mut epoll_event, found: c_int) -> c_int {
     // SAFETY: the kernel has filled in so many.
     let found = unsafe { std::slice::from_raw_parts_mut(events, found.max(0) as usize) };

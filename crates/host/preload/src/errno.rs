@@ -45,15 +45,21 @@ impl Number for isize {
     const FAILED: isize = -1;
 }
 
-/// The inside of a call was interrupted by a signal, and Linux would begin it again if the signal's handler was installed with SA_RESTART.
-/// Linux has the same number for it, and like Linux we never show it to a program.
+/// The inside of a call was interrupted by a signal, and Linux would begin it again if the signal's
+/// handler was installed with SA_RESTART. Linux has the same number for it, and like Linux we never
+/// show it to a program.
 const RESTART: Errno = Errno(512);
 
-/// This thread may have been cancelled: look, and then begin the call again. No program sees this number either.
+/// This thread may have been cancelled: look, and then begin the call again. No program sees this
+/// number either.
 pub(crate) const LOOK: Errno = Errno(513);
 
-/// Runs what may block. Interrupted, it is begun again where the program wants that, unless it has a time limit.
-pub(crate) fn blocking<T>(call: impl FnOnce() -> Answer<T>, limited: impl FnOnce() -> bool) -> Answer<T> {
+/// Runs what may block. Interrupted, it is begun again where the program wants that, unless it has
+/// a time limit.
+pub(crate) fn blocking<T>(
+    call: impl FnOnce() -> Answer<T>,
+    limited: impl FnOnce() -> bool,
+) -> Answer<T> {
     match while_blocked(call) {
         Err(Errno(libc::EINTR)) if !limited() => Err(RESTART),
         answer => answer,
@@ -62,8 +68,9 @@ pub(crate) fn blocking<T>(call: impl FnOnce() -> Answer<T>, limited: impl FnOnce
 
 /// The answer for the C caller: the number, or −1 and errno. None: begin again.
 ///
-/// Calls that block are points where a thread can be cancelled; a cancelled thread's blocked call is interrupted, and one that was cancelled before it called is
-/// told to look ([`LOOK`]), so it is enough to look then.
+/// Calls that block are points where a thread can be cancelled; a cancelled thread's blocked call
+/// is interrupted, and one that was cancelled before it called is told to look ([`LOOK`]), so it is
+/// enough to look then.
 pub(crate) fn finish<T: Number>(answer: Answer<T>) -> Option<T> {
     let errno = match answer {
         Ok(number) => return Some(number),

@@ -1,7 +1,10 @@
-//! Programs that this one executes. A server that hands its sockets over by `exec` often gives the new program an environment of its own making; without the library the
-//! new program would find Unix sockets that never say anything. So where descriptors of Clearway's go along, the variables that brought the library here are put back.
+//! Programs that this one executes. A server that hands its sockets over by `exec` often gives the
+//! new program an environment of its own making; without the library the new program would find
+//! Unix sockets that never say anything. So where descriptors of Clearway's go along, the variables
+//! that brought the library here are put back.
 //!
-//! Where none go along the environment is left as the program made it: what took the library out of it may have been the purpose.
+//! Where none go along the environment is left as the program made it: what took the library out of
+//! it may have been the purpose.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
@@ -22,7 +25,8 @@ use crate::real;
 /// The variable by which the loader learns of the library.
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// Variables of an environment without room of its own on the heap. A child after `vfork` has its parent's heap, and would leave what it takes there behind.
+/// Variables of an environment without room of its own on the heap. A child after `vfork` has its
+/// parent's heap, and would leave what it takes there behind.
 type Environment = SmallVec<[*const c_char; 512]>;
 
 /// Descriptors that are looked at in such a child, whose own the table does not show.
@@ -33,24 +37,29 @@ static VARIABLES: OnceLock<Vec<CString>> = OnceLock::new();
 
 /// Remembers the variables, before the program can change them.
 pub(crate) fn remember_variables() {
-    let concerns =
-        |name: &OsString| name == "LD_PRELOAD" || name == "VCL_CONFIG" || name.as_bytes().starts_with(b"CLEARWAY_");
-    let lines = std::env::vars_os()
-        .filter(|(name, _)| concerns(name))
-        .filter_map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok());
+    let concerns = |name: &OsString| {
+        name == "LD_PRELOAD" || name == "VCL_CONFIG" || name.as_bytes().starts_with(b"CLEARWAY_")
+    };
+    let lines =
+        std::env::vars_os().filter(|(name, _)| concerns(name)).filter_map(|(name, value)| {
+            CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
+        });
     let _ = VARIABLES.set(lines.collect());
 }
 
 /// A session's descriptor goes along into the program that is executed.
 fn sessions_go_along(may_be_copied: bool) -> bool {
     // SAFETY: reads a flag.
-    let stays_open = |fd: c_int| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
-    if TABLE.range(0, c_int::MAX).any(|fd| ours(fd).is_some() && (may_be_copied || stays_open(fd))) {
+    let stays_open =
+        |fd: c_int| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
+    if TABLE.range(0, c_int::MAX).any(|fd| ours(fd).is_some() && (may_be_copied || stays_open(fd)))
+    {
         return true;
     }
     // After `vfork` the table is the parent's.
     // SAFETY: a number that is no descriptor is refused by the kernel.
-    let is_session_fd = |fd: c_int| stays_open(fd) && may_be_session_fd(unsafe { BorrowedFd::borrow_raw(fd) });
+    let is_session_fd =
+        |fd: c_int| stays_open(fd) && may_be_session_fd(unsafe { BorrowedFd::borrow_raw(fd) });
     !is_own() && (0..LOW_DESCRIPTORS).any(is_session_fd)
 }
 
@@ -80,7 +89,9 @@ unsafe fn put_back(
         let variable = variable.as_bytes_with_nul();
         let name = variable.split_inclusive(|byte| *byte == b'=').next().unwrap_or_default();
         // SAFETY: C strings of the caller's.
-        let same = into.iter().position(|line| unsafe { CStr::from_ptr(*line) }.to_bytes().starts_with(name));
+        let same = into
+            .iter()
+            .position(|line| unsafe { CStr::from_ptr(*line) }.to_bytes().starts_with(name));
         match same {
             None => into.push(variable.as_ptr().cast()),
             Some(at) if name == PRELOAD => {
@@ -108,15 +119,18 @@ fn own() -> *const *const c_char {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: reads a pointer; who changes it while another thread executes a program has the same trouble without us.
+    // SAFETY: reads a pointer; who changes it while another thread executes a program has the same
+    // trouble without us.
     unsafe { environ }
 }
 
-/// Defines functions that execute a program with the environment that `$envp` says. Nothing of ours is left behind on the stack when they succeed: after `vfork` it is the parent's too.
+/// Defines functions that execute a program with the environment that `$envp` says. Nothing of ours
+/// is left behind on the stack when they succeed: after `vfork` it is the parent's too.
 macro_rules! executes {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident($($arg:ident: $type:ty),*), $envp:expr, $copied:expr => |$new:ident| $call:expr;
+        fn $name:ident($($arg:ident: $type:ty),*), $envp:expr,
+            $copied:expr => |$new:ident| $call:expr;
     )*) => {$(
         $(#[$doc])*
         ///
@@ -138,35 +152,47 @@ macro_rules! executes {
 
 executes! {
     /// `execve(2)`
-    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char), envp, false => |new| real::execve(path, argv, new);
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char), envp,
+        false => |new| real::execve(path, argv, new);
 
     /// `execv(3)`
-    fn execv(path: *const c_char, argv: *const *const c_char), own(), false => |new| real::execve(path, argv, new);
+    fn execv(path: *const c_char, argv: *const *const c_char), own(),
+        false => |new| real::execve(path, argv, new);
 
     /// `execvp(3)`
-    fn execvp(file: *const c_char, argv: *const *const c_char), own(), false => |new| real::execvpe(file, argv, new);
+    fn execvp(file: *const c_char, argv: *const *const c_char), own(),
+        false => |new| real::execvpe(file, argv, new);
 
     /// `execvpe(3)`
-    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char), envp, false => |new| real::execvpe(file, argv, new);
+    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char), envp,
+        false => |new| real::execvpe(file, argv, new);
 
     /// `fexecve(3)`
-    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char), envp, false => |new| real::fexecve(fd, argv, new);
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char), envp,
+        false => |new| real::fexecve(fd, argv, new);
 
     /// `execveat(2)`
-    fn execveat(folder: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int), envp, false => |new| real::execveat(folder, path, argv, new, flags);
+    fn execveat(folder: c_int, path: *const c_char, argv: *const *const c_char,
+        envp: *const *const c_char, flags: c_int), envp,
+            false => |new| real::execveat(folder, path, argv, new, flags);
 
     /// `posix_spawn(3)`. What its actions duplicate goes along too; they cannot be looked into.
-    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char), envp, !actions.is_null() => |new| {
+    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void,
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char), envp,
+            !actions.is_null() => |new| {
         real::posix_spawn(pid, path, actions, attributes, argv, new)
     };
 
     /// `posix_spawnp(3)`
-    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char), envp, !actions.is_null() => |new| {
+    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void,
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char), envp,
+            !actions.is_null() => |new| {
         real::posix_spawnp(pid, file, actions, attributes, argv, new)
     };
 }
 
-/// Arguments of a function that is declared with `...`: the words that came in registers, and where the others begin.
+/// Arguments of a function that is declared with `...`: the words that came in registers, and where
+/// the others begin.
 struct Listed {
     registers: *const usize,
     in_registers: usize,
@@ -198,11 +224,17 @@ impl Lists {
     const ENVIRONMENT: usize = 2;
 }
 
-/// `execl`, `execlp` and `execle`, whose arguments the entries below have laid into memory: the list is made an array, and the rest is done by the functions that take one.
+/// `execl`, `execlp` and `execle`, whose arguments the entries below have laid into memory: the
+/// list is made an array, and the rest is done by the functions that take one.
 ///
 /// # Safety
-/// The words are what a program gave to the C function: a path, its arguments, a null pointer, and for `execle` an environment.
-unsafe extern "C" fn execute_list(registers: *const usize, rest: *const usize, which: usize) -> c_int {
+/// The words are what a program gave to the C function: a path, its arguments, a null pointer, and
+/// for `execle` an environment.
+unsafe extern "C" fn execute_list(
+    registers: *const usize,
+    rest: *const usize,
+    which: usize,
+) -> c_int {
     let mut list = Listed { registers, in_registers: IN_REGISTERS, rest, at: 0 };
     let mut room: SmallVec<[*const c_char; 64]> = SmallVec::new();
     // SAFETY: the C function asks for a path, and for a list with a null pointer at its end.
@@ -231,12 +263,15 @@ const IN_REGISTERS: usize = 6;
 #[cfg(target_arch = "aarch64")]
 const IN_REGISTERS: usize = 8;
 
-/// Defines a function of a list. Rust cannot define one that is declared with `...`, so what came in registers is laid into memory in assembly, and where the rest lies is passed on.
+/// Defines a function of a list. Rust cannot define one that is declared with `...`, so what came
+/// in registers is laid into memory in assembly, and where the rest lies is passed on.
 ///
-/// The library shows only symbols that Rust defines, so the one of C's name is a Rust function that has nothing but a jump in it: it keeps no register, and `nostack` leaves the stack as it came.
+/// The library shows only symbols that Rust defines, so the one of C's name is a Rust function that
+/// has nothing but a jump in it: it keeps no register, and `nostack` leaves the stack as it came.
 macro_rules! takes_list {
     ($name:ident, $inner:ident, $which:expr) => {
-        // The six words below the return address, the first of them lowest, and eight bytes so that the stack is aligned.
+        // The six words below the return address, the first of them lowest, and eight bytes so that
+        // the stack is aligned.
         #[cfg(target_arch = "x86_64")]
         core::arch::global_asm!(
             concat!(".globl ", stringify!($inner)),
@@ -304,7 +339,8 @@ macro_rules! takes_list {
         // SAFETY: it stands in for the function of this name in the C library, with its signature.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C" fn $name() -> c_int {
-            // SAFETY: registers and stack are as they came, and the other function returns to our caller.
+            // SAFETY: registers and stack are as they came, and the other function returns to our
+            // caller.
             #[cfg(target_arch = "x86_64")]
             unsafe {
                 core::arch::asm!("jmp {inner}", inner = sym $inner, options(noreturn, nostack))

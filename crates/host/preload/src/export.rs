@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::errno::Answer;
 
-/// What the inside of a call came to. None: the descriptor is the kernel's, so the C library's function shall do it.
+/// What the inside of a call came to. None: the descriptor is the kernel's, so the C library's
+/// function shall do it.
 pub(crate) type Inside<T> = Option<Answer<T>>;
 
 thread_local! {
@@ -13,12 +14,14 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// This thread is inside of a call of ours, which needs the C library itself: it must not be cancelled there, for our frames are not made to be unwound.
+/// This thread is inside of a call of ours, which needs the C library itself: it must not be
+/// cancelled there, for our frames are not made to be unwound.
 pub(crate) fn depth() -> u32 {
     DEPTH.get()
 }
 
-/// Runs the inside of a call. A panic may not reach the C caller, whose frames know nothing of it: the process ends.
+/// Runs the inside of a call. A panic may not reach the C caller, whose frames know nothing of it:
+/// the process ends.
 #[inline]
 pub(crate) fn guarded<T>(inside: impl FnOnce() -> T) -> T {
     DEPTH.set(DEPTH.get() + 1);
@@ -28,14 +31,16 @@ pub(crate) fn guarded<T>(inside: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// Defines C functions of these names. Each runs its inside when a descriptor that it names is in the table, and the C library's function
-/// otherwise, or when the inside has no answer.
+/// Defines C functions of these names. Each runs its inside when a descriptor that it names is in
+/// the table, and the C library's function otherwise, or when the inside has no answer.
 ///
-/// The functions themselves hold nothing that has to be dropped: a thread that is cancelled in one is unwound through it.
+/// The functions themselves hold nothing that has to be dropped: a thread that is cancelled in one
+/// is unwound through it.
 macro_rules! interpose {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty, if $known:expr => $inside:expr;
+        fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty,
+            if $known:expr => $inside:expr;
     )*) => {$(
         $(#[$doc])*
         ///
@@ -45,7 +50,8 @@ macro_rules! interpose {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $answer {
             while $known {
-                // SAFETY: the caller keeps to what the C function asks, and the inside asks no more.
+                // SAFETY: the caller keeps to what the C function asks, and the inside asks no
+                // more.
                 #[allow(unused_unsafe, reason = "some insides are safe")]
                 let inside: $crate::export::Inside<$answer> = $crate::export::guarded(|| unsafe { $inside });
                 match inside {

@@ -29,29 +29,36 @@ const LAST_INTERNAL: c_uint = (1 << 16) - 1;
 
 interpose! {
     /// `close(2)`
-    fn close(fd: c_int) -> c_int, if TABLE.has(fd) || is_internal(fd) || depth() > 0 => inside_close(fd);
+    fn close(fd: c_int) -> c_int, if TABLE.has(fd) || is_internal(fd)
+        || depth() > 0 => inside_close(fd);
 
     /// `close_range(2)`
-    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, if flags & CLOSE_RANGE_CLOEXEC == 0 => inside_close_range(first, last, flags);
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int,
+        if flags & CLOSE_RANGE_CLOEXEC == 0 => inside_close_range(first, last, flags);
 
     /// `dup(2)`
     fn dup(fd: c_int) -> c_int, if TABLE.has(fd) => copied(fd, || check(real::dup(fd)));
 
     /// `dup2(2)`
-    fn dup2(from: c_int, to: c_int) -> c_int, if from != to && (TABLE.has(from) || TABLE.has(to) || is_internal(to)) => {
+    fn dup2(from: c_int, to: c_int) -> c_int, if from != to
+        && (TABLE.has(from) || TABLE.has(to) || is_internal(to)) => {
         copied_to(from, to, || check(real::dup2(from, to)))
     };
 
     /// `dup3(2)`
-    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, if from != to && (TABLE.has(from) || TABLE.has(to) || is_internal(to)) => {
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int, if from != to
+        && (TABLE.has(from) || TABLE.has(to) || is_internal(to)) => {
         copied_to(from, to, || check(real::dup3(from, to, flags)))
     };
 
-    /// `fcntl(2)`. Declared with `...` in C: on the machines that Clearway runs on, one optional word is passed as a fixed one is.
-    fn fcntl(fd: c_int, command: c_int, word: c_long) -> c_int, if TABLE.has(fd) => inside_fcntl(fd, command, word);
+    /// `fcntl(2)`. Declared with `...` in C: on the machines that Clearway runs on, one optional
+    /// word is passed as a fixed one is.
+    fn fcntl(fd: c_int, command: c_int, word: c_long) -> c_int,
+        if TABLE.has(fd) => inside_fcntl(fd, command, word);
 
     /// `ioctl(2)`, declared with `...` as well.
-    fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> c_int, if TABLE.has(fd) || interfaces::is_asked(request) => inside_ioctl(fd, request, word);
+    fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> c_int, if TABLE.has(fd)
+        || interfaces::is_asked(request) => inside_ioctl(fd, request, word);
 }
 
 /// `fcntl` by the name that programs with 64-bit file offsets call it.
@@ -127,7 +134,8 @@ fn before_close(fd: c_int, held: &Held<Object>) {
 /// Closes a range around the client's own descriptors.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn inside_close_range(first: c_uint, last: c_uint, flags: c_int) -> Inside<c_int> {
     if first > last || !is_own() {
         return None;
@@ -136,8 +144,10 @@ unsafe fn inside_close_range(first: c_uint, last: c_uint, flags: c_int) -> Insid
     let first_fd = c_int::try_from(first).unwrap_or(c_int::MAX);
     TABLE.range(first_fd, last_fd).for_each(forget);
     let internals = (first..=last.min(LAST_INTERNAL)).filter(|&fd| is_internal(fd as c_int));
-    // SAFETY: closes descriptors, as the caller asks.
-    Some(around(first, last, internals, |first, last| check(unsafe { real::close_range(first, last, flags) })))
+    Some(around(first, last, internals, |first, last| {
+        // SAFETY: closes descriptors, as the caller asks.
+        check(unsafe { real::close_range(first, last, flags) })
+    }))
 }
 
 /// Does something to each part of a range between the exceptions, which come in order.
@@ -173,7 +183,8 @@ fn copied(fd: c_int, copy: impl FnOnce() -> Answer<c_int>) -> Inside<c_int> {
     Some(answer)
 }
 
-/// A copy at a number that the program chose, of what may be the kernel's, in place of what may be the kernel's.
+/// A copy at a number that the program chose, of what may be the kernel's, in place of what may be
+/// the kernel's.
 fn copied_to(from: c_int, to: c_int, copy: impl FnOnce() -> Answer<c_int>) -> Inside<c_int> {
     if !is_own() {
         return None;
@@ -203,11 +214,14 @@ fn copied_to(from: c_int, to: c_int, copy: impl FnOnce() -> Answer<c_int>) -> In
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn inside_fcntl(fd: c_int, command: c_int, word: c_long) -> Inside<c_int> {
     match command {
-        // SAFETY: the caller's own arguments.
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, || check(unsafe { real::fcntl(fd, command, word) })),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            // SAFETY: the caller's own arguments.
+            copied(fd, || check(unsafe { real::fcntl(fd, command, word) }))
+        }
         libc::F_SETFL => {
             let mine = ours(fd)?;
             if let Err(errno) = asynchronous(fd, &mine, word as c_int & libc::O_ASYNC != 0) {
@@ -221,7 +235,8 @@ unsafe fn inside_fcntl(fd: c_int, command: c_int, word: c_long) -> Inside<c_int>
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_int> {
     if interfaces::is_asked(request) {
         // SAFETY: the caller's own arguments.

@@ -1,4 +1,5 @@
-//! Sockets that `exec` brought along. The new program knows nothing of them but their descriptors; what these are is asked of the host before `main` begins.
+//! Sockets that `exec` brought along. The new program knows nothing of them but their descriptors;
+//! what these are is asked of the host before `main` begins.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -45,7 +46,8 @@ extern "C" fn inherit() {
     });
 }
 
-/// The socket of Clearway whose session fd this is, when it is one of this program's, or this process is not yet a part of any. None: it is no session fd.
+/// The socket of Clearway whose session fd this is, when it is one of this program's, or this
+/// process is not yet a part of any. None: it is no session fd.
 ///
 /// # Errors
 /// It is a socket of another program's.

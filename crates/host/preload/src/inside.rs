@@ -1,4 +1,5 @@
-//! A process that has its stack inside (`clearway run --inproc`): the library that holds it, and what becomes of it over a fork and at the end.
+//! A process that has its stack inside (`clearway run --inproc`): the library that holds it, and
+//! what becomes of it over a fork and at the end.
 
 use std::ffi::{CString, OsString, c_int};
 use std::mem;
@@ -25,7 +26,8 @@ pub(crate) fn settings() -> Option<OsString> {
 /// Makes the stack and enters it. An error is a sentence for the user.
 pub(crate) fn attach(settings: OsString, config: AppConfig) -> Result<Arc<Client>, String> {
     let settings = settings.into_string().map_err(|_| format!("{SETTINGS_VARIABLE} is no text"))?;
-    let path = std::env::var_os(LIBRARY_VARIABLE).ok_or_else(|| format!("{LIBRARY_VARIABLE} is not set"))?;
+    let path = std::env::var_os(LIBRARY_VARIABLE)
+        .ok_or_else(|| format!("{LIBRARY_VARIABLE} is not set"))?;
     let stack = load(path)?;
     stack.start(&settings, on_events)?;
     let client = Client::attach_inside(config, stack).map_err(|error| error.to_string())?;
@@ -34,12 +36,15 @@ pub(crate) fn attach(settings: OsString, config: AppConfig) -> Result<Arc<Client
     Ok(client)
 }
 
-/// Loads the library with the stack. Its own calls of the C library shall not come to the functions of this one.
+/// Loads the library with the stack. Its own calls of the C library shall not come to the functions
+/// of this one.
 fn load(path: OsString) -> Result<Stack, String> {
     let shown = path.to_string_lossy().into_owned();
-    let path = CString::new(path.into_vec()).map_err(|_| format!("{LIBRARY_VARIABLE}: a path has no NUL"))?;
+    let path = CString::new(path.into_vec())
+        .map_err(|_| format!("{LIBRARY_VARIABLE}: a path has no NUL"))?;
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
-    // SAFETY: the path is a C string; the library's constructors are those of Rust's standard library.
+    // SAFETY: the path is a C string; the library's constructors are those of Rust's standard
+    // library.
     let library = unsafe { libc::dlopen(path.as_ptr(), flags) };
     if library.is_null() {
         return Err(format!("{shown} cannot be loaded: {}", dl_error()));
@@ -50,7 +55,8 @@ fn load(path: OsString) -> Result<Stack, String> {
         return Err(format!("{shown} holds no stack: {}", dl_error()));
     }
     // SAFETY: the symbol is the function of this type that the library defines.
-    let table = unsafe { mem::transmute::<*mut libc::c_void, extern "C" fn() -> *const Calls>(symbol) };
+    let table =
+        unsafe { mem::transmute::<*mut libc::c_void, extern "C" fn() -> *const Calls>(symbol) };
     // SAFETY: it answers a table that lives as long as the library, which stays loaded.
     unsafe { Stack::of(table()) }.ok_or_else(|| format!("{shown} is of another version"))
 }
@@ -82,20 +88,31 @@ extern "C" fn at_exit() {
 /// A child was forked. Told once in this process, when there is anything that the child has lost.
 pub(crate) fn tell_of_fork() {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let has_sockets = client().is_some_and(|client| client.is_inside()) && sockets().next().is_some();
+    let has_sockets =
+        client().is_some_and(|client| client.is_inside()) && sockets().next().is_some();
     if has_sockets && !TOLD.swap(true, Ordering::Relaxed) {
-        tell("the stack stays with the process that has it inside: in a forked child its sockets fail with EBADF");
+        tell(
+            "the stack stays with the process that has it inside: in a forked child its sockets \
+             fail with EBADF",
+        );
     }
 }
 
-/// In a forked child, whose parent has the stack: every socket of the stack becomes a descriptor of which each use but `close` fails with EBADF. The session ends with the parent's descriptors.
+/// In a forked child, whose parent has the stack: every socket of the stack becomes a descriptor of
+/// which each use but `close` fails with EBADF. The session ends with the parent's descriptors.
 pub(crate) fn forget_sockets() {
     if !client().is_some_and(|client| client.is_inside()) {
         return;
     }
     // SAFETY: opens a folder that is always there, for its name alone.
-    let nothing =
-        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC) };
+    let nothing = unsafe {
+        libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            c"/".as_ptr(),
+            libc::O_PATH | libc::O_CLOEXEC,
+        )
+    };
     for fd in sockets().collect::<Vec<_>>() {
         // SAFETY: reads a flag of a descriptor.
         let close_on_exec = unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC != 0;

@@ -1,6 +1,8 @@
-//! Which interfaces there are: `getifaddrs` and its like show a program the namespace's, beside the kernel's or alone, as it is configured.
+//! Which interfaces there are: `getifaddrs` and its like show a program the namespace's, beside the
+//! kernel's or alone, as it is configured.
 //!
-//! Their numbers stand far above those that the kernel gives, so that a number says whose an interface is, also in IP_PKTINFO.
+//! Their numbers stand far above those that the kernel gives, so that a number says whose an
+//! interface is, also in IP_PKTINFO.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -31,7 +33,8 @@ pub(crate) fn shown(number: u32) -> u32 {
     if number == 0 { 0 } else { number.saturating_add(BASE) }
 }
 
-/// The number of the interface of Clearway's that a program means by an index. None: it means one of the kernel's.
+/// The number of the interface of Clearway's that a program means by an index. None: it means one
+/// of the kernel's.
 pub(crate) fn inner(index: u32) -> Option<u32> {
     if index == 0 { Some(0) } else { index.checked_sub(BASE).filter(|number| *number > 0) }
 }
@@ -96,8 +99,10 @@ fn numbered(index: u32) -> Option<Interface> {
 // SAFETY: it stands in for the function of this name in the C library, with its signature.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn if_nametoindex(name: *const c_char) -> c_uint {
-    // SAFETY: a C string of the caller's.
-    let found = guarded(|| (!name.is_null()).then(|| named(unsafe { CStr::from_ptr(name) }.to_bytes())).flatten());
+    let found = guarded(|| {
+        // SAFETY: a C string of the caller's.
+        (!name.is_null()).then(|| named(unsafe { CStr::from_ptr(name) }.to_bytes())).flatten()
+    });
     match found {
         Some(one) => shown(one.number),
         // SAFETY: the caller keeps to what the function asks.
@@ -111,7 +116,10 @@ pub(crate) unsafe extern "C-unwind" fn if_nametoindex(name: *const c_char) -> c_
 /// As for the C function of this name.
 // SAFETY: it stands in for the function of this name in the C library, with its signature.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C-unwind" fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char {
+pub(crate) unsafe extern "C-unwind" fn if_indextoname(
+    index: c_uint,
+    name: *mut c_char,
+) -> *mut c_char {
     match guarded(|| numbered(index)) {
         Some(one) => {
             // SAFETY: the caller has room for IF_NAMESIZE bytes.

@@ -1,12 +1,15 @@
 //! Unmodified programs over the host: the socket calls of libc, taken over.
 //!
-//! The library is loaded before the C library (`LD_PRELOAD`) and defines the functions by which programs use sockets. Each looks its
-//! descriptor up in a table; what is not there, which is nearly everything, goes to the C library's own function unchanged.
+//! The library is loaded before the C library (`LD_PRELOAD`) and defines the functions by which
+//! programs use sockets. Each looks its descriptor up in a table; what is not there, which is
+//! nearly everything, goes to the C library's own function unchanged.
 //!
-//! A socket stays the kernel's until its first address says that it is Clearway's (`decide`); then a session of the host takes its place
-//! behind the same descriptor. What is done to it from then on is done by `clearway-client`; this crate only translates.
+//! A socket stays the kernel's until its first address says that it is Clearway's (`decide`); then
+//! a session of the host takes its place behind the same descriptor. What is done to it from then
+//! on is done by `clearway-client`; this crate only translates.
 //!
-//! The functions hold nothing of Rust's while the C library runs in them, so a thread may be cancelled there; a panic inside ends the process.
+//! The functions hold nothing of Rust's while the C library runs in them, so a thread may be
+//! cancelled there; a panic inside ends the process.
 
 #![cfg_attr(test, allow(dead_code, reason = "without the C names nobody calls the functions"))]
 

@@ -2,7 +2,8 @@
 
 use std::cell::UnsafeCell;
 
-/// A lock of the C library's: unlike the standard library's, it can be taken before a fork and given back by both sides after it.
+/// A lock of the C library's: unlike the standard library's, it can be taken before a fork and
+/// given back by both sides after it.
 pub(crate) struct Lock(UnsafeCell<libc::pthread_mutex_t>);
 
 // SAFETY: a pthread mutex is made for use by several threads.
@@ -27,7 +28,8 @@ impl Lock {
         unsafe { libc::pthread_mutex_lock(self.0.get()) };
     }
 
-    /// Gives back what [`Lock::take`] took, in the same thread or in the child that this thread forked.
+    /// Gives back what [`Lock::take`] took, in the same thread or in the child that this thread
+    /// forked.
     pub(crate) fn give(&self) {
         // SAFETY: as in `take`.
         unsafe { libc::pthread_mutex_unlock(self.0.get()) };

@@ -82,7 +82,12 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn new(socket: Arc<Socket>, extra: Extra) -> Ours {
-        Ours { socket, segment_size: AtomicU16::new(0), extra: Mutex::new(extra), sets: Mutex::default() }
+        Ours {
+            socket,
+            segment_size: AtomicU16::new(0),
+            extra: Mutex::new(extra),
+            sets: Mutex::default(),
+        }
     }
 
     /// UDP_SEGMENT; 0: off.
@@ -141,7 +146,9 @@ impl Deref for Mine {
     fn deref(&self) -> &Ours {
         match &*self.0 {
             Object::Ours(ours) => ours,
-            Object::Pending(_) | Object::Set(_) | Object::Route(_) => unreachable!("only `ours` makes this"),
+            Object::Pending(_) | Object::Set(_) | Object::Route(_) => {
+                unreachable!("only `ours` makes this")
+            }
         }
     }
 }

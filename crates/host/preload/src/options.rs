@@ -1,7 +1,8 @@
 //! Socket options: what each does to a socket of Clearway, and how what is not done fails.
 //!
-//! A pending socket is the kernel's, so the kernel judges what is set on it; that is remembered, and set again when the socket
-//! becomes Clearway's ([`replay`]). On a socket of Clearway, `set` and `get` judge as Linux does.
+//! A pending socket is the kernel's, so the kernel judges what is set on it; that is remembered,
+//! and set again when the socket becomes Clearway's ([`replay`]). On a socket of Clearway, `set`
+//! and `get` judge as Linux does.
 
 use std::ffi::c_int;
 
@@ -21,7 +22,8 @@ mod udp;
 #[cfg(test)]
 mod tests;
 
-/// Bytes of the longest option that is remembered. Longer ones are of kinds that only the kernel has.
+/// Bytes of the longest option that is remembered. Longer ones are of kinds that only the kernel
+/// has.
 const LONGEST: usize = 264;
 
 /// What was said of one socket at most, when that is of groups.
@@ -66,10 +68,12 @@ impl Told {
     }
 }
 
-/// Options whose values this library keeps, because the stack needs none of them or gets them with each datagram.
+/// Options whose values this library keeps, because the stack needs none of them or gets them with
+/// each datagram.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Extra {
-    /// What was set before the socket was connected, so that a socket that goes back to the kernel can take it along.
+    /// What was set before the socket was connected, so that a socket that goes back to the kernel
+    /// can take it along.
     pub(crate) told: Vec<Told>,
     /// SO_BROADCAST.
     broadcast: bool,
@@ -141,7 +145,9 @@ impl Setting<'_> {
     fn set(&mut self, level: c_int, name: c_int, value: &[u8]) -> Answer<()> {
         let ours = self.ours;
         let by_rule = match level {
-            _ if multicast::is_one(level, name) => multicast::set(self, level, name, value).map(|()| true)?,
+            _ if multicast::is_one(level, name) => {
+                multicast::set(self, level, name, value).map(|()| true)?
+            }
             libc::SOL_SOCKET => socket::set(self, name, value)?,
             libc::IPPROTO_TCP if ours.is_stream() => tcp::set(self, name, value)?,
             libc::IPPROTO_UDP if !ours.is_stream() => udp::set(self, name, value)?,
@@ -151,7 +157,9 @@ impl Setting<'_> {
         };
         if !by_rule {
             let number = if level == libc::IPPROTO_IP { ip::short(value)? } else { number(value)? };
-            let Some(option) = SocketOption::of(level, name) else { return fail(libc::ENOPROTOOPT) };
+            let Some(option) = SocketOption::of(level, name) else {
+                return fail(libc::ENOPROTOOPT);
+            };
             option.set(&mut self.options, number).or_else(fail)?;
         }
         if ours.socket.remote().is_none() {
@@ -178,7 +186,8 @@ pub(crate) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
         libc::IPPROTO_UDP if !ours.is_stream() => udp::get(ours, name)?,
         libc::IPPROTO_IP => ip::get(ours, name)?,
         libc::IPPROTO_IPV6 if ours.socket.is_v6() => ip6::get(ours, name)?,
-        // Linux says so of levels that it does not know, and says it differently for the two families.
+        // Linux says so of levels that it does not know, and says it differently for the two
+        // families.
         _ if ours.socket.is_v6() => return fail(libc::ENOPROTOOPT),
         _ => return fail(libc::EOPNOTSUPP),
     };
@@ -190,8 +199,9 @@ pub(crate) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
     Ok(if level == libc::IPPROTO_IP { Value::Short(number) } else { Value::Number(number) })
 }
 
-/// Sets again, on a new socket of Clearway, what the kernel was told before. Gives the names of those that only tune and were left out;
-/// an option that does more than that and has no counterpart is the error.
+/// Sets again, on a new socket of Clearway, what the kernel was told before. Gives the names of
+/// those that only tune and were left out; an option that does more than that and has no
+/// counterpart is the error.
 pub(crate) fn replay(ours: &Ours, told: &[Told]) -> Result<Vec<String>, String> {
     let mut setting = Setting::new(ours);
     let mut left_out = Vec::new();
@@ -211,13 +221,16 @@ fn going(told: &Told) -> Option<Going> {
     SocketOption::of(told.level, told.name).map(|option| option.going)
 }
 
-/// The first of these options that Clearway has no counterpart of, and that changes what the socket does.
+/// The first of these options that Clearway has no counterpart of, and that changes what the socket
+/// does.
 pub(crate) fn only_the_kernels(told: &[Told]) -> Option<String> {
-    let is_one = |told: &&Told| going(told) == Some(Going::Stays) && told.is_on() && !told.names_ours();
+    let is_one =
+        |told: &&Told| going(told) == Some(Going::Stays) && told.is_on() && !told.names_ours();
     told.iter().find(is_one).map(Told::describe)
 }
 
-/// One of these names an interface of Clearway's for groups, so that is whose groups the socket means.
+/// One of these names an interface of Clearway's for groups, so that is whose groups the socket
+/// means.
 pub(crate) fn means_our_groups(told: &[Told]) -> bool {
     told.iter().any(Told::names_ours)
 }
@@ -227,9 +240,11 @@ pub(crate) fn means_our_device(told: &[Told]) -> bool {
     told.iter().any(|told| socket::names_our_device(told.level, told.name, &told.value))
 }
 
-/// The kernel cannot judge this option, for it names an interface of Clearway's. What is said of it in the kernel's place.
+/// The kernel cannot judge this option, for it names an interface of Clearway's. What is said of it
+/// in the kernel's place.
 pub(crate) fn judged_for_the_kernel(level: c_int, name: c_int, value: &[u8]) -> Option<Answer<()>> {
-    let is_ours = multicast::names_ours(level, name, value) || socket::names_our_device(level, name, value);
+    let is_ours =
+        multicast::names_ours(level, name, value) || socket::names_our_device(level, name, value);
     is_ours.then(|| socket::judge(level, name, value))
 }
 
@@ -264,6 +279,7 @@ fn only_off(value: c_int) -> Answer<()> {
 
 /// The bytes of a C structure without padding that matters.
 fn bytes<T: Copy>(value: T) -> Vec<u8> {
-    // SAFETY: any value can be read as bytes for the length of its type; callers pass structures without padding.
+    // SAFETY: any value can be read as bytes for the length of its type; callers pass structures
+    // without padding.
     unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) }.to_vec()
 }

@@ -31,7 +31,8 @@ pub(crate) enum Host {
 
 static CLIENT: AtomicPtr<Arc<Client>> = AtomicPtr::new(ptr::null_mut());
 static ATTACHING: Lock = Lock::new();
-/// What the last attempt came to, when it was not attached: milliseconds since the first attempt, plus 1.
+/// What the last attempt came to, when it was not attached: milliseconds since the first attempt,
+/// plus 1.
 static FAILED_AT: AtomicU64 = AtomicU64::new(0);
 static CLOSED: AtomicBool = AtomicBool::new(false);
 static TOLD: AtomicBool = AtomicBool::new(false);
@@ -45,7 +46,8 @@ pub(crate) fn client() -> Option<&'static Arc<Client>> {
     unsafe { CLIENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// The host of this process; attaches when it was not yet, and from time to time again when that failed.
+/// The host of this process; attaches when it was not yet, and from time to time again when that
+/// failed.
 pub(crate) fn host() -> Host {
     if let Some(client) = client() {
         return Host::Here(client);
@@ -72,7 +74,8 @@ fn since_start() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
 }
 
-/// The host of a process that `exec` gave this descriptor to, when that is a session fd of the host's. What is wrong otherwise is told when a socket is made.
+/// The host of a process that `exec` gave this descriptor to, when that is a session fd of the
+/// host's. What is wrong otherwise is told when a socket is made.
 pub(crate) fn host_of(session_fd: BorrowedFd<'_>) -> Option<&'static Arc<Client>> {
     if let Some(client) = client() {
         return Some(client);
@@ -107,7 +110,9 @@ fn attach() -> Option<&'static Arc<Client>> {
             Ok(client) => Some(keep(client)),
             Err(sentence) => {
                 CLOSED.store(true, Ordering::Relaxed);
-                tell_once(&format!("{sentence}; sockets that are not on the machine's own loopback fail"));
+                tell_once(&format!(
+                    "{sentence}; sockets that are not on the machine's own loopback fail"
+                ));
                 None
             }
         };
@@ -120,7 +125,9 @@ fn attach() -> Option<&'static Arc<Client>> {
             let absent = matches!(error, AttachError::NoHost { .. });
             CLOSED.store(!absent || required, Ordering::Relaxed);
             if !absent || required {
-                tell_once(&format!("{error}; sockets that are not on the machine's own loopback fail"));
+                tell_once(&format!(
+                    "{error}; sockets that are not on the machine's own loopback fail"
+                ));
             } else if explicit {
                 tell_once(&format!("{error}; all sockets stay with the kernel"));
             }
@@ -148,8 +155,15 @@ pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         PID.store(pid(), Ordering::Relaxed);
-        // SAFETY: the handlers only take and give locks of this library and of the client, store words, and enter the host.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child)) };
+        // SAFETY: the handlers only take and give locks of this library and of the client, store
+        // words, and enter the host.
+        unsafe {
+            libc::pthread_atfork(
+                Some(before_fork),
+                Some(after_fork_in_parent),
+                Some(after_fork_in_child),
+            )
+        };
         if let Some(mark) = wiped_page() {
             // SAFETY: the page is ours, writable, and never unmapped.
             unsafe { &*mark }.store(1, Ordering::Relaxed);
@@ -158,7 +172,8 @@ pub(crate) fn watch_forks() {
     });
 }
 
-/// A word that is 1, and 0 in a child that has a copy of this process's memory and did not come by `fork(3)`: by a bare `clone`, `clone3`, `fork` or `_Fork`.
+/// A word that is 1, and 0 in a child that has a copy of this process's memory and did not come by
+/// `fork(3)`: by a bare `clone`, `clone3`, `fork` or `_Fork`.
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 /// Between the handlers around a `fork(3)`, which say themselves what has to be said.
@@ -167,13 +182,22 @@ static FORKING: AtomicBool = AtomicBool::new(false);
 /// From `asm-generic/mman-common.h`: the page is zero in a forked child.
 const MADV_WIPEONFORK: c_int = 18;
 
-/// A new page that a fork leaves zeroed in the child. None where the kernel has no such memory (before Linux 4.14): then only `fork(3)` is known.
+/// A new page that a fork leaves zeroed in the child. None where the kernel has no such memory
+/// (before Linux 4.14): then only `fork(3)` is known.
 fn wiped_page() -> Option<*mut AtomicU32> {
     const LEN: usize = 4096;
-    // SAFETY: new memory, at an address that the kernel chooses, which is asked for by system calls that take no other pointers.
+    // SAFETY: new memory, at an address that the kernel chooses, which is asked for by system calls
+    // that take no other pointers.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let page = libc::mmap(ptr::null_mut(), LEN, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        let page = libc::mmap(
+            ptr::null_mut(),
+            LEN,
+            protection,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
         if page == libc::MAP_FAILED {
             return None;
         }
@@ -185,7 +209,8 @@ fn wiped_page() -> Option<*mut AtomicU32> {
     }
 }
 
-/// Looks whether this is a child that nobody announced, and then does for it what is done after a fork.
+/// Looks whether this is a child that nobody announced, and then does for it what is done after a
+/// fork.
 #[inline]
 pub(crate) fn notice_clone() {
     // SAFETY: null, or a page that is never unmapped.
@@ -211,8 +236,9 @@ fn cloned(mark: &AtomicU32) {
     crate::errno::set(errno);
 }
 
-/// The program is about to change what it may do: its user, its groups, its root. It enters the host now if it did not before, since it may not be able to afterwards; a host that
-/// is not there, or that refuses, is no matter before a socket is asked for.
+/// The program is about to change what it may do: its user, its groups, its root. It enters the
+/// host now if it did not before, since it may not be able to afterwards; a host that is not there,
+/// or that refuses, is no matter before a socket is asked for.
 pub(crate) fn before_change() {
     if !is_own_or_unwatched() {
         return;
@@ -260,8 +286,9 @@ pub(crate) fn pid() -> c_int {
     unsafe { libc::syscall(libc::SYS_getpid) as c_int }
 }
 
-/// Is this the process that the tables belong to? Between `vfork` and `exec` a child runs in its parent's memory: what it closes or
-/// duplicates there is its own, and the parent's table must not change.
+/// Is this the process that the tables belong to? Between `vfork` and `exec` a child runs in its
+/// parent's memory: what it closes or duplicates there is its own, and the parent's table must not
+/// change.
 pub(crate) fn is_own() -> bool {
     PID.load(Ordering::Relaxed) == pid()
 }

@@ -1,15 +1,17 @@
-//! The functions that this library stands in front of: the next ones of the same name, found once each.
+//! The functions that this library stands in front of: the next ones of the same name, found once
+//! each.
 //!
-//! A function is looked up at its first use, so a program whose loader calls us before any constructor ran is served too.
-//! They are declared with the `C-unwind` convention, because the C library cancels a thread by unwinding it from inside of them.
+//! A function is looked up at its first use, so a program whose loader calls us before any
+//! constructor ran is served too. They are declared with the `C-unwind` convention, because the C
+//! library cancels a thread by unwinding it from inside of them.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
-    timespec, timeval,
+    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval,
 };
 
 /// What a function answers when the C library does not have it: failure, with ENOSYS.
@@ -62,7 +64,8 @@ macro_rules! real {
         #[inline]
         pub(crate) unsafe fn $name($($arg: $type),*) -> $answer {
             static CELL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0")
+                .as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("a name without NUL"),
             };
@@ -72,7 +75,8 @@ macro_rules! real {
                 return <$answer as Missing>::MISSING;
             }
             // SAFETY: the C library defines the function of this name with this type.
-            let function = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> $answer>(found) };
+            let function = unsafe { std::mem::transmute::<*mut c_void,
+                unsafe extern "C-unwind" fn($($type),*) -> $answer>(found) };
             // SAFETY: the caller keeps to what the function asks.
             unsafe { function($($arg),*) }
         }
@@ -88,8 +92,10 @@ real! {
     fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int;
     fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
     fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int;
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int;
-    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void,
+        len: *mut socklen_t) -> c_int;
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void,
+        len: socklen_t) -> c_int;
     fn shutdown(fd: c_int, how: c_int) -> c_int;
     fn system(command: *const c_char) -> c_int;
     fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE;
@@ -110,17 +116,22 @@ real! {
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
-    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> ssize_t;
+    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr,
+        addr_len: *mut socklen_t) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
-    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
+        timeout: *mut timespec) -> c_int;
     fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t;
-    fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addr_len: socklen_t) -> ssize_t;
+    fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr,
+        addr_len: socklen_t) -> ssize_t;
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
-    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: size_t, flags: c_uint) -> ssize_t;
+    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: size_t,
+        flags: c_uint) -> ssize_t;
 
-    fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const libc::addrinfo, out: *mut *mut libc::addrinfo) -> c_int;
+    fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
+        out: *mut *mut libc::addrinfo) -> c_int;
     fn getifaddrs(out: *mut *mut libc::ifaddrs) -> c_int;
     fn freeifaddrs(list: *mut libc::ifaddrs) -> ();
     fn if_nametoindex(name: *const c_char) -> c_uint;
@@ -128,26 +139,36 @@ real! {
     fn if_nameindex() -> *mut libc::if_nameindex;
 
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
-    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
-    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
-    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec,
+        mask: *const sigset_t) -> c_int;
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *mut timeval) -> c_int;
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *const timespec, mask: *const sigset_t) -> c_int;
     fn epoll_create(size: c_int) -> c_int;
     fn epoll_create1(flags: c_int) -> c_int;
     fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int;
-    fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
-    fn epoll_pwait2(set: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, count: c_int, timeout: c_int,
+        mask: *const sigset_t) -> c_int;
+    fn epoll_pwait2(set: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec,
+        mask: *const sigset_t) -> c_int;
 
-    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long,
+        f: c_long) -> c_long;
 
     fn pthread_cancel(name: libc::pthread_t) -> c_int;
 
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
-    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn execvpe(file: *const c_char, argv: *const *const c_char,
+        envp: *const *const c_char) -> c_int;
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
-    fn execveat(folder: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int) -> c_int;
-    fn posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
-    fn posix_spawnp(pid: *mut libc::pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn execveat(folder: c_int, path: *const c_char, argv: *const *const c_char,
+        envp: *const *const c_char, flags: c_int) -> c_int;
+    fn posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void,
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn posix_spawnp(pid: *mut libc::pid_t, file: *const c_char, actions: *const c_void,
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
 
     fn setuid(uid: libc::uid_t) -> c_int;
     fn seteuid(uid: libc::uid_t) -> c_int;
@@ -161,21 +182,28 @@ real! {
     fn unshare(flags: c_int) -> c_int;
     fn setrlimit(what: c_uint, limit: *const libc::rlimit) -> c_int;
     fn setrlimit64(what: c_uint, limit: *const libc::rlimit) -> c_int;
-    fn prlimit(pid: libc::pid_t, what: c_uint, limit: *const libc::rlimit, old: *mut libc::rlimit) -> c_int;
-    fn prlimit64(pid: libc::pid_t, what: c_uint, limit: *const libc::rlimit, old: *mut libc::rlimit) -> c_int;
-    fn prctl(what: c_int, one: std::ffi::c_ulong, two: std::ffi::c_ulong, three: std::ffi::c_ulong, four: std::ffi::c_ulong) -> c_int;
+    fn prlimit(pid: libc::pid_t, what: c_uint, limit: *const libc::rlimit,
+        old: *mut libc::rlimit) -> c_int;
+    fn prlimit64(pid: libc::pid_t, what: c_uint, limit: *const libc::rlimit,
+        old: *mut libc::rlimit) -> c_int;
+    fn prctl(what: c_int, one: std::ffi::c_ulong, two: std::ffi::c_ulong, three: std::ffi::c_ulong,
+        four: std::ffi::c_ulong) -> c_int;
 
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t;
     fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
-    fn __recvfrom_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> ssize_t;
+    fn __recvfrom_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int,
+        addr: *mut sockaddr, addr_len: *mut socklen_t) -> ssize_t;
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;
-    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
+        room: size_t) -> c_int;
 }
 
 /// Makes the fixed-argument face of a function that the C library declares with `...`.
 macro_rules! variadic {
-    ($(fn $name:ident($first:ident: c_int, $second:ident: $type:ty, ...) as $symbol:literal;)*) => {$(
-        /// The function of the same name behind this library, with one word as its optional argument.
+    ($(fn $name:ident($first:ident: c_int, $second:ident: $type:ty,
+        ...) as $symbol:literal;)*) => {$(
+        /// The function of the same name behind this library, with one word as its optional
+        /// argument.
         ///
         /// # Safety
         /// As the function itself asks.
@@ -188,7 +216,8 @@ macro_rules! variadic {
                 return -1;
             }
             // SAFETY: the C library defines the function of this name with this type.
-            let function = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(c_int, $type, ...) -> c_int>(found) };
+            let function = unsafe { std::mem::transmute::<*mut c_void,
+                unsafe extern "C-unwind" fn(c_int, $type, ...) -> c_int>(found) };
             // SAFETY: the caller keeps to what the function asks.
             unsafe { function($first, $second, word) }
         }

@@ -1,4 +1,5 @@
-//! Descriptors that another process sends (SCM_RIGHTS). Among them may be a socket of Clearway's, which the receiver then has as if it had been executed with it.
+//! Descriptors that another process sends (SCM_RIGHTS). Among them may be a socket of Clearway's,
+//! which the receiver then has as if it had been executed with it.
 
 use std::ffi::{c_int, c_uint};
 use std::os::fd::BorrowedFd;
@@ -15,22 +16,27 @@ use crate::{inheritors, process, real};
 // SAFETY: computes a length.
 const LEN_OF_NONE: usize = unsafe { libc::CMSG_LEN(0) } as usize;
 
-/// There is room for a descriptor in what a call on a descriptor of the kernel's may bring. `message` is what the program gave to `recvmsg`.
+/// There is room for a descriptor in what a call on a descriptor of the kernel's may bring.
+/// `message` is what the program gave to `recvmsg`.
 pub(crate) fn may_bring(message: *const msghdr) -> bool {
     // SAFETY: null, or as the C function asks.
     let Some(message) = (unsafe { message.as_ref() }) else { return false };
     // SAFETY: computes a length.
     !message.msg_control.is_null()
-        && message.msg_controllen >= unsafe { libc::CMSG_LEN(size_of::<c_int>() as c_uint) } as usize
+        && message.msg_controllen
+            >= unsafe { libc::CMSG_LEN(size_of::<c_int>() as c_uint) } as usize
 }
 
-/// `recvmsg` of the kernel's; by the system call, so that no thread is cancelled in the midst of our own frames.
+/// `recvmsg` of the kernel's; by the system call, so that no thread is cancelled in the midst of
+/// our own frames.
 ///
 /// # Safety
 /// As for the C function.
 pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer<ssize_t> {
-    // SAFETY: the caller's own arguments.
-    let answer = while_blocked(|| check(unsafe { libc::syscall(libc::SYS_recvmsg, fd, message, flags) } as ssize_t))?;
+    let answer = while_blocked(|| {
+        // SAFETY: the caller's own arguments.
+        check(unsafe { libc::syscall(libc::SYS_recvmsg, fd, message, flags) } as ssize_t)
+    })?;
     // SAFETY: the kernel has just filled it in.
     unsafe { take_up(&mut *message) };
     Ok(answer)
@@ -48,7 +54,8 @@ pub(crate) unsafe fn recvmmsg(
     timeout: *mut timespec,
 ) -> Answer<c_int> {
     // SAFETY: the caller's own arguments.
-    let call = || unsafe { libc::syscall(libc::SYS_recvmmsg, fd, messages, count, flags, timeout) } as c_int;
+    let call = || unsafe { libc::syscall(libc::SYS_recvmmsg, fd, messages, count, flags, timeout) }
+        as c_int;
     let filled = while_blocked(|| check(call()))?;
     for at in 0..filled as usize {
         // SAFETY: the kernel has just filled in so many.
@@ -57,7 +64,8 @@ pub(crate) unsafe fn recvmmsg(
     Ok(filled)
 }
 
-/// Looks at each descriptor that came. One that this process cannot have is closed, and told as Linux tells of a descriptor that had no place: it is missing, and MSG_CTRUNC is set.
+/// Looks at each descriptor that came. One that this process cannot have is closed, and told as
+/// Linux tells of a descriptor that had no place: it is missing, and MSG_CTRUNC is set.
 ///
 /// # Safety
 /// The kernel has filled the message in.
@@ -129,7 +137,8 @@ fn came(fd: c_int) -> bool {
             if let Some(client) = process::client() {
                 client.stayed(
                     "recvmsg",
-                    "the socket that came is another program's, which this process is no part of; it was not taken",
+                    "the socket that came is another program's, which this process is no part of; \
+                     it was not taken",
                 );
             }
             false

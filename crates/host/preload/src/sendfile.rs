@@ -1,4 +1,5 @@
-//! sendfile and splice with a socket of Clearway on one side: the bytes go through a buffer of ours.
+//! sendfile and splice with a socket of Clearway on one side: the bytes go through a buffer of
+//! ours.
 
 use std::ffi::{c_int, c_uint};
 use std::io::{IoSlice, IoSliceMut};
@@ -17,10 +18,12 @@ const CHUNK: usize = 64 * 1024;
 
 interpose! {
     /// `sendfile(2)`
-    fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t, if TABLE.has(out) || TABLE.has(from) => inside(out, from, offset, count);
+    fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t,
+        if TABLE.has(out) || TABLE.has(from) => inside(out, from, offset, count);
 
     /// `splice(2)`
-    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: size_t, flags: c_uint) -> ssize_t, if TABLE.has(from) || TABLE.has(to) => {
+    fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: size_t,
+        flags: c_uint) -> ssize_t, if TABLE.has(from) || TABLE.has(to) => {
         splice_inside(from, from_at, to, to_at, len, flags)
     };
 }
@@ -42,7 +45,8 @@ pub(crate) unsafe extern "C-unwind" fn sendfile64(
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn inside(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> Inside<ssize_t> {
     if ours(from).is_some() {
         // Linux takes only what has pages for the source, which a socket has not.
@@ -53,7 +57,12 @@ unsafe fn inside(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> 
     Some(send_file(&mine, from, unsafe { offset.as_mut() }, count))
 }
 
-fn send_file(mine: &Ours, from: c_int, offset: Option<&mut off_t>, count: size_t) -> Answer<ssize_t> {
+fn send_file(
+    mine: &Ours,
+    from: c_int,
+    offset: Option<&mut off_t>,
+    count: size_t,
+) -> Answer<ssize_t> {
     let start = match &offset {
         Some(offset) => **offset,
         // SAFETY: asks where the file stands.
@@ -106,7 +115,8 @@ fn read_at(fd: c_int, into: &mut [u8], at: off_t) -> Answer<usize> {
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn splice_inside(
     from: c_int,
     from_at: *mut i64,
@@ -148,8 +158,8 @@ fn own_pipe() -> Answer<[OwnedFd; 2]> {
     }
 }
 
-/// Looks at what there is, gives the pipe as much of it as it takes, and only then takes that much. As on Linux, `flags` are for the pipe,
-/// and the socket blocks as it is set to.
+/// Looks at what there is, gives the pipe as much of it as it takes, and only then takes that much.
+/// As on Linux, `flags` are for the pipe, and the socket blocks as it is set to.
 fn to_pipe(mine: &Ours, pipe: c_int, len: size_t, flags: c_uint) -> Answer<ssize_t> {
     let mut buffer = vec![0; len];
     let seen = recv_into(mine, &mut [IoSliceMut::new(&mut buffer)], libc::MSG_PEEK)?.len;
@@ -159,12 +169,24 @@ fn to_pipe(mine: &Ours, pipe: c_int, len: size_t, flags: c_uint) -> Answer<ssize
     let [out, into] = own_pipe()?;
     // SAFETY: so many bytes are readable; then they are moved from pipe to pipe.
     let moved = unsafe {
-        let filled = check(libc::syscall(libc::SYS_write, into.as_raw_fd(), buffer.as_ptr(), seen) as ssize_t)?;
+        let filled = check(
+            libc::syscall(libc::SYS_write, into.as_raw_fd(), buffer.as_ptr(), seen) as ssize_t,
+        )?;
         let nowhere = std::ptr::null_mut::<i64>();
-        check(libc::syscall(libc::SYS_splice, out.as_raw_fd(), nowhere, pipe, nowhere, filled, flags) as ssize_t)?
+        check(libc::syscall(
+            libc::SYS_splice,
+            out.as_raw_fd(),
+            nowhere,
+            pipe,
+            nowhere,
+            filled,
+            flags,
+        ) as ssize_t)?
     };
     // This does not block, and is no place to be cancelled at: the pipe has the bytes.
-    let taken = mine.socket.recv(&mut [IoSliceMut::new(&mut buffer[..moved as usize])], libc::MSG_DONTWAIT)?;
+    let taken = mine
+        .socket
+        .recv(&mut [IoSliceMut::new(&mut buffer[..moved as usize])], libc::MSG_DONTWAIT)?;
     Ok(taken.len as ssize_t)
 }
 
@@ -172,15 +194,19 @@ fn to_pipe(mine: &Ours, pipe: c_int, len: size_t, flags: c_uint) -> Answer<ssize
 fn from_pipe(pipe: c_int, mine: &Ours, len: size_t, flags: c_uint) -> Answer<ssize_t> {
     let [out, into] = own_pipe()?;
     // SAFETY: copies from pipe to pipe; EINVAL when the program's is none, as Linux says.
-    let copied =
-        check(unsafe { libc::syscall(libc::SYS_tee, pipe, into.as_raw_fd(), len, flags) } as ssize_t)? as usize;
+    let copied = check(
+        unsafe { libc::syscall(libc::SYS_tee, pipe, into.as_raw_fd(), len, flags) } as ssize_t
+    )? as usize;
     if copied == 0 {
         return Ok(0);
     }
     let mut buffer = vec![0; copied];
     // SAFETY: so many bytes are writable, and our pipe holds them.
-    let held = check(unsafe { libc::syscall(libc::SYS_read, out.as_raw_fd(), buffer.as_mut_ptr(), copied) } as ssize_t)?
-        as usize;
+    let held =
+        check(
+            unsafe { libc::syscall(libc::SYS_read, out.as_raw_fd(), buffer.as_mut_ptr(), copied) }
+                as ssize_t,
+        )? as usize;
     let sent = send_from(mine, &[IoSlice::new(&buffer[..held])], 0, None)? as usize;
     // SAFETY: so many bytes are writable, and the pipe holds them still.
     check(unsafe { libc::syscall(libc::SYS_read, pipe, buffer.as_mut_ptr(), sent) } as ssize_t)

@@ -1,7 +1,9 @@
 //! SIGIO: signals of what happens at sockets with O_ASYNC.
 //!
-//! The kernel keeps the flag, the owner (F_SETOWN) and the signal (F_SETSIG) for the descriptor as for any other, but nothing ever comes to it there. A thread of this
-//! library waits for these sockets, and sends what the kernel would send. It begins with the first such socket of a process.
+//! The kernel keeps the flag, the owner (F_SETOWN) and the signal (F_SETSIG) for the descriptor as
+//! for any other, but nothing ever comes to it there. A thread of this library waits for these
+//! sockets, and sends what the kernel would send. It begins with the first such socket of a
+//! process.
 
 use std::ffi::{c_int, c_long};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -20,7 +22,8 @@ const F_GETOWN_EX: c_int = 16;
 const F_OWNER_TID: c_int = 0;
 const F_OWNER_PID: c_int = 1;
 
-/// From `asm-generic/siginfo.h`: a signal of this kind that is no work of the kernel's. Its own codes a thread may send to nobody but itself.
+/// From `asm-generic/siginfo.h`: a signal of this kind that is no work of the kernel's. Its own
+/// codes a thread may send to nobody but itself.
 const SI_SIGIO: c_int = -5;
 
 /// What is waited for: each thing that comes, once.
@@ -72,7 +75,10 @@ pub(crate) fn change(fd: c_int, mine: &Mine, on: bool) -> Answer<()> {
 
 fn known() -> Option<Arc<EpollSet>> {
     let watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
-    watch.as_ref().filter(|watch| watch.process == process::pid()).map(|watch| Arc::clone(&watch.set))
+    watch
+        .as_ref()
+        .filter(|watch| watch.process == process::pid())
+        .map(|watch| Arc::clone(&watch.set))
 }
 
 /// The set of this process, with a thread that waits for it.
@@ -92,13 +98,16 @@ fn watched() -> Answer<Arc<EpollSet>> {
 
 /// Starts the thread. The program's signals are not for it.
 fn spawn(set: Arc<EpollSet>, epoll: c_int) -> Answer<()> {
-    // SAFETY: all-zero is a mask, and the pointers are to masks of ours. The thread has the mask of the one that starts it.
+    // SAFETY: all-zero is a mask, and the pointers are to masks of ours. The thread has the mask of
+    // the one that starts it.
     let started = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let started = std::thread::Builder::new().name("clearway-sigio".into()).spawn(move || run(&set, epoll));
+        let started = std::thread::Builder::new()
+            .name("clearway-sigio".into())
+            .spawn(move || run(&set, epoll));
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         started
     };
@@ -109,7 +118,8 @@ fn run(set: &EpollSet, epoll: c_int) {
     guarded(|| {
         let mut events = [EpollEvent { events: 0, data: 0 }; EVENTS];
         loop {
-            // No signal interrupts it; a set that is waited for by one thread fails in no other way.
+            // No signal interrupts it; a set that is waited for by one thread fails in no other
+            // way.
             let found = set.wait(epoll, &mut events, None, None).unwrap_or(0);
             for event in &events[..found] {
                 tell(event.data as c_int, event.events);
@@ -129,12 +139,21 @@ fn tell(fd: c_int, events: u32) {
         }
         real::fcntl(fd, F_GETSIG, 0)
     };
-    let target = if [F_OWNER_PID, F_OWNER_TID].contains(&owner.kind) { owner.pid } else { -owner.pid };
+    let target =
+        if [F_OWNER_PID, F_OWNER_TID].contains(&owner.kind) { owner.pid } else { -owner.pid };
     if signal <= 0 {
         return send(owner.kind, target, libc::SIGIO);
     }
     // The program asked which descriptor it is and what has happened (F_SETSIG).
-    let info = Info { signal, errno: 0, code: SI_SIGIO, pad: 0, band: i64::from(events), fd, rest: [0; 25] };
+    let info = Info {
+        signal,
+        errno: 0,
+        code: SI_SIGIO,
+        pad: 0,
+        band: i64::from(events),
+        fd,
+        rest: [0; 25],
+    };
     let pid = process::pid();
     // SAFETY: the structure is as the kernel has it.
     let queued = owner.kind == F_OWNER_PID

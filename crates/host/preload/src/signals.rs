@@ -5,8 +5,8 @@ use std::ffi::c_int;
 /// Signals there are (`_NSIG` − 1).
 const SIGNALS: c_int = 64;
 
-/// `struct sigaction` as the system call has it on x86-64 and AArch64: the C library's is laid out otherwise, and does not show
-/// the handlers of its own signals.
+/// `struct sigaction` as the system call has it on x86-64 and AArch64: the C library's is laid out
+/// otherwise, and does not show the handlers of its own signals.
 #[repr(C)]
 #[derive(Default)]
 struct KernelAction {
@@ -16,7 +16,8 @@ struct KernelAction {
     mask: u64,
 }
 
-/// Was every handler that the program has installed with SA_RESTART? Then it was such a one that interrupted a call, whichever it was.
+/// Was every handler that the program has installed with SA_RESTART? Then it was such a one that
+/// interrupted a call, whichever it was.
 ///
 /// The kernel knows which signal came, and we do not; a program that mixes both kinds gets EINTR.
 pub(crate) fn all_restart() -> bool {

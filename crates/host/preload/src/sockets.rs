@@ -23,7 +23,11 @@ use crate::real;
 /// Takes no pointers.
 // SAFETY: it stands in for the function of this name in the C library, with its signature.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn socket(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+) -> c_int {
     // SAFETY: takes no pointers.
     let fd = unsafe { real::socket(domain, kind, protocol) };
     if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
@@ -46,34 +50,44 @@ fn remember(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
         return;
     }
     let errno = get();
-    object::put(fd, Some(TABLE.make(Object::Pending(Pending::new(kind, domain == libc::AF_INET6)))));
+    object::put(
+        fd,
+        Some(TABLE.make(Object::Pending(Pending::new(kind, domain == libc::AF_INET6)))),
+    );
     crate::errno::set(errno);
 }
 
 interpose! {
     /// `bind(2)`
-    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int, if TABLE.has(fd) => inside_bind(fd, addr, len);
+    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int,
+        if TABLE.has(fd) => inside_bind(fd, addr, len);
 
     /// `connect(2)`
-    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int, if TABLE.has(fd) => inside_connect(fd, addr, len);
+    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int,
+        if TABLE.has(fd) => inside_connect(fd, addr, len);
 
     /// `listen(2)`
     fn listen(fd: c_int, backlog: c_int) -> c_int, if TABLE.has(fd) => inside_listen(fd, backlog);
 
     /// `accept(2)`
-    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => inside_accept(fd, addr, len, 0);
+    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int,
+        if TABLE.has(fd) => inside_accept(fd, addr, len, 0);
 
     /// `accept4(2)`
-    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int, if TABLE.has(fd) => inside_accept(fd, addr, len, flags);
+    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int,
+        if TABLE.has(fd) => inside_accept(fd, addr, len, flags);
 
     /// `getsockname(2)`
-    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => inside_getsockname(fd, addr, len);
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int,
+        if TABLE.has(fd) => inside_getsockname(fd, addr, len);
 
     /// `getpeername(2)`
-    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
+    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int,
+        if TABLE.has(fd) => ours(fd).map(|mine| {
         match mine.socket.remote() {
             Some(remote) => {
-                addr::write(scope::beside(remote, mine.socket.local().ip()), mine.socket.is_v6(), addr, len).map(|()| 0)
+                addr::write(scope::beside(remote, mine.socket.local().ip()), mine.socket.is_v6(),
+                    addr, len).map(|()| 0)
             }
             None => fail(libc::ENOTCONN),
         }
@@ -91,16 +105,24 @@ interpose! {
     });
 
     /// `setsockopt(2)`
-    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int, if TABLE.has(fd) => inside_setsockopt(fd, level, name, value, len);
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void,
+        len: socklen_t) -> c_int, if TABLE.has(fd) => inside_setsockopt(fd, level, name, value,
+            len);
 
     /// `getsockopt(2)`
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void,
+        len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
         give(options::get(&mine, level, name), value, len).map(|()| 0)
     });
 }
 
 /// Does an address fit a socket's family? Says how Linux refuses it otherwise.
-pub(crate) fn fits(stream: bool, v6: bool, given: Given, len: socklen_t) -> Answer<std::net::SocketAddr> {
+pub(crate) fn fits(
+    stream: bool,
+    v6: bool,
+    given: Given,
+    len: socklen_t,
+) -> Answer<std::net::SocketAddr> {
     match given {
         Given::Inet { addr, v6: true } if v6 => Ok(addr),
         Given::Inet { addr, v6: false } if !v6 || !stream => Ok(addr),
@@ -110,7 +132,8 @@ pub(crate) fn fits(stream: bool, v6: bool, given: Given, len: socklen_t) -> Answ
     }
 }
 
-/// The address of a bind or connect that concerns a pending socket, when it fits; the kernel refuses the others.
+/// The address of a bind or connect that concerns a pending socket, when it fits; the kernel
+/// refuses the others.
 fn for_pending(fd: c_int, given: Given, len: socklen_t) -> Option<std::net::SocketAddr> {
     match &*TABLE.get(fd)? {
         Object::Pending(pending) => fits(pending.kind == Kind::Stream, pending.v6, given, len).ok(),
@@ -119,7 +142,8 @@ fn for_pending(fd: c_int, given: Given, len: socklen_t) -> Option<std::net::Sock
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn inside_bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Inside<c_int> {
     // SAFETY: the caller's address is that long.
     let given = unsafe { addr::read(addr, len) };
@@ -146,7 +170,8 @@ fn bind_ours(mine: &Mine, raw: *const sockaddr, given: Given, len: socklen_t) ->
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn inside_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Inside<c_int> {
     // SAFETY: the caller's address is that long.
     let given = unsafe { addr::read(addr, len) };
@@ -164,8 +189,14 @@ unsafe fn inside_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> In
 /// Connects for MSG_FASTOPEN. None: the socket is the kernel's.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
-pub(crate) unsafe fn connect_early(fd: c_int, addr: *const sockaddr, len: socklen_t, flags: c_int) -> Inside<Mine> {
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
+pub(crate) unsafe fn connect_early(
+    fd: c_int,
+    addr: *const sockaddr,
+    len: socklen_t,
+    flags: c_int,
+) -> Inside<Mine> {
     // SAFETY: the caller's address is that long.
     let given = unsafe { addr::read(addr, len) };
     let mine = match ours(fd) {
@@ -182,7 +213,8 @@ pub(crate) unsafe fn connect_early(fd: c_int, addr: *const sockaddr, len: sockle
         return Some(Err(errno));
     }
     let done = connect_ours(fd, &mine, (addr, given, len), flags);
-    // What was set for this call alone is as it was; the connection has begun, or there is none. Without a host nothing has.
+    // What was set for this call alone is as it was; the connection has begun, or there is none.
+    // Without a host nothing has.
     let _ = mine.socket.set_options(&before);
     Some(done?.map(|_| mine))
 }
@@ -218,7 +250,8 @@ fn connect_ours(
     let number = scope::number(remote);
     if number != 0 && mine.socket.local().port() == 0 {
         // Its own address says which link it is on.
-        let own = scope::own_address(number).map_or(Ok(()), |own| mine.socket.bind((own, 0).into()));
+        let own =
+            scope::own_address(number).map_or(Ok(()), |own| mine.socket.bind((own, 0).into()));
         if let Err(errno) = own {
             return Some(Err(errno));
         }
@@ -228,7 +261,8 @@ fn connect_ours(
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn inside_getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> Inside<c_int> {
     let held = TABLE.get(fd)?;
     match &*held {
@@ -264,16 +298,28 @@ fn inside_listen(fd: c_int, backlog: c_int) -> Inside<c_int> {
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
-unsafe fn inside_accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Inside<c_int> {
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
+unsafe fn inside_accept(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Inside<c_int> {
     let mine = ours(fd)?;
     // SAFETY: the caller's pointers.
     Some(unsafe { accept_ours(&mine, addr, len, flags) })
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
-unsafe fn accept_ours(mine: &Mine, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> Answer<c_int> {
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
+unsafe fn accept_ours(
+    mine: &Mine,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Answer<c_int> {
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return fail(libc::EINVAL);
     }
@@ -288,7 +334,9 @@ unsafe fn accept_ours(mine: &Mine, addr: *mut sockaddr, len: *mut socklen_t, fla
     let (socket, session_fd, remote) = blocking(accept, limited)?;
     if !addr.is_null() {
         // SAFETY: the caller's pointers.
-        unsafe { addr::write(scope::beside(remote, socket.local().ip()), mine.socket.is_v6(), addr, len) }?;
+        unsafe {
+            addr::write(scope::beside(remote, socket.local().ip()), mine.socket.is_v6(), addr, len)
+        }?;
     }
     let is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
     if is_nonblocking != socket.session_fd_is_nonblocking() {
@@ -309,7 +357,8 @@ pub(crate) fn set_nonblocking(session_fd: BorrowedFd<'_>, on: bool) -> Answer<()
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn inside_setsockopt(
     fd: c_int,
     level: c_int,
@@ -371,7 +420,9 @@ unsafe fn give(value: Answer<Value>, out: *mut c_void, len: *mut socklen_t) -> A
         return fail(libc::EFAULT);
     }
     // SAFETY: not null, so the caller's.
-    let Ok(room) = c_int::try_from(unsafe { len.read_unaligned() }) else { return fail(libc::EINVAL) };
+    let Ok(room) = c_int::try_from(unsafe { len.read_unaligned() }) else {
+        return fail(libc::EINVAL);
+    };
     let bytes = match value? {
         Value::Number(number) => number.to_ne_bytes().to_vec(),
         Value::Short(number) => match u8::try_from(number) {

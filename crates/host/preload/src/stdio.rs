@@ -1,5 +1,5 @@
-//! Streams of the C library over a socket of Clearway. Inside, the C library reads and writes by ways that nobody can stand in for; a stream
-//! with functions of its own goes through ours.
+//! Streams of the C library over a socket of Clearway. Inside, the C library reads and writes by
+//! ways that nobody can stand in for; a stream with functions of its own goes through ours.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,8 @@ mod tables;
 pub(crate) use standard::follow;
 pub(crate) use tables::serve;
 
-/// The beginning of a stream as glibc has laid it out since 2.1 (`struct_FILE.h`, which programs compile into themselves).
+/// The beginning of a stream as glibc has laid it out since 2.1 (`struct_FILE.h`, which programs
+/// compile into themselves).
 #[repr(C)]
 struct Head {
     flags: c_int,
@@ -80,7 +81,8 @@ fn may_be_ours(fd: c_int) -> bool {
 
 /// A stream over whatever is behind a descriptor.
 fn over(fd: c_int, mode: *const c_char) -> *mut FILE {
-    let functions = Functions { read: Some(read), write: Some(write), seek: None, close: Some(close) };
+    let functions =
+        Functions { read: Some(read), write: Some(write), seek: None, close: Some(close) };
     let cookie = Box::into_raw(Box::new(fd));
     // SAFETY: the functions take such a cookie; the mode is a C string of the caller's.
     let stream = unsafe { fopencookie(cookie.cast::<c_void>(), mode, functions) };
@@ -130,14 +132,16 @@ fn known(stream: *mut FILE) -> Option<c_int> {
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe extern "C-unwind" fn read(cookie: *mut c_void, buf: *mut c_char, len: size_t) -> ssize_t {
     // SAFETY: the C library's own buffer, and the cookie of the stream.
     unsafe { transfer::read(*cookie.cast::<c_int>(), buf.cast(), len) }
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe extern "C-unwind" fn write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> ssize_t {
     // SAFETY: the cookie of the stream.
     let fd = unsafe { *cookie.cast::<c_int>() };
@@ -145,7 +149,8 @@ unsafe extern "C-unwind" fn write(cookie: *mut c_void, buf: *const c_char, len: 
     unsafe { write_all(fd, buf.cast(), len) }
 }
 
-/// Writes what a stream has in its buffer, and says how much that was. Less than all is an error to the C library, which leaves errno as it is.
+/// Writes what a stream has in its buffer, and says how much that was. Less than all is an error to
+/// the C library, which leaves errno as it is.
 ///
 /// # Safety
 /// There are so many bytes at `buf`.
@@ -163,7 +168,8 @@ unsafe fn write_all(fd: c_int, buf: *const u8, len: size_t) -> ssize_t {
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe extern "C-unwind" fn close(cookie: *mut c_void) -> c_int {
     // SAFETY: the cookie of the stream, which is over.
     let fd = unsafe { *Box::from_raw(cookie.cast::<c_int>()) };

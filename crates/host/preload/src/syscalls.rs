@@ -1,7 +1,8 @@
 //! `syscall(2)`: a program that names its system calls by number means the same sockets.
 //!
-//! libuv sends and receives datagrams so, for one. A number that concerns a descriptor of ours is done by the function of this library that stands in for the C library's;
-//! every other one goes on as it came.
+//! libuv sends and receives datagrams so, for one. A number that concerns a descriptor of ours is
+//! done by the function of this library that stands in for the C library's; every other one goes on
+//! as it came.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
@@ -10,12 +11,15 @@ use libc::{msghdr, size_t, sockaddr, socklen_t, timespec};
 
 use crate::export::depth;
 use crate::object::TABLE;
-use crate::{copies, epoll, errno, files, process, real, rights, sendfile, sockets, transfer, wait};
+use crate::{
+    copies, epoll, errno, files, process, real, rights, sendfile, sockets, transfer, wait,
+};
 
 /// The six words that a system call can have.
 type Words = [c_long; 6];
 
-/// `syscall(2)`, declared with `...` in C: on the machines that Clearway runs on, six optional words are passed as fixed ones are.
+/// `syscall(2)`, declared with `...` in C: on the machines that Clearway runs on, six optional
+/// words are passed as fixed ones are.
 ///
 /// # Safety
 /// As for the C function of this name.
@@ -51,10 +55,16 @@ unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
     // SAFETY: the caller's own arguments, in all of these.
     unsafe {
         match number {
-            libc::SYS_read | libc::SYS_write | libc::SYS_readv | libc::SYS_writev if known() => bytes(number, words),
+            libc::SYS_read | libc::SYS_write | libc::SYS_readv | libc::SYS_writev if known() => {
+                bytes(number, words)
+            }
             libc::SYS_preadv2 | libc::SYS_pwritev2 if known() => bytes(number, words),
-            libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg if known() => receive(number, words),
-            libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg if known() => send(number, words),
+            libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg if known() => {
+                receive(number, words)
+            }
+            libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg if known() => {
+                send(number, words)
+            }
             libc::SYS_sendmsg if copies::go_along(at(words[1])) => None,
             libc::SYS_sendmmsg if copies::go_along_with(at(words[1]), words[2] as c_uint) => None,
             #[cfg(target_arch = "x86_64")]
@@ -67,7 +77,8 @@ unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
                 None
             }
             libc::SYS_sendfile if known() || TABLE.has(words[1] as c_int) => {
-                Some(sendfile::sendfile(fd, words[1] as c_int, at(words[2]), words[3] as size_t) as c_long)
+                Some(sendfile::sendfile(fd, words[1] as c_int, at(words[2]), words[3] as size_t)
+                    as c_long)
             }
             libc::SYS_splice if known() || TABLE.has(words[2] as c_int) => Some(sendfile::splice(
                 fd,
@@ -76,9 +87,18 @@ unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
                 at(words[3]),
                 words[4] as size_t,
                 words[5] as c_uint,
-            ) as c_long),
-            libc::SYS_socket => Some(sockets::socket(fd, words[1] as c_int, words[2] as c_int).into()),
-            libc::SYS_bind | libc::SYS_connect | libc::SYS_listen | libc::SYS_accept | libc::SYS_accept4 if known() => {
+            )
+                as c_long),
+            libc::SYS_socket => {
+                Some(sockets::socket(fd, words[1] as c_int, words[2] as c_int).into())
+            }
+            libc::SYS_bind
+            | libc::SYS_connect
+            | libc::SYS_listen
+            | libc::SYS_accept
+            | libc::SYS_accept4
+                if known() =>
+            {
                 begin(number, words)
             }
             libc::SYS_getsockname
@@ -96,7 +116,9 @@ unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
             }
             libc::SYS_dup if known() => Some(files::dup(fd).into()),
             libc::SYS_dup3 => Some(files::dup3(fd, words[1] as c_int, words[2] as c_int).into()),
-            libc::SYS_fcntl if known() => Some(files::fcntl(fd, words[1] as c_int, words[2]).into()),
+            libc::SYS_fcntl if known() => {
+                Some(files::fcntl(fd, words[1] as c_int, words[2]).into())
+            }
             libc::SYS_ioctl if known() || crate::interfaces::is_asked(words[1] as c_ulong) => {
                 Some(files::ioctl(fd, words[1] as c_ulong, words[2]).into())
             }
@@ -121,7 +143,8 @@ unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
                 None
             }
             libc::SYS_io_uring_setup => {
-                // A ring's work is done in the kernel, which has no bytes of ours. Programs that use rings do without where there are none.
+                // A ring's work is done in the kernel, which has no bytes of ours. Programs that
+                // use rings do without where there are none.
                 errno::set(libc::ENOSYS);
                 Some(-1)
             }
@@ -146,8 +169,12 @@ unsafe fn bytes(number: c_long, words: Words) -> Option<c_long> {
             libc::SYS_write => transfer::write(fd, at::<c_void>(words[1]), words[2] as size_t),
             libc::SYS_readv => transfer::readv(fd, at(words[1]), words[2] as c_int),
             libc::SYS_writev => transfer::writev(fd, at(words[1]), words[2] as c_int),
-            libc::SYS_preadv2 => transfer::preadv2(fd, at(words[1]), words[2] as c_int, words[3], words[5] as c_int),
-            libc::SYS_pwritev2 => transfer::pwritev2(fd, at(words[1]), words[2] as c_int, words[3], words[5] as c_int),
+            libc::SYS_preadv2 => {
+                transfer::preadv2(fd, at(words[1]), words[2] as c_int, words[3], words[5] as c_int)
+            }
+            libc::SYS_pwritev2 => {
+                transfer::pwritev2(fd, at(words[1]), words[2] as c_int, words[3], words[5] as c_int)
+            }
             _ => return None,
         }
     };
@@ -163,12 +190,22 @@ unsafe fn receive(number: c_long, words: Words) -> Option<c_long> {
         match number {
             libc::SYS_recvfrom => {
                 let flags = words[3] as c_int;
-                transfer::recvfrom(fd, at(words[1]), words[2] as size_t, flags, at(words[4]), at(words[5])) as c_long
+                transfer::recvfrom(
+                    fd,
+                    at(words[1]),
+                    words[2] as size_t,
+                    flags,
+                    at(words[4]),
+                    at(words[5]),
+                ) as c_long
             }
-            libc::SYS_recvmsg => transfer::recvmsg(fd, at::<msghdr>(words[1]), words[2] as c_int) as c_long,
+            libc::SYS_recvmsg => {
+                transfer::recvmsg(fd, at::<msghdr>(words[1]), words[2] as c_int) as c_long
+            }
             libc::SYS_recvmmsg => {
                 let timeout = at::<timespec>(words[4]);
-                transfer::recvmmsg(fd, at(words[1]), words[2] as c_uint, words[3] as c_int, timeout).into()
+                transfer::recvmmsg(fd, at(words[1]), words[2] as c_uint, words[3] as c_int, timeout)
+                    .into()
             }
             _ => return None,
         }
@@ -184,11 +221,17 @@ unsafe fn send(number: c_long, words: Words) -> Option<c_long> {
     let done = unsafe {
         match number {
             libc::SYS_sendto => {
-                let (flags, to, to_len) = (words[3] as c_int, at::<sockaddr>(words[4]), words[5] as socklen_t);
-                transfer::sendto(fd, at::<c_void>(words[1]), words[2] as size_t, flags, to, to_len) as c_long
+                let (flags, to, to_len) =
+                    (words[3] as c_int, at::<sockaddr>(words[4]), words[5] as socklen_t);
+                transfer::sendto(fd, at::<c_void>(words[1]), words[2] as size_t, flags, to, to_len)
+                    as c_long
             }
-            libc::SYS_sendmsg => transfer::sendmsg(fd, at::<msghdr>(words[1]), words[2] as c_int) as c_long,
-            libc::SYS_sendmmsg => transfer::sendmmsg(fd, at(words[1]), words[2] as c_uint, words[3] as c_int).into(),
+            libc::SYS_sendmsg => {
+                transfer::sendmsg(fd, at::<msghdr>(words[1]), words[2] as c_int) as c_long
+            }
+            libc::SYS_sendmmsg => {
+                transfer::sendmmsg(fd, at(words[1]), words[2] as c_uint, words[3] as c_int).into()
+            }
             _ => return None,
         }
     };
@@ -203,10 +246,14 @@ unsafe fn begin(number: c_long, words: Words) -> Option<c_long> {
     let done = unsafe {
         match number {
             libc::SYS_bind => sockets::bind(fd, at::<sockaddr>(words[1]), words[2] as socklen_t),
-            libc::SYS_connect => sockets::connect(fd, at::<sockaddr>(words[1]), words[2] as socklen_t),
+            libc::SYS_connect => {
+                sockets::connect(fd, at::<sockaddr>(words[1]), words[2] as socklen_t)
+            }
             libc::SYS_listen => sockets::listen(fd, words[1] as c_int),
             libc::SYS_accept => sockets::accept(fd, at(words[1]), at(words[2])),
-            libc::SYS_accept4 => sockets::accept4(fd, at(words[1]), at(words[2]), words[3] as c_int),
+            libc::SYS_accept4 => {
+                sockets::accept4(fd, at(words[1]), at(words[2]), words[3] as c_int)
+            }
             _ => return None,
         }
     };
@@ -223,8 +270,12 @@ unsafe fn facts(number: c_long, words: Words) -> Option<c_long> {
         match number {
             libc::SYS_getsockname => sockets::getsockname(fd, at(words[1]), at(words[2])),
             libc::SYS_getpeername => sockets::getpeername(fd, at(words[1]), at(words[2])),
-            libc::SYS_getsockopt => sockets::getsockopt(fd, level, name, at(words[3]), at(words[4])),
-            libc::SYS_setsockopt => sockets::setsockopt(fd, level, name, at::<c_void>(words[3]), words[4] as socklen_t),
+            libc::SYS_getsockopt => {
+                sockets::getsockopt(fd, level, name, at(words[3]), at(words[4]))
+            }
+            libc::SYS_setsockopt => {
+                sockets::setsockopt(fd, level, name, at::<c_void>(words[3]), words[4] as socklen_t)
+            }
             libc::SYS_shutdown => sockets::shutdown(fd, words[1] as c_int),
             _ => return None,
         }
@@ -245,25 +296,46 @@ struct Masked {
 /// As for [`ours`].
 unsafe fn waits(number: c_long, words: Words) -> Option<c_long> {
     let fd = words[0] as c_int;
-    // SAFETY: the caller's own arguments, in all of these. Masks of the system calls are eight bytes, and no more is read of them.
+    // SAFETY: the caller's own arguments, in all of these. Masks of the system calls are eight
+    // bytes, and no more is read of them.
     let done = unsafe {
         match number {
-            libc::SYS_ppoll => wait::ppoll(at(words[0]), words[1] as c_ulong, at::<timespec>(words[2]), at(words[3])),
+            libc::SYS_ppoll => wait::ppoll(
+                at(words[0]),
+                words[1] as c_ulong,
+                at::<timespec>(words[2]),
+                at(words[3]),
+            ),
             libc::SYS_pselect6 => {
                 let masked = at::<Masked>(words[5]).as_ref();
                 let mask = masked.map_or(std::ptr::null(), |masked| masked.mask);
-                wait::pselect(fd, at(words[1]), at(words[2]), at(words[3]), at::<timespec>(words[4]), mask)
+                wait::pselect(
+                    fd,
+                    at(words[1]),
+                    at(words[2]),
+                    at(words[3]),
+                    at::<timespec>(words[4]),
+                    mask,
+                )
             }
             libc::SYS_epoll_create1 => epoll::epoll_create1(fd),
             libc::SYS_epoll_ctl if TABLE.has(fd) => {
                 epoll::epoll_ctl(fd, words[1] as c_int, words[2] as c_int, at(words[3]))
             }
-            libc::SYS_epoll_pwait if TABLE.has(fd) => {
-                epoll::epoll_pwait(fd, at(words[1]), words[2] as c_int, words[3] as c_int, at(words[4]))
-            }
-            libc::SYS_epoll_pwait2 if TABLE.has(fd) => {
-                epoll::epoll_pwait2(fd, at(words[1]), words[2] as c_int, at::<timespec>(words[3]), at(words[4]))
-            }
+            libc::SYS_epoll_pwait if TABLE.has(fd) => epoll::epoll_pwait(
+                fd,
+                at(words[1]),
+                words[2] as c_int,
+                words[3] as c_int,
+                at(words[4]),
+            ),
+            libc::SYS_epoll_pwait2 if TABLE.has(fd) => epoll::epoll_pwait2(
+                fd,
+                at(words[1]),
+                words[2] as c_int,
+                at::<timespec>(words[3]),
+                at(words[4]),
+            ),
             _ => return None,
         }
     };
@@ -282,7 +354,9 @@ unsafe fn old_names(number: c_long, words: Words) -> Option<c_long> {
         match number {
             libc::SYS_dup2 => files::dup2(fd, words[1] as c_int),
             libc::SYS_poll => wait::poll(at(words[0]), words[1] as c_ulong, words[2] as c_int),
-            libc::SYS_select => wait::select(fd, at(words[1]), at(words[2]), at(words[3]), at(words[4])),
+            libc::SYS_select => {
+                wait::select(fd, at(words[1]), at(words[2]), at(words[3]), at(words[4]))
+            }
             libc::SYS_epoll_create => epoll::epoll_create(fd),
             libc::SYS_epoll_wait if TABLE.has(fd) => {
                 epoll::epoll_wait(fd, at(words[1]), words[2] as c_int, words[3] as c_int)

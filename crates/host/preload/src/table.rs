@@ -1,8 +1,9 @@
 //! What the file descriptors of this process are: a table that is read without locks.
 //!
-//! A slot of the table is a pointer to a node. Nodes are counted, and never given back to the allocator: whoever finds a
-//! node in a slot raises its count only if that is not zero, and then looks whether the slot still names the node. So a
-//! reader that is late touches a node that serves another descriptor by now at worst, sees that, and looks again.
+//! A slot of the table is a pointer to a node. Nodes are counted, and never given back to the
+//! allocator: whoever finds a node in a slot raises its count only if that is not zero, and then
+//! looks whether the slot still names the node. So a reader that is late touches a node that serves
+//! another descriptor by now at worst, sees that, and looks again.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -15,10 +16,12 @@ use crate::lock::Lock;
 #[cfg(test)]
 mod tests;
 
-/// Descriptors in a chunk of the table; a chunk is allocated when the first descriptor in it is ours.
+/// Descriptors in a chunk of the table; a chunk is allocated when the first descriptor in it is
+/// ours.
 const CHUNK: usize = 1024;
 
-/// Chunks. Descriptors beyond `CHUNK * CHUNKS` (Linux's default of `fs.nr_open`) are left to the kernel.
+/// Chunks. Descriptors beyond `CHUNK * CHUNKS` (Linux's default of `fs.nr_open`) are left to the
+/// kernel.
 const CHUNKS: usize = 1024;
 
 type Chunk<T> = [AtomicPtr<Node<T>>; CHUNK];
@@ -31,8 +34,8 @@ pub(crate) struct Table<T: 'static> {
     free: UnsafeCell<Vec<&'static Node<T>>>,
 }
 
-// SAFETY: the free list is only touched under the lock; the rest is atomic; objects are shared between threads by reference, and
-// dropped by any.
+// SAFETY: the free list is only touched under the lock; the rest is atomic; objects are shared
+// between threads by reference, and dropped by any.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 struct Node<T: 'static> {
@@ -42,10 +45,12 @@ struct Node<T: 'static> {
     object: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the object is written only while the count is zero and the node is in nobody's hands, and shared otherwise.
+// SAFETY: the object is written only while the count is zero and the node is in nobody's hands, and
+// shared otherwise.
 unsafe impl<T: Send + Sync> Sync for Node<T> {}
 
-/// An object in use. Its descriptor may be closed meanwhile; the object stays until the last one lets go.
+/// An object in use. Its descriptor may be closed meanwhile; the object stays until the last one
+/// lets go.
 pub(crate) struct Held<T: 'static>(&'static Node<T>);
 
 impl<T> Clone for Held<T> {
@@ -59,7 +64,8 @@ impl<T> Deref for Held<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the count is not zero while a `Held` exists, so nobody writes the object, and it is there.
+        // SAFETY: the count is not zero while a `Held` exists, so nobody writes the object, and it
+        // is there.
         unsafe { (*self.0.object.get()).as_ref().unwrap_unchecked() }
     }
 }
@@ -82,7 +88,8 @@ impl<T> Drop for Held<T> {
             return;
         }
         fence(Ordering::Acquire);
-        // SAFETY: the count fell to zero, so no other `Held` exists, and none can come to be: readers do not raise a zero.
+        // SAFETY: the count fell to zero, so no other `Held` exists, and none can come to be:
+        // readers do not raise a zero.
         let object = unsafe { (*self.0.object.get()).take() };
         let table = self.0.table;
         let locked = table.lock.lock();
@@ -98,7 +105,12 @@ impl<T> Node<T> {
     fn hold(&'static self) -> Option<Held<T>> {
         let mut count = self.count.load(Ordering::Relaxed);
         while count != 0 {
-            match self.count.compare_exchange_weak(count, count + 1, Ordering::Acquire, Ordering::Relaxed) {
+            match self.count.compare_exchange_weak(
+                count,
+                count + 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Some(Held(self)),
                 Err(now) => count = now,
             }
@@ -136,7 +148,8 @@ impl<T: Send + Sync> Table<T> {
         if place.load(Ordering::Acquire).is_null() {
             let _locked = self.lock.lock();
             if place.load(Ordering::Acquire).is_null() {
-                let chunk: Box<Chunk<T>> = Box::new([const { AtomicPtr::new(ptr::null_mut()) }; CHUNK]);
+                let chunk: Box<Chunk<T>> =
+                    Box::new([const { AtomicPtr::new(ptr::null_mut()) }; CHUNK]);
                 place.store(Box::into_raw(chunk), Ordering::Release);
             }
         }
@@ -172,7 +185,11 @@ impl<T: Send + Sync> Table<T> {
         let free = unsafe { (*self.free.get()).pop() };
         drop(locked);
         let Some(node) = free else {
-            let node = Node { count: AtomicU32::new(1), table: self, object: UnsafeCell::new(Some(object)) };
+            let node = Node {
+                count: AtomicU32::new(1),
+                table: self,
+                object: UnsafeCell::new(Some(object)),
+            };
             return Held(Box::leak(Box::new(node)));
         };
         // SAFETY: the node was free and is in nobody's hands but ours.
@@ -181,8 +198,8 @@ impl<T: Send + Sync> Table<T> {
         Held(node)
     }
 
-    /// Puts an object at a descriptor, or nothing, and gives what was there. An object for a descriptor that is too large for the
-    /// table is dropped.
+    /// Puts an object at a descriptor, or nothing, and gives what was there. An object for a
+    /// descriptor that is too large for the table is dropped.
     pub(crate) fn put(&self, fd: c_int, object: Option<Held<T>>) -> Option<Held<T>> {
         let slot = if object.is_some() { self.slot_made(fd)? } else { self.slot(fd)? };
         let node = object.map_or(ptr::null_mut(), |held| {

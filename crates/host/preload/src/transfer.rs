@@ -25,76 +25,95 @@ const MOST_MESSAGES: c_uint = 1024;
 
 interpose! {
     /// `read(2)`
-    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t,
+        if TABLE.has(fd) => match ours(fd) {
         Some(mine) => Some(target(buf, len).and_then(|into| read_into(&mine, &mut [into]))),
         None => from_route(fd, buf, len, 0),
     };
 
     /// `readv(2)`
-    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t,
+        if TABLE.has(fd) => ours(fd).map(|mine| {
         read_into(&mine, &mut targets(iov, counted(count)?, libc::EINVAL)?)
     });
 
     /// `write(2)`
-    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t,
+        if TABLE.has(fd) => match ours(fd) {
         Some(mine) => Some(source(buf, len).and_then(|from| send_from(&mine, &[from], 0, None))),
         None => netlink::note_bytes(fd, buf, len),
     };
 
     /// `writev(2)`
-    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t,
+        if TABLE.has(fd) => ours(fd).map(|mine| {
         send_from(&mine, &sources(iov, counted(count)?, libc::EINVAL)?, 0, None)
     });
 
     /// `preadv2(2)`: at no offset, the only one that a socket has, it is `readv` with flags.
-    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t,
+        if TABLE.has(fd) => ours(fd).map(|mine| {
         let flags = without_offset(offset, how)?;
         let mut into = targets(iov, counted(count)?, libc::EINVAL)?;
-        if into.iter().all(|buffer| buffer.is_empty()) { Ok(0) } else { Ok(recv_into(&mine, &mut into, flags)?.len as ssize_t) }
+        if into.iter().all(|buffer| buffer.is_empty()) { Ok(0) } else { Ok(recv_into(&mine,
+            &mut into, flags)?.len as ssize_t) }
     });
 
     /// `pwritev2(2)`, likewise.
-    fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t, if TABLE.has(fd) => ours(fd).map(|mine| {
+    fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t,
+        if TABLE.has(fd) => ours(fd).map(|mine| {
         let flags = without_offset(offset, how)?;
         send_from(&mine, &sources(iov, counted(count)?, libc::EINVAL)?, flags, None)
     });
 
     /// `recv(2)`
-    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
-        Some(mine) => Some(target(buf, len).and_then(|into| Ok(recv_into(&mine, &mut [into], flags)?.len as ssize_t))),
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t,
+        if TABLE.has(fd) => match ours(fd) {
+        Some(mine) => Some(target(buf, len)
+            .and_then(|into| Ok(recv_into(&mine, &mut [into], flags)?.len as ssize_t))),
         None => from_route(fd, buf, len, flags),
     };
 
     /// `recvfrom(2)`
-    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
+    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr,
+        from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
         Some(mine) => Some(recv_from(&mine, buf, len, flags, from, from_len)),
         None => from_route(fd, buf, len, flags).inspect(|_| netlink::sender(from, from_len)),
     };
 
     /// `recvmsg(2)`
-    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd) || received::may_bring(message) => match ours(fd) {
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd)
+        || received::may_bring(message) => match ours(fd) {
         Some(mine) => Some(recv_message(&mine, message, flags)),
-        None => message_from_route(fd, message, flags).or_else(|| Some(received::recvmsg(fd, message, flags))),
+        None => message_from_route(fd, message, flags)
+            .or_else(|| Some(received::recvmsg(fd, message, flags))),
     };
 
     /// `recvmmsg(2)`
-    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int, if TABLE.has(fd) || received::may_bring(messages.cast()) => match ours(fd) {
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
+        timeout: *mut timespec) -> c_int, if TABLE.has(fd)
+            || received::may_bring(messages.cast()) => match ours(fd) {
         Some(mine) => Some(recv_messages(&mine, messages, count, flags, timeout)),
         None => Some(received::recvmmsg(fd, messages, count, flags, timeout)),
     };
 
     /// `send(2)`
-    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
-        Some(mine) => Some(source(buf, len).and_then(|from| send_from(&mine, &[from], flags, None))),
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t,
+        if TABLE.has(fd) => match ours(fd) {
+        Some(mine) => Some(source(buf, len)
+            .and_then(|from| send_from(&mine, &[from], flags, None))),
         None => netlink::note_bytes(fd, buf, len),
     };
 
     /// `sendto(2)`
-    fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t, if TABLE.has(fd) => {
+    fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, to: *const sockaddr,
+        to_len: socklen_t) -> ssize_t, if TABLE.has(fd) => {
         if flags & libc::MSG_FASTOPEN != 0 && !to.is_null() && is_stream(fd) {
-            return connect_and_send(fd, (to, to_len), flags, |mine, flags| send_from(mine, &[source(buf, len)?], flags, None));
+            return connect_and_send(fd, (to, to_len), flags, |mine,
+                flags| send_from(mine, &[source(buf, len)?], flags, None));
         }
-        let sender = sender(fd, to, to_len).map(|mine| send_to(&*mine?, buf, len, flags, to, to_len));
+        let sender = sender(fd, to, to_len)
+            .map(|mine| send_to(&*mine?, buf, len, flags, to, to_len));
         sender.or_else(|| netlink::note_bytes(fd, buf, len))
     };
 
@@ -103,19 +122,23 @@ interpose! {
         // SAFETY: the caller's message.
         unsafe { copies::go_along(message) }
     } => {
-        if let Some(message) = message.as_ref().filter(|m| flags & libc::MSG_FASTOPEN != 0 && !m.msg_name.is_null() && is_stream(fd)) {
-            return connect_and_send(fd, (message.msg_name.cast(), message.msg_namelen), flags, |mine, flags| send_message(mine, message, flags));
+        if let Some(message) = message.as_ref().filter(|m| flags & libc::MSG_FASTOPEN != 0
+            && !m.msg_name.is_null() && is_stream(fd)) {
+            return connect_and_send(fd, (message.msg_name.cast(), message.msg_namelen), flags,
+                |mine, flags| send_message(mine, message, flags));
         }
         let sender = sender_of(fd, message).map(|mine| send_message(&*mine?, message, flags));
         sender.or_else(|| netlink::note_vectors(fd, message))
     };
 
     /// `sendmmsg(2)`
-    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, if TABLE.has(fd) && count > 0 || {
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int,
+        if TABLE.has(fd) && count > 0 || {
         // SAFETY: the caller's messages.
         unsafe { copies::go_along_with(messages, count) }
     } => {
-        sender_of(fd, &raw const (*messages).msg_hdr).map(|mine| send_messages(&*mine?, messages, count, flags))
+        sender_of(fd, &raw const (*messages).msg_hdr)
+            .map(|mine| send_messages(&*mine?, messages, count, flags))
     };
 }
 
@@ -157,7 +180,8 @@ pub(crate) unsafe extern "C-unwind" fn pwritev64v2(
 const KNOWN_HOW: c_int = 0x1f;
 const NOWAIT: c_int = 8;
 
-/// What `preadv2` and `pwritev2` ask of a socket, as flags of `recv` and `send`. An offset other than none is a file's.
+/// What `preadv2` and `pwritev2` ask of a socket, as flags of `recv` and `send`. An offset other
+/// than none is a file's.
 fn without_offset(offset: off_t, how: c_int) -> Answer<c_int> {
     if offset != -1 {
         return fail(libc::ESPIPE);
@@ -180,7 +204,11 @@ fn read_into(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<ssize_t> {
     Ok(recv_into(mine, into, 0)?.len as ssize_t)
 }
 
-pub(crate) fn recv_into(mine: &Ours, into: &mut [IoSliceMut<'_>], flags: c_int) -> Answer<Received> {
+pub(crate) fn recv_into(
+    mine: &Ours,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Answer<Received> {
     if flags & libc::MSG_ERRQUEUE != 0 {
         let Queued::Error(len, flags, _) = recv_error(mine, into)? else {
             return Ok(Received { len: 0, flags: libc::MSG_ERRQUEUE, datagram: None });
@@ -192,13 +220,15 @@ pub(crate) fn recv_into(mine: &Ours, into: &mut [IoSliceMut<'_>], flags: c_int) 
 
 /// What a socket's error queue holds.
 enum Queued {
-    /// An error of a datagram, and what is known of its payload: bytes, what `msg_flags` says, and more.
+    /// An error of a datagram, and what is known of its payload: bytes, what `msg_flags` says, and
+    /// more.
     Error(usize, c_int, ErrorReport),
     /// The numbers of sends with MSG_ZEROCOPY that are done.
     ZeroCopy((u32, u32)),
 }
 
-/// The next of the error queue (MSG_ERRQUEUE). It never waits. The errors of a stream are told by SO_ERROR and by the calls.
+/// The next of the error queue (MSG_ERRQUEUE). It never waits. The errors of a stream are told by
+/// SO_ERROR and by the calls.
 fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<Queued> {
     if let Some(sends) = mine.socket.zero_copy_completion() {
         return Ok(Queued::ZeroCopy(sends));
@@ -219,7 +249,11 @@ fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<Queued> {
 ///
 /// # Safety
 /// The message's pointers are the program's.
-unsafe fn recv_error_message(mine: &Ours, message: &mut msghdr, into: &mut [IoSliceMut<'_>]) -> Answer<ssize_t> {
+unsafe fn recv_error_message(
+    mine: &Ours,
+    message: &mut msghdr,
+    into: &mut [IoSliceMut<'_>],
+) -> Answer<ssize_t> {
     let queued = recv_error(mine, into)?;
     let v6 = mine.socket.is_v6();
     let len = match &queued {
@@ -232,7 +266,9 @@ unsafe fn recv_error_message(mine: &Ours, message: &mut msghdr, into: &mut [IoSl
             message.msg_flags = *flags;
             if !message.msg_name.is_null() {
                 // SAFETY: the caller's pointers.
-                unsafe { addr::write(report.to, v6, message.msg_name.cast(), &mut message.msg_namelen) }?;
+                unsafe {
+                    addr::write(report.to, v6, message.msg_name.cast(), &mut message.msg_namelen)
+                }?;
             }
             *len
         }
@@ -240,7 +276,9 @@ unsafe fn recv_error_message(mine: &Ours, message: &mut msghdr, into: &mut [IoSl
     let mut used = 0;
     if !message.msg_control.is_null() {
         // SAFETY: the caller's buffer.
-        let room = unsafe { std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen) };
+        let room = unsafe {
+            std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen)
+        };
         let mut writer = control::Writer::new(room);
         match &queued {
             Queued::Error(_, _, report) => writer.error(report, v6),
@@ -255,7 +293,8 @@ unsafe fn recv_error_message(mine: &Ours, message: &mut msghdr, into: &mut [IoSl
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn recv_from(
     mine: &Ours,
     buf: *mut c_void,
@@ -291,7 +330,8 @@ unsafe fn recv_from(
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answer<ssize_t> {
     if message.is_null() {
         return fail(libc::EFAULT);
@@ -312,12 +352,23 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
             if !message.msg_name.is_null() {
                 let sender = scope::with(arrived.from, arrived.iface);
                 // SAFETY: the caller's pointers.
-                unsafe { addr::write(sender, mine.socket.is_v6(), message.msg_name.cast(), &mut message.msg_namelen) }?;
+                unsafe {
+                    addr::write(
+                        sender,
+                        mine.socket.is_v6(),
+                        message.msg_name.cast(),
+                        &mut message.msg_namelen,
+                    )
+                }?;
             }
             if !message.msg_control.is_null() {
                 // SAFETY: the caller's buffer.
-                let room =
-                    unsafe { std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen) };
+                let room = unsafe {
+                    std::slice::from_raw_parts_mut(
+                        message.msg_control.cast(),
+                        message.msg_controllen,
+                    )
+                };
                 let mut writer = control::Writer::new(room);
                 writer.datagram(mine, &arrived);
                 let (used, cut) = writer.finish();
@@ -329,8 +380,12 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
             message.msg_namelen = 0;
             if !message.msg_control.is_null() && mine.extra().inq {
                 // SAFETY: the caller's buffer.
-                let room =
-                    unsafe { std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen) };
+                let room = unsafe {
+                    std::slice::from_raw_parts_mut(
+                        message.msg_control.cast(),
+                        message.msg_controllen,
+                    )
+                };
                 let mut writer = control::Writer::new(room);
                 writer.inq(mine.socket.readable_hint());
                 let (used, cut) = writer.finish();
@@ -344,7 +399,8 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn recv_messages(
     mine: &Ours,
     messages: *mut mmsghdr,
@@ -394,13 +450,16 @@ fn limit_of(limit: &timespec) -> Option<Duration> {
 /// The socket that sends to an address, which may make it Clearway's. None: the kernel's sends.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn sender(fd: c_int, to: *const sockaddr, to_len: socklen_t) -> Option<Answer<Mine>> {
     let held = TABLE.get(fd)?;
     match &*held {
         Object::Set(_) | Object::Route(_) => None,
         Object::Ours(_) => ours(fd).map(Ok),
-        Object::Pending(pending) if pending.kind == clearway_client::Kind::Datagram && !to.is_null() => {
+        Object::Pending(pending)
+            if pending.kind == clearway_client::Kind::Datagram && !to.is_null() =>
+        {
             // SAFETY: the caller's address is that long.
             let given = unsafe { addr::read(to, to_len) };
             let to = crate::sockets::fits(false, pending.v6, given, to_len).ok()?;
@@ -415,7 +474,8 @@ unsafe fn sender(fd: c_int, to: *const sockaddr, to_len: socklen_t) -> Option<An
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn sender_of(fd: c_int, message: *const msghdr) -> Option<Answer<Mine>> {
     // SAFETY: null, which the kernel refuses, or the caller's.
     match unsafe { message.as_ref() } {
@@ -433,8 +493,9 @@ fn is_stream(fd: c_int) -> bool {
     }
 }
 
-/// MSG_FASTOPEN with an address: connects, and what is sent leaves with the SYN when the server gave a cookie before. The option that does so is as it was afterwards. None: the
-/// kernel's does it.
+/// MSG_FASTOPEN with an address: connects, and what is sent leaves with the SYN when the server
+/// gave a cookie before. The option that does so is as it was afterwards. None: the kernel's does
+/// it.
 ///
 /// # Safety
 /// The address is what the program gave to the C function that this serves.
@@ -450,7 +511,12 @@ unsafe fn connect_and_send(
 }
 
 /// Sends on a stream, or a datagram as `how` says.
-pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Option<SendTo>) -> Answer<ssize_t> {
+pub(crate) fn send_from(
+    mine: &Ours,
+    from: &[IoSlice<'_>],
+    flags: c_int,
+    how: Option<SendTo>,
+) -> Answer<ssize_t> {
     if flags & libc::MSG_FASTOPEN != 0 && mine.is_stream() {
         // Without an address there is nothing to connect to; a connection is there already.
         return fail(if mine.socket.remote().is_some() { libc::EISCONN } else { libc::EINVAL });
@@ -467,7 +533,8 @@ pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Op
         }
         return sent.map(|len| copied(mine, flags, len));
     }
-    // A datagram that is put together by several calls, or one out of band, is none that Clearway makes.
+    // A datagram that is put together by several calls, or one out of band, is none that Clearway
+    // makes.
     if flags & (libc::MSG_MORE | libc::MSG_OOB) != 0 {
         return fail(libc::EOPNOTSUPP);
     }
@@ -484,7 +551,8 @@ pub(crate) fn send_from(mine: &Ours, from: &[IoSlice<'_>], flags: c_int, how: Op
     sent.map(|len| copied(mine, flags, len))
 }
 
-/// So many bytes were taken, by copying them: with MSG_ZEROCOPY, on a socket that allows that, the error queue tells so.
+/// So many bytes were taken, by copying them: with MSG_ZEROCOPY, on a socket that allows that, the
+/// error queue tells so.
 fn copied(mine: &Ours, flags: c_int, len: usize) -> ssize_t {
     if flags & libc::MSG_ZEROCOPY != 0 && len > 0 && mine.extra().zero_copy {
         mine.socket.complete_zero_copy();
@@ -495,7 +563,8 @@ fn copied(mine: &Ours, flags: c_int, len: usize) -> ssize_t {
 /// What waits of ours at a socket that asks for interfaces.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn from_route(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> Inside<ssize_t> {
     // SAFETY: the caller's buffer.
     let into = unsafe { target(buf, len) }.ok()?;
@@ -504,7 +573,8 @@ unsafe fn from_route(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> 
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn message_from_route(fd: c_int, message: *mut msghdr, flags: c_int) -> Inside<ssize_t> {
     // SAFETY: null, which the kernel refuses, or the caller's.
     let message = unsafe { message.as_mut() }?;
@@ -522,8 +592,13 @@ unsafe fn message_from_route(fd: c_int, message: *mut msghdr, flags: c_int) -> I
 /// The address that a datagram is sent to, when one was given. On a stream, one is ignored.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
-unsafe fn destination(mine: &Ours, to: *const sockaddr, to_len: socklen_t) -> Answer<Option<SocketAddr>> {
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
+unsafe fn destination(
+    mine: &Ours,
+    to: *const sockaddr,
+    to_len: socklen_t,
+) -> Answer<Option<SocketAddr>> {
     if to.is_null() || to_len == 0 || mine.is_stream() {
         return Ok(None);
     }
@@ -544,7 +619,8 @@ unsafe fn destination(mine: &Ours, to: *const sockaddr, to_len: socklen_t) -> An
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn send_to(
     mine: &Ours,
     buf: *const c_void,
@@ -555,12 +631,14 @@ unsafe fn send_to(
 ) -> Answer<ssize_t> {
     // SAFETY: the caller's pointers.
     let (to, from) = unsafe { (destination(mine, to, to_len)?, source(buf, len)?) };
-    let how = to.map(|to| SendTo { to: Some(to), iface: scope::number(Some(to)), ..SendTo::default() });
+    let how =
+        to.map(|to| SendTo { to: Some(to), iface: scope::number(Some(to)), ..SendTo::default() });
     send_from(mine, &[from], flags, how)
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Answer<ssize_t> {
     // SAFETY: `sender_of` saw that it is not null, so it is the caller's.
     let message = unsafe { &*message };
@@ -574,15 +652,23 @@ unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Ans
     let mut how = SendTo { to, iface: scope::number(to), ..SendTo::default() };
     if !message.msg_control.is_null() && message.msg_controllen > 0 {
         // SAFETY: the caller's bytes.
-        let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast(), message.msg_controllen) };
+        let control = unsafe {
+            std::slice::from_raw_parts(message.msg_control.cast(), message.msg_controllen)
+        };
         control::read(control, &mut how)?;
     }
     send_from(mine, &from, flags, Some(how))
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
-unsafe fn send_messages(mine: &Ours, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Answer<c_int> {
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
+unsafe fn send_messages(
+    mine: &Ours,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> Answer<c_int> {
     let mut done = 0;
     for at in 0..count.min(MOST_MESSAGES) {
         // SAFETY: the caller has `count` messages there.

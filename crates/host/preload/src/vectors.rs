@@ -49,7 +49,8 @@ pub(crate) unsafe fn target<'a>(buf: *mut c_void, len: usize) -> Answer<IoSliceM
     if buf.is_null() {
         return fail(libc::EFAULT);
     }
-    // SAFETY: not null, so the caller's. What lies there may never have been written: the client only writes to it.
+    // SAFETY: not null, so the caller's. What lies there may never have been written: the client
+    // only writes to it.
     Ok(IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(buf.cast(), len.min(LONGEST)) }))
 }
 
@@ -57,7 +58,11 @@ pub(crate) unsafe fn target<'a>(buf: *mut c_void, len: usize) -> Answer<IoSliceM
 ///
 /// # Safety
 /// `iov` is null or points to `count` vectors, each of which names readable bytes, for `'a`.
-pub(crate) unsafe fn sources<'a>(iov: *const iovec, count: usize, too_many: c_int) -> Answer<Sources<'a>> {
+pub(crate) unsafe fn sources<'a>(
+    iov: *const iovec,
+    count: usize,
+    too_many: c_int,
+) -> Answer<Sources<'a>> {
     // SAFETY: the caller's.
     unsafe { each(iov, count, too_many) }?
         // SAFETY: each names readable bytes.
@@ -69,7 +74,11 @@ pub(crate) unsafe fn sources<'a>(iov: *const iovec, count: usize, too_many: c_in
 ///
 /// # Safety
 /// `iov` is null or points to `count` vectors, each of which names writable bytes, for `'a`.
-pub(crate) unsafe fn targets<'a>(iov: *const iovec, count: usize, too_many: c_int) -> Answer<Targets<'a>> {
+pub(crate) unsafe fn targets<'a>(
+    iov: *const iovec,
+    count: usize,
+    too_many: c_int,
+) -> Answer<Targets<'a>> {
     // SAFETY: the caller's.
     unsafe { each(iov, count, too_many) }?
         // SAFETY: each names writable bytes.
@@ -80,7 +89,8 @@ pub(crate) unsafe fn targets<'a>(iov: *const iovec, count: usize, too_many: c_in
 /// Base and length of each vector, the lengths cut so that all together stay below the limit.
 ///
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn each<'a>(
     iov: *const iovec,
     count: usize,
@@ -92,8 +102,11 @@ unsafe fn each<'a>(
     if iov.is_null() && count > 0 {
         return fail(libc::EFAULT);
     }
-    // SAFETY: not null, so the caller's; with no vectors any aligned pointer serves.
-    let vectors: &[iovec] = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(iov, count) } };
+    let vectors: &[iovec] = match count {
+        0 => &[],
+        // SAFETY: not null, as was seen above, so the caller's.
+        _ => unsafe { std::slice::from_raw_parts(iov, count) },
+    };
     if vectors.iter().any(|vector| isize::try_from(vector.iov_len).is_err()) {
         return fail(libc::EINVAL);
     }

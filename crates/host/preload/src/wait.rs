@@ -24,8 +24,10 @@ const FEW: usize = 16;
 /// Bits of a word of an `fd_set`.
 const WORD: usize = c_ulong::BITS as usize;
 
-/// What makes a descriptor readable, writable and exceptional to select, as Linux has it (`fs/select.c`).
-const IN: u16 = (libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR) as u16;
+/// What makes a descriptor readable, writable and exceptional to select, as Linux has it
+/// (`fs/select.c`).
+const IN: u16 =
+    (libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR) as u16;
 const OUT: u16 = (libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR) as u16;
 const EXCEPT: u16 = libc::POLLPRI as u16;
 
@@ -36,7 +38,8 @@ interpose! {
     };
 
     /// `ppoll(2)`
-    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, if any_known(fds, count) => {
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec,
+        mask: *const sigset_t) -> c_int, if any_known(fds, count) => {
         match limit_of_timespec(timeout) {
             Ok(limit) => poll_inside(fds, count, limit, mask),
             Err(errno) => Some(Err(errno)),
@@ -44,12 +47,15 @@ interpose! {
     };
 
     /// `select(2)`. As on Linux, the time that is left comes back in `timeout`.
-    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int, if Sets::new(count, [read, write, except]).any_known() => {
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *mut timeval) -> c_int, if Sets::new(count, [read, write, except]).any_known() => {
         select_timeval(&Sets::new(count, [read, write, except]), timeout)
     };
 
     /// `pselect(2)`
-    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int, if Sets::new(count, [read, write, except]).any_known() => {
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        timeout: *const timespec, mask: *const sigset_t) -> c_int,
+            if Sets::new(count, [read, write, except]).any_known() => {
         match limit_of_timespec(timeout) {
             Ok(limit) => select_inside(&Sets::new(count, [read, write, except]), limit, mask),
             Err(errno) => Some(Err(errno)),
@@ -70,7 +76,9 @@ pub(crate) unsafe fn limit_of_timespec(limit: *const timespec) -> Answer<Option<
     // SAFETY: null, or the caller's.
     let Some(limit) = (unsafe { limit.as_ref() }) else { return Ok(None) };
     match (u64::try_from(limit.tv_sec), u32::try_from(limit.tv_nsec)) {
-        (Ok(seconds), Ok(nanos)) if nanos < 1_000_000_000 => Ok(Some(Duration::new(seconds, nanos))),
+        (Ok(seconds), Ok(nanos)) if nanos < 1_000_000_000 => {
+            Ok(Some(Duration::new(seconds, nanos)))
+        }
         _ => fail(libc::EINVAL),
     }
 }
@@ -96,7 +104,9 @@ fn any_known(fds: *const pollfd, count: nfds_t) -> bool {
 fn target(held: Option<&Held<Object>>, fd: c_int) -> Target<'_> {
     match held.map(|held| &**held) {
         Some(Object::Ours(mine)) => Target::Ours(&mine.socket),
-        Some(Object::Set(set)) => set.inner().map_or(Target::Kernel(fd), |inner| Target::Epoll(inner, fd)),
+        Some(Object::Set(set)) => {
+            set.inner().map_or(Target::Kernel(fd), |inner| Target::Epoll(inner, fd))
+        }
         Some(Object::Pending(_) | Object::Route(_)) | None => Target::Kernel(fd),
     }
 }
@@ -117,7 +127,11 @@ fn wait(
         let visits = visits(holds, wanted, left);
         let entry = |at: usize, (fd, events)| {
             // Who visits a set asks the kernel, whatever has joined the set since.
-            let target = if visits[at].is_some() { Target::Kernel(fd) } else { target(holds[at].as_ref(), fd) };
+            let target = if visits[at].is_some() {
+                Target::Kernel(fd)
+            } else {
+                target(holds[at].as_ref(), fd)
+            };
             PollEntry { target, events, found: 0 }
         };
         let mut entries: SmallVec<[PollEntry<'_>; FEW]> =
@@ -140,7 +154,9 @@ fn wait(
         drop(entries);
         drop(visits);
         sets(holds).for_each(|(_, set)| set.wait_for_waiting());
-        left = limit.map(|limit| until.map_or(limit, |until| until.saturating_duration_since(Instant::now())));
+        left = limit.map(|limit| {
+            until.map_or(limit, |until| until.saturating_duration_since(Instant::now()))
+        });
     }
 }
 
@@ -152,7 +168,8 @@ fn sets(holds: &Holds) -> impl Iterator<Item = (usize, &Set)> {
     })
 }
 
-/// Sets that are the kernel's alone as yet: while a thread waits for one, it is woken when the first socket of Clearway joins. Nobody visits who does not wait.
+/// Sets that are the kernel's alone as yet: while a thread waits for one, it is woken when the
+/// first socket of Clearway joins. Nobody visits who does not wait.
 fn visits<'a>(
     holds: &'a Holds,
     wanted: &[(c_int, u16)],
@@ -165,15 +182,18 @@ fn visits<'a>(
     visits
 }
 
-/// The kernel's wait, by the system call, so that no thread is cancelled in the midst of our own frames.
+/// The kernel's wait, by the system call, so that no thread is cancelled in the midst of our own
+/// frames.
 fn wait_in_kernel(
     entries: &mut [PollEntry<'_>],
     wanted: &[(c_int, u16)],
     limit: Option<Duration>,
     mask: Option<u64>,
 ) -> Answer<usize> {
-    let mut fds: SmallVec<[pollfd; FEW]> =
-        wanted.iter().map(|&(fd, events)| pollfd { fd, events: events as i16, revents: 0 }).collect();
+    let mut fds: SmallVec<[pollfd; FEW]> = wanted
+        .iter()
+        .map(|&(fd, events)| pollfd { fd, events: events as i16, revents: 0 })
+        .collect();
     let limit = limit.map(|limit| timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: limit.subsec_nanos().into(),
@@ -183,7 +203,8 @@ fn wait_in_kernel(
     let found = check(unsafe {
         let limit = limit.map_or(std::ptr::null(), std::ptr::from_ref);
         let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
-        libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), limit, mask, size_of::<u64>()) as c_int
+        libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), limit, mask, size_of::<u64>())
+            as c_int
     })?;
     for (entry, fd) in entries.iter_mut().zip(&fds) {
         entry.found = fd.revents as u16;
@@ -192,7 +213,8 @@ fn wait_in_kernel(
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn poll_inside(
     fds: *mut pollfd,
     count: nfds_t,
@@ -202,14 +224,16 @@ unsafe fn poll_inside(
     // SAFETY: not null, as `any_known` saw, so the caller's.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
     let holds: Holds = fds.iter().map(|entry| TABLE.get(entry.fd)).collect();
-    let wanted: SmallVec<[(c_int, u16); FEW]> = fds.iter().map(|entry| (entry.fd, entry.events as u16)).collect();
+    let wanted: SmallVec<[(c_int, u16); FEW]> =
+        fds.iter().map(|entry| (entry.fd, entry.events as u16)).collect();
     // SAFETY: null, or the caller's.
     let mask = unsafe { mask_of(mask) };
     let answer = wait(&holds, &wanted, limit, mask, |at, found| fds[at].revents = found as i16)?;
     Some(answer.map(|found| found as c_int))
 }
 
-/// The three sets of a `select`, which may be longer than `fd_set` when the program made room for more.
+/// The three sets of a `select`, which may be longer than `fd_set` when the program made room for
+/// more.
 struct Sets {
     words: usize,
     count: usize,
@@ -285,14 +309,21 @@ fn own(set: usize) -> u16 {
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
-unsafe fn select_inside(sets: &Sets, limit: Option<Duration>, mask: *const sigset_t) -> Inside<c_int> {
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
+unsafe fn select_inside(
+    sets: &Sets,
+    limit: Option<Duration>,
+    mask: *const sigset_t,
+) -> Inside<c_int> {
     let wanted: SmallVec<[(c_int, u16); FEW]> = sets.wanted().collect();
     let holds: Holds = wanted.iter().map(|&(fd, _)| TABLE.get(fd)).collect();
     let mut found: SmallVec<[(c_int, u16, u16); FEW]> = SmallVec::new();
     // SAFETY: null, or the caller's.
     let mask = unsafe { mask_of(mask) };
-    let answer = wait(&holds, &wanted, limit, mask, |at, bits| found.push((wanted[at].0, wanted[at].1, bits)))?;
+    let answer = wait(&holds, &wanted, limit, mask, |at, bits| {
+        found.push((wanted[at].0, wanted[at].1, bits))
+    })?;
     Some(answer.and_then(|_| {
         if found.iter().any(|entry| entry.2 & libc::POLLNVAL as u16 != 0) {
             return fail(libc::EBADF);
@@ -302,7 +333,8 @@ unsafe fn select_inside(sets: &Sets, limit: Option<Duration>, mask: *const sigse
 }
 
 /// # Safety
-/// The pointers are what the program gave to the C function that this serves, and valid as that function asks.
+/// The pointers are what the program gave to the C function that this serves, and valid as that
+/// function asks.
 unsafe fn select_timeval(sets: &Sets, timeout: *mut timeval) -> Inside<c_int> {
     // SAFETY: null, or the caller's.
     let Some(timeout) = (unsafe { timeout.as_mut() }) else {
@@ -311,7 +343,9 @@ unsafe fn select_timeval(sets: &Sets, timeout: *mut timeval) -> Inside<c_int> {
     };
     let limit = match (u64::try_from(timeout.tv_sec), u64::try_from(timeout.tv_usec)) {
         // Linux takes more than a second's worth of microseconds.
-        (Ok(seconds), Ok(micros)) => Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros)),
+        (Ok(seconds), Ok(micros)) => {
+            Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros))
+        }
         _ => return Some(fail(libc::EINVAL)),
     };
     let began = Instant::now();

@@ -59,14 +59,23 @@ impl From<UdpError> for Refusal {
         let (errno, why) = match error {
             UdpError::Stale => (Errno::EBADF, "the socket is gone"),
             UdpError::InUse => (Errno::EADDRINUSE, "another socket has this address and port"),
-            UdpError::TooMany => (Errno::ENOBUFS, "all places for UDP sockets are taken; raise limits.udp_sockets"),
-            UdpError::NoPorts => (Errno::EADDRINUSE, "no ephemeral port is free; widen tcp.ephemeral_ports"),
-            UdpError::BadAddress => (Errno::EADDRNOTAVAIL, "not an address of the namespace, or nobody's"),
-            UdpError::NoRoute => (Errno::ENETUNREACH, "no route or no source address to the peer; add one"),
-            UdpError::Full => (Errno::EAGAIN, "the queue is full"),
-            UdpError::BadSegmentSize => {
-                (Errno::EINVAL, "too many segments in one send, or segments longer than the way takes")
+            UdpError::TooMany => {
+                (Errno::ENOBUFS, "all places for UDP sockets are taken; raise limits.udp_sockets")
             }
+            UdpError::NoPorts => {
+                (Errno::EADDRINUSE, "no ephemeral port is free; widen tcp.ephemeral_ports")
+            }
+            UdpError::BadAddress => {
+                (Errno::EADDRNOTAVAIL, "not an address of the namespace, or nobody's")
+            }
+            UdpError::NoRoute => {
+                (Errno::ENETUNREACH, "no route or no source address to the peer; add one")
+            }
+            UdpError::Full => (Errno::EAGAIN, "the queue is full"),
+            UdpError::BadSegmentSize => (
+                Errno::EINVAL,
+                "too many segments in one send, or segments longer than the way takes",
+            ),
             UdpError::TooLong => (Errno::EMSGSIZE, "longer than a datagram can be"),
         };
         refuse(errno, why)
@@ -78,8 +87,12 @@ pub fn of_failure(failure: Failure) -> Errno {
     match failure {
         Failure::Reset => Errno::ECONNRESET,
         Failure::Refused => Errno::ECONNREFUSED,
-        // Linux, too, ends with this number what it has no memory to go on with (tcp_out_of_resources).
-        Failure::TimedOut | Failure::UserTimeout | Failure::KeepaliveTimedOut | Failure::NoMemory => Errno::ETIMEDOUT,
+        // Linux, too, ends with this number what it has no memory to go on with
+        // (tcp_out_of_resources).
+        Failure::TimedOut
+        | Failure::UserTimeout
+        | Failure::KeepaliveTimedOut
+        | Failure::NoMemory => Errno::ETIMEDOUT,
         Failure::Unreachable(why) => of_unreachable(why),
         Failure::Broken => Errno::ECONNABORTED,
     }

@@ -70,7 +70,10 @@ impl Interfaces {
 
     /// The first free name that begins with `stem` and ends with a number: `loop0`, `loop1`.
     pub fn free_name(&self, stem: &str) -> String {
-        (0..).map(|n: u32| format!("{stem}{n}")).find(|name| self.find(name).is_none()).unwrap_or_default()
+        (0..)
+            .map(|n: u32| format!("{stem}{n}"))
+            .find(|name| self.find(name).is_none())
+            .unwrap_or_default()
     }
 
     /// All of them, in the order in which they were added.

@@ -1,7 +1,9 @@
-//! What programs' sockets are in the host: sessions, the FIFOs between them and the stack, and one worker's engine.
+//! What programs' sockets are in the host: sessions, the FIFOs between them and the stack, and one
+//! worker's engine.
 //!
-//! It knows no attach socket and nobody who supervises: what a program asks for comes as a call on the session's worker, by a [`mailbox::Job`], and what sessions need of the rest of the host
-//! is a trait ([`sessions::HostContext`]).
+//! It knows no attach socket and nobody who supervises: what a program asks for comes as a call on
+//! the session's worker, by a [`mailbox::Job`], and what sessions need of the rest of the host is a
+//! trait ([`sessions::HostContext`]).
 
 #![forbid(unsafe_code)]
 

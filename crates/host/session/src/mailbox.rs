@@ -1,4 +1,5 @@
-//! How a thread is asked to do something on its own data: a job is put into its mailbox, and its notifier is notified.
+//! How a thread is asked to do something on its own data: a job is put into its mailbox, and its
+//! notifier is notified.
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,7 +37,8 @@ impl<T> Default for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Puts a job in; the caller then notifies it. False, and the job is dropped, when nobody takes jobs out any more.
+    /// Puts a job in; the caller then notifies it. False, and the job is dropped, when nobody takes
+    /// jobs out any more.
     pub fn put(&self, job: Job<T>) -> bool {
         let mut inside = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if inside.is_closed {
@@ -98,7 +100,10 @@ impl<T> Inbox<T> {
     }
 
     /// Has it do something, and waits for the answer.
-    pub fn ask<R: Send + 'static>(&self, f: impl FnOnce(&mut T) -> R + Send + 'static) -> Result<R, Gone> {
+    pub fn ask<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut T) -> R + Send + 'static,
+    ) -> Result<R, Gone> {
         let (tell, answer) = mpsc::sync_channel(1);
         self.post(Box::new(move |it| drop(tell.send(f(it)))))?;
         answer.recv().map_err(|_| Gone)

@@ -1,12 +1,15 @@
-//! A program's shared memory: segments that are cut into blocks by halves, so that blocks are aligned to their own size and neighbours join again.
+//! A program's shared memory: segments that are cut into blocks by halves, so that blocks are
+//! aligned to their own size and neighbours join again.
 //!
 //! ```text
 //!   segment   ├───────────────────────────────┤   a power of two
 //!             ├───────────────┼───────┼───┬─┬─┤   halves of halves, down to 128 bytes
 //! ```
 //!
-//! Blocks are taken when a session is made and given back when it is gone. Address space is plentiful: a block of a FIFO's bytes is as long as the FIFO may ever become,
-//! and only those of its parts are charged to the program, and are the system's memory, that were touched. A part is one of 64, a page at least.
+//! Blocks are taken when a session is made and given back when it is gone. Address space is
+//! plentiful: a block of a FIFO's bytes is as long as the FIFO may ever become, and only those of
+//! its parts are charged to the program, and are the system's memory, that were touched. A part is
+//! one of 64, a page at least.
 
 mod account;
 
@@ -27,7 +30,8 @@ const MIN_ORDER: u8 = 7;
 /// The largest block, 1 GiB.
 const MAX_ORDER: u8 = 30;
 
-/// Bytes of the first segment: 16 MiB. Each further one is as long as all before it, so that many sessions need few descriptors.
+/// Bytes of the first segment: 16 MiB. Each further one is as long as all before it, so that many
+/// sessions need few descriptors.
 const SEGMENT_ORDER: u8 = 24;
 
 /// Bytes of address space that a program's segments may have in all: 1 TiB.
@@ -39,7 +43,8 @@ const PAGE_ORDER: u8 = 12;
 /// Parts of a block of which each is charged by itself, as an order: as many as a word has bits.
 const PARTS_ORDER: u8 = 6;
 
-/// Blocks of which only the first part was touched keep it for the next user, so many of them for each program.
+/// Blocks of which only the first part was touched keep it for the next user, so many of them for
+/// each program.
 const WARM: usize = 256;
 
 /// A program's memory, shared by the supervisor and the workers.
@@ -96,7 +101,14 @@ impl Memory {
     pub fn new(name: String, account: Arc<Account>) -> Memory {
         let free = std::array::from_fn(|_| BTreeSet::new());
         let account_too = Arc::clone(&account);
-        let inside = Inside { pieces: Vec::new(), free, warm: Vec::new(), mapped: 0, name, account: account_too };
+        let inside = Inside {
+            pieces: Vec::new(),
+            free,
+            warm: Vec::new(),
+            mapped: 0,
+            name,
+            account: account_too,
+        };
         Memory { inside: Arc::new(Mutex::new(inside)), account }
     }
 
@@ -109,8 +121,9 @@ impl Memory {
         &self.account
     }
 
-    /// A block of at least `len` bytes, aligned to its size, all of them charged; what is in it is whatever was. None when the program, the namespace or the host has
-    /// all that it may have, or the system gives no more.
+    /// A block of at least `len` bytes, aligned to its size, all of them charged; what is in it is
+    /// whatever was. None when the program, the namespace or the host has all that it may have, or
+    /// the system gives no more.
     pub fn take(&self, len: u32) -> Option<Block> {
         let block = self.reserve(len)?;
         block.touch(0, len);
@@ -159,11 +172,14 @@ impl Memory {
     /// Bytes of memory that the system has given for the segments, whoever touched them.
     pub fn resident(&self) -> u64 {
         let files: Vec<_> = self.inside().pieces.iter().map(|p| Arc::clone(&p.fd)).collect();
-        let blocks = |fd: &Arc<OwnedFd>| nix::sys::stat::fstat(fd.as_fd()).map_or(0, |stat| stat.st_blocks as u64);
+        let blocks = |fd: &Arc<OwnedFd>| {
+            nix::sys::stat::fstat(fd.as_fd()).map_or(0, |stat| stat.st_blocks as u64)
+        };
         files.iter().map(blocks).sum::<u64>() * 512
     }
 
-    /// Gives the pages of all free blocks back to the system: nobody but a program that goes its own ways has touched them.
+    /// Gives the pages of all free blocks back to the system: nobody but a program that goes its
+    /// own ways has touched them.
     pub fn sweep(&self) {
         let inside = self.inside();
         for (order, places) in inside.free.iter().enumerate().skip(PAGE_ORDER.into()) {
@@ -216,7 +232,8 @@ impl Inside {
 
     fn count(&mut self, segment: u32, order: u8, taken: bool) {
         let Some(piece) = self.pieces.get_mut(segment as usize) else { return };
-        piece.used = if taken { piece.used + (1 << order) } else { piece.used.saturating_sub(1 << order) };
+        piece.used =
+            if taken { piece.used + (1 << order) } else { piece.used.saturating_sub(1 << order) };
     }
 
     /// One more segment, for a block of this order at least: as long as all before it.
@@ -287,7 +304,8 @@ impl Block {
         u64::from(self.touched.get().count_ones()) << self.part_order()
     }
 
-    /// Gives back all parts but those in which these bytes lie. Nobody may be writing elsewhere. Answers how many bytes that were.
+    /// Gives back all parts but those in which these bytes lie. Nobody may be writing elsewhere.
+    /// Answers how many bytes that were.
     pub fn keep_only(&self, offset: u32, len: u32) -> u64 {
         if self.part_order() < PAGE_ORDER {
             return 0;

@@ -53,7 +53,8 @@ impl ProgramLimits {
     }
 }
 
-/// The smallest receive FIFO: a SYN-ACK promises a window of up to 65,535 bytes before its peer is known.
+/// The smallest receive FIFO: a SYN-ACK promises a window of up to 65,535 bytes before its peer is
+/// known.
 pub const MIN_RX_FIFO: u32 = 64 * 1024;
 
 /// The smallest transmit FIFO.
@@ -94,10 +95,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// For a listener that found no room: it is looked at when a session ends from now on. There may be room by now.
+    /// For a listener that found no room: it is looked at when a session ends from now on. There
+    /// may be room by now.
     pub fn stall(&self) {
         self.is_stalled.store(true, Ordering::Relaxed);
-        // Either who looks for room next sees the session that ended, or who ended it sees the mark.
+        // Either who looks for room next sees the session that ended, or who ended it sees the
+        // mark.
         fence(Ordering::SeqCst);
     }
 
@@ -134,7 +137,8 @@ pub struct ProgramInfo {
     pub name: String,
     /// Its namespace's name.
     pub namespace: String,
-    /// Its processes: their numbers here, and their process ids at the kernel (0 when they are in a PID namespace that we do not see).
+    /// Its processes: their numbers here, and their process ids at the kernel (0 when they are in a
+    /// PID namespace that we do not see).
     pub processes: Vec<(u32, u32)>,
     /// Sessions now.
     pub sessions: u32,
@@ -148,6 +152,7 @@ pub struct ProgramInfo {
     pub resident: u64,
     /// How much of it it may use.
     pub memory_limit: u64,
-    /// Sockets that stayed with the kernel: what the program did, why that was not Clearway's, and how often.
+    /// Sockets that stayed with the kernel: what the program did, why that was not Clearway's, and
+    /// how often.
     pub stayed: Vec<(String, String, u64)>,
 }

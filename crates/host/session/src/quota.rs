@@ -1,8 +1,10 @@
 //! How many of each thing a program, its namespace and the host may have, and have.
 //!
-//! Each has a limit at each of the three levels. Besides, nobody takes more than is left to others where it belongs: one program of a namespace as many as the namespace
-//! has free besides, one namespace as many as the host. And a quarter of what the host has is kept for what each program is guaranteed: its part of that quarter, when
-//! there are as many programs as there may be. So whoever comes finds something, however greedy those are who are there, and however many.
+//! Each has a limit at each of the three levels. Besides, nobody takes more than is left to others
+//! where it belongs: one program of a namespace as many as the namespace has free besides, one
+//! namespace as many as the host. And a quarter of what the host has is kept for what each program
+//! is guaranteed: its part of that quarter, when there are as many programs as there may be. So
+//! whoever comes finds something, however greedy those are who are there, and however many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +14,8 @@ use crate::memory::{Account, KEPT};
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Thing {
-    /// Sockets of all kinds, connections that wait to be accepted among them. Each has a descriptor of the host's.
+    /// Sockets of all kinds, connections that wait to be accepted among them. Each has a descriptor
+    /// of the host's.
     Session,
     /// UDP sockets.
     UdpSocket,
@@ -98,7 +101,10 @@ impl std::fmt::Display for Scarce {
         };
         match self.is_limit {
             true => write!(f, "the {level} has all {thing} that it may ({key}; see `show limits`)"),
-            false => write!(f, "the {thing} that are left are for others than this {level} (see `show limits`)"),
+            false => write!(
+                f,
+                "the {thing} that are left are for others than this {level} (see `show limits`)"
+            ),
         }
     }
 }
@@ -182,7 +188,12 @@ impl Quota {
             free: self.free(thing).into(),
         };
         let (memory, mut rows) = (&self.memory, Thing::ALL.map(row).to_vec());
-        rows.push(QuotaRow { thing: "memory", used: memory.used(), limit: memory.limit(), free: memory.free() });
+        rows.push(QuotaRow {
+            thing: "memory",
+            used: memory.used(),
+            limit: memory.limit(),
+            free: memory.free(),
+        });
         QuotaInfo { level: self.level, name: self.name.clone(), app, rows }
     }
 
@@ -213,7 +224,10 @@ impl Permit {
         for (taken, level) in quota.levels().enumerate() {
             let limit = level.limit(thing);
             let more = |n: u32| (n < limit).then_some(n + 1);
-            if level.counts[thing as usize].fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
+            if level.counts[thing as usize]
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+                .is_err()
+            {
                 quota.levels().take(taken).for_each(|level| level.give(thing));
                 return Err(quota.why_not(thing));
             }
@@ -249,7 +263,8 @@ mod tests {
         let space = Quota::within(&host, "default".into(), all(u32::MAX), u64::MAX);
         let mut kept = Vec::new();
         for number in 0..PROGRAMS {
-            let program = Quota::within(&space, format!("greedy-{number}"), all(u32::MAX), u64::MAX);
+            let program =
+                Quota::within(&space, format!("greedy-{number}"), all(u32::MAX), u64::MAX);
             while let Ok(permit) = Permit::take(&program, Thing::UdpSocket) {
                 kept.push(permit);
             }

@@ -1,8 +1,11 @@
-//! Session fds of a process that came without a session: ahead of need, or by a message that closed the session they stood for.
+//! Session fds of a process that came without a session: ahead of need, or by a message that closed
+//! the session they stood for.
 //!
-//! A session fd stands for one session at a time. While it stands for none it is free. A worker that hears of a claim has it stand for the session, and one that hears of the end of that session frees
-//! it; the supervisor takes it away when it has hung up, and whoever comes then finds nothing. All of that happens under one lock, so no session ends by the end of another, though messages of
-//! a process reach several workers in any order.
+//! A session fd stands for one session at a time. While it stands for none it is free. A worker
+//! that hears of a claim has it stand for the session, and one that hears of the end of that
+//! session frees it; the supervisor takes it away when it has hung up, and whoever comes then finds
+//! nothing. All of that happens under one lock, so no session ends by the end of another, though
+//! messages of a process reach several workers in any order.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +89,8 @@ impl SessionFds {
         }
     }
 
-    /// It has hung up, and nobody claims it from now on. Answers the session that it stands for; 0: it was free.
+    /// It has hung up, and nobody claims it from now on. Answers the session that it stands for; 0:
+    /// it was free.
     pub fn end(&self, name: u32) -> SessionId {
         let mut inside = self.inside();
         let Some(one) = inside.fds.remove(&name) else { return 0 };

@@ -1,4 +1,5 @@
-//! Where the stack's bytes live: in the programs' own FIFOs. Received payload is copied straight into one, and what is sent is peeked straight from one.
+//! Where the stack's bytes live: in the programs' own FIFOs. Received payload is copied straight
+//! into one, and what is sent is peeked straight from one.
 
 mod fifo_blocks;
 mod fifo_plan;

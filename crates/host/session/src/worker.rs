@@ -41,7 +41,8 @@ pub enum Failed {
     Engine(EngineError),
 }
 
-/// Called on each worker's thread before its first turn, with the worker's number: to set a scheduling policy, say. An error is a sentence for the user.
+/// Called on each worker's thread before its first turn, with the worker's number: to set a
+/// scheduling policy, say. An error is a sentence for the user.
 pub type ThreadHook = Arc<dyn Fn(usize) -> Result<(), String> + Send + Sync>;
 
 /// What a worker is made of.
@@ -79,14 +80,19 @@ impl Worker {
             hook(index).map_err(Failed::Start)?;
         }
         let fifo_plan = FifoPlan::default();
-        let stack =
-            Stack::new(setup.stack, FifoRx::new(fifo_plan.clone(), setup.largest_fifo), FifoTx::new(fifo_plan.clone()));
+        let stack = Stack::new(
+            setup.stack,
+            FifoRx::new(fifo_plan.clone(), setup.largest_fifo),
+            FifoTx::new(fifo_plan.clone()),
+        );
         let mailbox = Arc::clone(&attach_socket.mailbox);
         let is_asked = Box::new(move || mailbox.has_jobs());
         let sessions = Sessions::new(index, context, is_asked, fifo_plan, setup.sessions);
-        let sessions = sessions.map_err(|error| Failed::Start(format!("cannot watch programs: {error}")))?;
+        let sessions =
+            sessions.map_err(|error| Failed::Start(format!("cannot watch programs: {error}")))?;
         let pool = FramePool::new(setup.pool);
-        let mut engine = Engine::new(stack, Vec::new(), pool, sessions, setup.mode, seat).map_err(Failed::Engine)?;
+        let mut engine = Engine::new(stack, Vec::new(), pool, sessions, setup.mode, seat)
+            .map_err(Failed::Engine)?;
         engine.set_on_device_error(OnDeviceError::TakeDown);
         Ok(Worker { index, attach_socket, stop, engine, jobs: VecDeque::new(), brought: None })
     }
@@ -111,7 +117,8 @@ impl Worker {
         ended.and(said)
     }
 
-    /// Does what was asked, some of it at a time: when a program with very many sessions ends, the others go on meanwhile.
+    /// Does what was asked, some of it at a time: when a program with very many sessions ends, the
+    /// others go on meanwhile.
     fn do_jobs(&mut self) {
         self.jobs.append(&mut self.attach_socket.mailbox.take());
         for _ in 0..JOBS {

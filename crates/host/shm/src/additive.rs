@@ -1,7 +1,8 @@
-//! Socket options and TCP_INFO on the attach socket: a list of what is not as it is by default, each value behind its field's number.
+//! Socket options and TCP_INFO on the attach socket: a list of what is not as it is by default,
+//! each value behind its field's number.
 //!
-//! So a field may be added without a new version of everything: what one side does not know it skips, what the other did not tell has
-//! its default.
+//! So a field may be added without a new version of everything: what one side does not know it
+//! skips, what the other did not tell has its default.
 
 use std::fmt;
 
@@ -23,14 +24,19 @@ impl<'de, F: FnMut(u16, u64) -> bool> Visitor<'de> for Pairs<F> {
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
         while let Some((number, value)) = list.next_element::<(u16, u64)>()? {
             if !(self.0)(number, value) {
-                return Err(A::Error::custom(format_args!("{value} stands for nothing in field {number}")));
+                return Err(A::Error::custom(format_args!(
+                    "{value} stands for nothing in field {number}"
+                )));
             }
         }
         Ok(())
     }
 }
 
-fn write<S: Serializer>(told: impl Iterator<Item = (u16, u64)> + Clone, to: S) -> Result<S::Ok, S::Error> {
+fn write<S: Serializer>(
+    told: impl Iterator<Item = (u16, u64)> + Clone,
+    to: S,
+) -> Result<S::Ok, S::Error> {
     let mut list = to.serialize_seq(Some(told.clone().count()))?;
     for pair in told {
         list.serialize_element(&pair)?;
@@ -42,11 +48,16 @@ fn write<S: Serializer>(told: impl Iterator<Item = (u16, u64)> + Clone, to: S) -
 pub(crate) mod options {
     use super::*;
 
-    pub(crate) fn serialize<S: Serializer>(options: &SocketOptions, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        options: &SocketOptions,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         write(options.told(), to)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SocketOptions, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<SocketOptions, D::Error> {
         let mut options = SocketOptions::default();
         from.deserialize_seq(Pairs(|number, value| options.take(number, value)))?;
         Ok(options)
@@ -76,9 +87,12 @@ pub(crate) mod info {
 mod tests {
     use crate::attach_socket::{Info, Reply, Request, SocketOptions};
 
-    /// What a library says that knows these fields: the request of the same shape, with a plain list in the options' place.
+    /// What a library says that knows these fields: the request of the same shape, with a plain
+    /// list in the options' place.
     fn said(session: u64, pairs: &[(u16, u64)]) -> Vec<u8> {
-        let whole = postcard::to_stdvec(&Request::Options { session, options: SocketOptions::default() }).unwrap();
+        let whole =
+            postcard::to_stdvec(&Request::Options { session, options: SocketOptions::default() })
+                .unwrap();
         // Options that nobody changed are an empty list, one byte.
         let mut bytes = whole[..whole.len() - 1].to_vec();
         bytes.extend(postcard::to_stdvec(&pairs).unwrap());
@@ -97,15 +111,27 @@ mod tests {
         assert_eq!(heard(&said(7, &[])), Some(SocketOptions::default()));
         let nodelay = SocketOptions { nodelay: true, ..SocketOptions::default() };
         assert_eq!(heard(&said(7, &[(1, 1)])), Some(nodelay), "one that knows a single option");
-        assert_eq!(heard(&said(7, &[(999, 5), (1, 1), (60_000, u64::MAX)])), Some(nodelay), "one that knows more");
-        assert_eq!(heard(&said(7, &[(1, 2)])), None, "a flag that is neither on nor off is nonsense");
+        assert_eq!(
+            heard(&said(7, &[(999, 5), (1, 1), (60_000, u64::MAX)])),
+            Some(nodelay),
+            "one that knows more"
+        );
+        assert_eq!(
+            heard(&said(7, &[(1, 2)])),
+            None,
+            "a flag that is neither on nor off is nonsense"
+        );
     }
 
     #[test]
     fn values_of_a_newer_host_are_skipped() {
         let info = Info { rtt: 1234, bytes_acked: 1 << 50, ..Info::default() };
         let whole = postcard::to_stdvec(&Reply::Info(Box::new(info))).unwrap();
-        assert_eq!(whole.len(), 1 + 1 + (2 + 2) + (2 + 8), "two values: their numbers and themselves");
+        assert_eq!(
+            whole.len(),
+            1 + 1 + (2 + 2) + (2 + 8),
+            "two values: their numbers and themselves"
+        );
         let mut newer = whole.clone();
         newer[1] += 1;
         newer.extend(postcard::to_stdvec(&(60_000u16, 77u64)).unwrap());

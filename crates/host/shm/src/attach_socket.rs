@@ -1,10 +1,14 @@
-//! What a program's process and the host say to each other over the attach socket ("the attach socket").
+//! What a program's process and the host say to each other over the attach socket ("the attach
+//! socket").
 //!
-//! The socket is a Unix socket of type `SOCK_SEQPACKET`: one message, one packet of at most [`MAX_MESSAGE`] bytes, encoded with postcard.
-//! The process asks, the host answers, one at a time: a process that asks again before it was answered is cut off. Descriptors travel
-//! beside the answer (`SCM_RIGHTS`) in the order that the answer's text says. Whatever does not decode ends the conversation.
+//! The socket is a Unix socket of type `SOCK_SEQPACKET`: one message, one packet of at most
+//! [`MAX_MESSAGE`] bytes, encoded with postcard. The process asks, the host answers, one at a time:
+//! a process that asks again before it was answered is cut off. Descriptors travel beside the
+//! answer (`SCM_RIGHTS`) in the order that the answer's text says. Whatever does not decode ends
+//! the conversation.
 //!
-//! What is asked often does not go this way: bytes go through FIFOs, and marks through rings, in shared memory.
+//! What is asked often does not go this way: bytes go through FIFOs, and marks through rings, in
+//! shared memory.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,13 +18,15 @@ use zeroize::Zeroize as _;
 
 use crate::additive;
 
-/// The version of everything in this crate. Host and process must agree. A new option or a new value of TCP_INFO does not raise it.
+/// The version of everything in this crate. Host and process must agree. A new option or a new
+/// value of TCP_INFO does not raise it.
 pub const VERSION: u32 = 11;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;
 
-/// Names a session to the process and to the host: worker in the top 8 bits, slot in the next 24, generation below.
+/// Names a session to the process and to the host: worker in the top 8 bits, slot in the next 24,
+/// generation below.
 pub type SessionId = u64;
 
 /// The worker that a session lives on.
@@ -70,7 +76,8 @@ pub struct Session {
     pub v6: bool,
     /// Its words ([`crate::layout::SessionHead`]).
     pub head: Place,
-    /// Bytes to read. For a listener, [`crate::layout::AcceptRecord`]s. None before there can be any.
+    /// Bytes to read. For a listener, [`crate::layout::AcceptRecord`]s. None before there can be
+    /// any.
     pub rx: Option<FifoPlace>,
     /// Bytes to send. None for a listener, and before there can be any.
     pub tx: Option<FifoPlace>,
@@ -83,7 +90,8 @@ pub struct Session {
     pub options: SocketOptions,
 }
 
-/// What whoever holds a session's session fd gets by it when [`Request::Inherit`] was asked: what lets it into the program, and the session's name.
+/// What whoever holds a session's session fd gets by it when [`Request::Inherit`] was asked: what
+/// lets it into the program, and the session's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handoff {
     /// For [`Hello::inherit`].
@@ -134,13 +142,16 @@ pub struct Hello {
     pub rx_fifo: u32,
     /// Bytes in a transmit FIFO; 0: the host's default.
     pub tx_fifo: u32,
-    /// The program that this process belongs to, when it was forked. Namespace and secret are then those of the program.
+    /// The program that this process belongs to, when it was forked. Namespace and secret are then
+    /// those of the program.
     pub inherit: Option<Token>,
-    /// Connections to programs of the same host that say this too may go round the stack (cut-through).
+    /// Connections to programs of the same host that say this too may go round the stack
+    /// (cut-through).
     pub cut_through: bool,
 }
 
-/// Where the rings between a process and one worker lie in the process's queue pair ([`crate::layout::QueuePairHead`]).
+/// Where the rings between a process and one worker lie in the process's queue pair
+/// ([`crate::layout::QueuePairHead`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RingPlaces {
     /// The ring from the process to the worker.
@@ -151,8 +162,9 @@ pub struct RingPlaces {
     pub slots: u32,
 }
 
-/// The answer to a [`Hello`] that was let in. Descriptors: the queue pair (memory), the host page (memory, read only), the
-/// process's own notifier (see [`crate::notifier::RemoteNotifier`]), and for each worker a notifier that only this process has (see [`crate::notifier::NotifierSet`]).
+/// The answer to a [`Hello`] that was let in. Descriptors: the queue pair (memory), the host page
+/// (memory, read only), the process's own notifier (see [`crate::notifier::RemoteNotifier`]), and
+/// for each worker a notifier that only this process has (see [`crate::notifier::NotifierSet`]).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Welcome {
     /// Which start of the host this is.
@@ -208,38 +220,44 @@ pub enum Request {
         /// With these options.
         #[serde(with = "additive::options")]
         options: SocketOptions,
-        /// The port that the session will be bound to, when that was asked for by number; 0: none. It decides the worker of a stream, so that answers find it.
+        /// The port that the session will be bound to, when that was asked for by number; 0: none.
+        /// It decides the worker of a stream, so that answers find it.
         port: u16,
     },
-    /// Gives a session its own address. Port 0: the host chooses. Answer: [`Reply::Bound`]. A datagram session then receives.
+    /// Gives a session its own address. Port 0: the host chooses. Answer: [`Reply::Bound`]. A
+    /// datagram session then receives.
     Bind {
         /// The session.
         session: SessionId,
         /// The address and port.
         local: SocketAddr,
     },
-    /// Listens. A session that was not bound is bound to a free port. Called again it only changes the backlog. Answer: [`Reply::Opened`] without descriptor.
+    /// Listens. A session that was not bound is bound to a free port. Called again it only changes
+    /// the backlog. Answer: [`Reply::Opened`] without descriptor.
     Listen {
         /// The session.
         session: SessionId,
         /// Connections that may wait to be accepted.
         backlog: u32,
     },
-    /// Begins a connection, or sets (and with None takes away) a datagram session's peer. Answer: [`Reply::Opened`] without descriptor. For a stream the
-    /// handshake has only begun; [`crate::layout::state`] tells how it went.
+    /// Begins a connection, or sets (and with None takes away) a datagram session's peer. Answer:
+    /// [`Reply::Opened`] without descriptor. For a stream the handshake has only begun;
+    /// [`crate::layout::state`] tells how it went.
     Connect {
         /// The session.
         session: SessionId,
         /// The peer.
         remote: Option<SocketAddr>,
     },
-    /// Session fds that belong to no session yet, for connections that will be accepted ([`crate::layout::request::CLAIM`]): so many, or fewer. Answer: [`Reply::SessionFds`] and the
-    /// descriptors.
+    /// Session fds that belong to no session yet, for connections that will be accepted
+    /// ([`crate::layout::request::CLAIM`]): so many, or fewer. Answer: [`Reply::SessionFds`] and
+    /// the descriptors.
     SessionFds {
         /// How many; at most [`MAX_AHEAD`] that were not used are there at once.
         count: u32,
     },
-    /// New streams, as by `Open` with the options that a socket begins with: so many, or fewer, on one worker. Answer: [`Reply::OpenedAhead`], and a descriptor for each of them beyond those
+    /// New streams, as by `Open` with the options that a socket begins with: so many, or fewer, on
+    /// one worker. Answer: [`Reply::OpenedAhead`], and a descriptor for each of them beyond those
     /// for which the process has one.
     OpenAhead {
         /// For IPv6, and IPv4 mapped into it.
@@ -249,13 +267,14 @@ pub enum Request {
         /// Names of session fds of this process that are free, for the first of them.
         fds: Vec<u32>,
     },
-    /// Takes over a session that an accept record names. Answer: [`Reply::Opened`] and one descriptor: its session fd.
+    /// Takes over a session that an accept record names. Answer: [`Reply::Opened`] and one
+    /// descriptor: its session fd.
     Claim {
         /// The session.
         session: SessionId,
     },
-    /// This process holds the session too (it was inherited by fork or received from another process) and wants its events.
-    /// Answer: [`Reply::Opened`] without descriptor.
+    /// This process holds the session too (it was inherited by fork or received from another
+    /// process) and wants its events. Answer: [`Reply::Opened`] without descriptor.
     Subscribe {
         /// The session.
         session: SessionId,
@@ -285,22 +304,27 @@ pub enum Request {
         /// Why that is not Clearway's.
         why: String,
     },
-    /// The last of the next `ahead` bytes that will be put into the session's transmit FIFO is urgent (MSG_OOB). Asked before they are published, so that no segment
-    /// can leave with them and without the announcement. Answer: [`Reply::Done`].
+    /// The last of the next `ahead` bytes that will be put into the session's transmit FIFO is
+    /// urgent (MSG_OOB). Asked before they are published, so that no segment can leave with them
+    /// and without the announcement. Answer: [`Reply::Done`].
     Urgent {
         /// The session.
         session: SessionId,
         /// Bytes.
         ahead: u32,
     },
-    /// This process holds a descriptor that may be a session's session fd and knows no more of it, since it was handed over by `exec`. May be asked before [`Request::Hello`],
-    /// and by anybody: the answer is only [`Reply::Done`], and the [`Handoff`] lies in the session fd, where who holds it can read it.
+    /// This process holds a descriptor that may be a session's session fd and knows no more of it,
+    /// since it was handed over by `exec`. May be asked before [`Request::Hello`], and by anybody:
+    /// the answer is only [`Reply::Done`], and the [`Handoff`] lies in the session fd, where who
+    /// holds it can read it.
     Inherit {
         /// The socket's SO_COOKIE.
         cookie: u64,
     },
-    /// A socket of the program's that an earlier start of the host had, and that does not live without one: a listener, or a datagram socket. The first process of the program that asks
-    /// has it made anew; the others that had it too, which name it alike, come to the same one. Answer: [`Reply::Opened`] and one descriptor: its session fd.
+    /// A socket of the program's that an earlier start of the host had, and that does not live
+    /// without one: a listener, or a datagram socket. The first process of the program that asks
+    /// has it made anew; the others that had it too, which name it alike, come to the same one.
+    /// Answer: [`Reply::Opened`] and one descriptor: its session fd.
     Revive {
         /// Which start of the host had it, and its name there, as when the program first had it.
         was: (u64, SessionId),
@@ -318,7 +342,8 @@ pub enum Request {
         /// A listener's: connections that may wait to be accepted. None: it does not listen.
         backlog: Option<u32>,
     },
-    /// This process has just closed a descriptor of the session. When it is answered, and that was the last one, the session has given up its address. Answer: [`Reply::Done`].
+    /// This process has just closed a descriptor of the session. When it is answered, and that was
+    /// the last one, the session has given up its address. Answer: [`Reply::Done`].
     Settle {
         /// The session.
         session: SessionId,
@@ -336,7 +361,8 @@ pub enum Request {
         /// How.
         change: GroupChange,
     },
-    /// What does the path to a peer take, and may a datagram of `len` bytes leave? Answer: [`Reply::PathMtu`], or EMSGSIZE.
+    /// What does the path to a peer take, and may a datagram of `len` bytes leave? Answer:
+    /// [`Reply::PathMtu`], or EMSGSIZE.
     PathMtu {
         /// The session.
         session: SessionId,
@@ -345,10 +371,13 @@ pub enum Request {
         /// Payload bytes; 0: none, only the path is asked for.
         len: u32,
     },
-    /// A child that this process is about to fork enters by the descriptor that comes with the answer, and says [`Request::Hello`] there: it may be where the attach socket is out of its reach, by
-    /// its user, its root or its network namespace. Answer: [`Reply::Done`] and one descriptor.
+    /// A child that this process is about to fork enters by the descriptor that comes with the
+    /// answer, and says [`Request::Hello`] there: it may be where the attach socket is out of its
+    /// reach, by its user, its root or its network namespace. Answer: [`Reply::Done`] and one
+    /// descriptor.
     Child,
-    /// The oldest error of a datagram session that asked for them one by one. Answer: [`Reply::ErrorReport`].
+    /// The oldest error of a datagram session that asked for them one by one. Answer:
+    /// [`Reply::ErrorReport`].
     ErrorReport {
         /// The session.
         session: SessionId,
@@ -393,7 +422,8 @@ pub enum Reply {
         /// The first one's.
         first: u32,
     },
-    /// Sessions that nobody has used. Those beyond the session fds that the question named have the descriptors.
+    /// Sessions that nobody has used. Those beyond the session fds that the question named have the
+    /// descriptors.
     OpenedAhead {
         /// Their names, and where their words lie.
         sessions: Vec<(SessionId, Place)>,
@@ -444,7 +474,8 @@ pub struct Interface {
 /// Bytes of the longest list of interfaces, encoded; those that do not fit are left out.
 pub const MAX_INTERFACES_LEN: usize = MAX_MESSAGE - 64;
 
-/// What addresses a namespace reaches. Stale as soon as [`crate::layout::HostHead`]'s `routes` has moved on from `generation`.
+/// What addresses a namespace reaches. Stale as soon as [`crate::layout::HostHead`]'s `routes` has
+/// moved on from `generation`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Prefixes {
     /// The value of `routes` in the host page when this was put together.

@@ -1,4 +1,5 @@
-//! A session's description in its own words: for who accepts a connection, and need not ask the host what it is.
+//! A session's description in its own words: for who accepts a connection, and need not ask the
+//! host what it is.
 
 use crate::atomic::Ordering;
 use crate::attach_socket::{FifoPlace, Kind, Place, Session, SessionId, SocketOptions};
@@ -8,11 +9,13 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Words of a FIFO's place, and of an address.
 const PART: usize = DESCRIBED / 4;
 
-/// Where the family stands in an address's last word, above the port. The scope is in the upper half.
+/// Where the family stands in an address's last word, above the port. The scope is in the upper
+/// half.
 const FAMILY_SHIFT: u32 = 16;
 
 impl SessionHead {
-    /// Writes the description of an accepted connection. The host's, before it leaves the connection's record.
+    /// Writes the description of an accepted connection. The host's, before it leaves the
+    /// connection's record.
     pub fn describe(&self, session: &Session) {
         let words = [
             fifo_words(session.rx.unwrap_or_default()),
@@ -25,8 +28,15 @@ impl SessionHead {
         }
     }
 
-    /// Reads it, for the process that took the record. What is not said here is as with the listener.
-    pub fn described(&self, id: SessionId, head: Place, v6: bool, options: SocketOptions) -> Session {
+    /// Reads it, for the process that took the record. What is not said here is as with the
+    /// listener.
+    pub fn described(
+        &self,
+        id: SessionId,
+        head: Place,
+        v6: bool,
+        options: SocketOptions,
+    ) -> Session {
         let part = |index: usize| -> [u64; PART] {
             std::array::from_fn(|word| self.described[index * PART + word].load(Ordering::Relaxed))
         };
@@ -104,7 +114,8 @@ mod tests {
 
     #[test]
     fn what_is_described_is_read_again() {
-        let addresses = ["192.0.2.1:80", "[2001:db8::1]:65535", "[fe80::1%7]:1", "[::ffff:192.0.2.1]:443"];
+        let addresses =
+            ["192.0.2.1:80", "[2001:db8::1]:65535", "[fe80::1%7]:1", "[::ffff:192.0.2.1]:443"];
         for address in addresses {
             let remote: SocketAddr = address.parse().unwrap();
             let session = Session {

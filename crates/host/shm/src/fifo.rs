@@ -5,14 +5,19 @@
 //!   consumed │ published, not consumed │ free, perhaps written ahead │  limit
 //! ```
 //!
-//! Each end keeps its own position privately and writes it to shared memory for the other. The other's position is read at most once in a call, and
-//! must have moved forward by no more than there was to move: else the call ends with [`Hostile`], nothing changes, and the FIFO can still be used safely.
+//! Each end keeps its own position privately and writes it to shared memory for the other. The
+//! other's position is read at most once in a call, and must have moved forward by no more than
+//! there was to move: else the call ends with [`Hostile`], nothing changes, and the FIFO can still
+//! be used safely.
 //!
-//! Position `p` lies at `p - origin` modulo the capacity. Whenever the producer finds the FIFO empty it moves the origin to where it goes on, so that a
-//! conversation of small messages uses the same few pages over and over. The origin stands still while anything is in the FIFO: the consumer reads it when it
-//! sees the first bytes after it had none. An origin that is a lie makes its reader take the wrong bytes out of the same memory, and nothing else.
+//! Position `p` lies at `p - origin` modulo the capacity. Whenever the producer finds the FIFO
+//! empty it moves the origin to where it goes on, so that a conversation of small messages uses the
+//! same few pages over and over. The origin stands still while anything is in the FIFO: the
+//! consumer reads it when it sees the first bytes after it had none. An origin that is a lie makes
+//! its reader take the wrong bytes out of the same memory, and nothing else.
 //!
-//! The consumer lends the producer so much room, the limit at most, and may take back what is not used yet ([`Consumer::lend`]).
+//! The consumer lends the producer so much room, the limit at most, and may take back what is not
+//! used yet ([`Consumer::lend`]).
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -35,7 +40,8 @@ pub const MIN_CAPACITY: u32 = 64;
 /// The largest FIFO: differences of positions stay far from where they are ambiguous.
 pub const MAX_CAPACITY: u32 = 1 << 30;
 
-/// Bytes in front of a FIFO's memory that a producer goes through without looking whether it may begin anew: one page.
+/// Bytes in front of a FIFO's memory that a producer goes through without looking whether it may
+/// begin anew: one page.
 const NEAR: u32 = 4096;
 
 /// Where a FIFO lies: its words and its bytes, checked once.
@@ -48,7 +54,8 @@ pub struct FifoMem {
 }
 
 impl FifoMem {
-    /// The FIFO at `place`, with its words in the segment `head` and its bytes in the segment `data`.
+    /// The FIFO at `place`, with its words in the segment `head` and its bytes in the segment
+    /// `data`.
     #[cfg(not(loom))]
     pub fn new(
         head: &std::sync::Arc<Segment>,
@@ -69,7 +76,12 @@ impl FifoMem {
     /// A FIFO of the model checker's.
     #[cfg(loom)]
     pub(crate) fn modelled(capacity: u32) -> FifoMem {
-        FifoMem { head: Words::modelled(), bytes: Bytes::modelled(capacity), capacity, limit: capacity }
+        FifoMem {
+            head: Words::modelled(),
+            bytes: Bytes::modelled(capacity),
+            capacity,
+            limit: capacity,
+        }
     }
 
     /// Makes the FIFO empty and both positions 0, before either end is used.
@@ -78,7 +90,9 @@ impl FifoMem {
         for word in [&head.tail, &head.kicked, &head.head, &head.want_room] {
             word.store(0, Ordering::Release);
         }
-        for word in [&head.urgent, &head.urgents, &head.urgent_taken, &head.urgent_passed, &head.more] {
+        for word in
+            [&head.urgent, &head.urgents, &head.urgent_taken, &head.urgent_passed, &head.more]
+        {
             word.store(0, Ordering::Release);
         }
         for word in [&head.origin, &head.writing, &head.withheld] {
@@ -119,7 +133,8 @@ impl Producer {
         Producer { lent_seen: mem.lent(), mem, tail: 0, head_seen: 0, origin: 0, ahead: 0 }
     }
 
-    /// Goes on where the last producer stopped, as the shared memory says. For ends that several threads or processes use, under a lock.
+    /// Goes on where the last producer stopped, as the shared memory says. For ends that several
+    /// threads or processes use, under a lock.
     pub fn resume(mem: FifoMem) -> Result<Producer, Hostile> {
         let mut producer = Producer::new(mem);
         producer.refresh()?;
@@ -138,14 +153,17 @@ impl Producer {
             self.ahead = 0;
         }
         (self.tail, self.head_seen) = (tail, head);
-        (self.origin, self.lent_seen) = (self.mem.head.origin.load(Ordering::Acquire), self.mem.lent());
+        (self.origin, self.lent_seen) =
+            (self.mem.head.origin.load(Ordering::Acquire), self.mem.lent());
         Ok(())
     }
 
-    /// From now until [`Producer::end_write`] the memory is written: the consumer does not give it back. Look at the FIFO after this, not before.
+    /// From now until [`Producer::end_write`] the memory is written: the consumer does not give it
+    /// back. Look at the FIFO after this, not before.
     pub fn begin_write(&self) {
         self.mem.head.writing.store(1, Ordering::Relaxed);
-        // Either the consumer's fence comes later and it sees this word, or ours does and we see that nothing is lent.
+        // Either the consumer's fence comes later and it sees this word, or ours does and we see
+        // that nothing is lent.
         fence(Ordering::SeqCst);
     }
 
@@ -175,7 +193,10 @@ impl Producer {
     }
 
     /// How many bytes were published and not consumed.
-    #[allow(clippy::len_without_is_empty, reason = "it must look at shared memory, which can be wrong")]
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "it must look at shared memory, which can be wrong"
+    )]
     pub fn len(&mut self) -> Result<u32, Hostile> {
         self.look()?;
         Ok(self.used())
@@ -194,7 +215,8 @@ impl Producer {
         Ok(len as usize)
     }
 
-    /// Copies as many bytes of `parts` behind each other as there is room for, and publishes them at once.
+    /// Copies as many bytes of `parts` behind each other as there is room for, and publishes them
+    /// at once.
     pub fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, Hostile> {
         let mut written = 0;
         for part in parts {
@@ -208,7 +230,8 @@ impl Producer {
         Ok(written as usize)
     }
 
-    /// Copies bytes to `at` bytes behind the tail, as many as there is room for, and publishes nothing.
+    /// Copies bytes to `at` bytes behind the tail, as many as there is room for, and publishes
+    /// nothing.
     pub fn write_ahead(&mut self, at: u32, bytes: &[u8]) -> Result<u32, Hostile> {
         let wanted = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let room = self.room_for(at.saturating_add(wanted))?.saturating_sub(at);
@@ -239,7 +262,10 @@ impl Producer {
 
     /// The next `len` bytes behind the tail, all of them written ahead, become the consumer's.
     pub fn publish(&mut self, len: u32) {
-        debug_assert!(len <= self.mem.capacity - self.used(), "only what was written can be published");
+        debug_assert!(
+            len <= self.mem.capacity - self.used(),
+            "only what was written can be published"
+        );
         if len > 0 {
             self.tail = self.tail.wrapping_add(len);
             self.ahead = self.ahead.saturating_sub(len);
@@ -248,8 +274,9 @@ impl Producer {
         }
     }
 
-    /// Whether more bytes are published right after the next ones, so that the consumer may wait for them. Call before those are published. Who says that there
-    /// are has to publish some and to look at [`Producer::kick`] then.
+    /// Whether more bytes are published right after the next ones, so that the consumer may wait
+    /// for them. Call before those are published. Who says that there are has to publish some and
+    /// to look at [`Producer::kick`] then.
     pub fn say_more(&self, more: bool) {
         let more = u32::from(more);
         // The producer's own line: nobody else writes it.
@@ -266,20 +293,23 @@ impl Producer {
         self.mem.head.urgents.store(next, Ordering::Release);
     }
 
-    /// After publishing: true when the consumer must be sent a message, because it has looked since the last one.
+    /// After publishing: true when the consumer must be sent a message, because it has looked since
+    /// the last one.
     pub fn kick(&self) -> bool {
-        // Both sides exchange this word. Either the consumer's exchange comes later, and sees the bytes that were published before ours, or ours
-        // comes later, and sees its 0.
+        // Both sides exchange this word. Either the consumer's exchange comes later, and sees the
+        // bytes that were published before ours, or ours comes later, and sees its 0.
         self.mem.head.kicked.swap(1, Ordering::AcqRel) == 0
     }
 
-    /// Asks to be told of room. [`Producer::room`] must be looked at once more afterwards, before waiting.
+    /// Asks to be told of room. [`Producer::room`] must be looked at once more afterwards, before
+    /// waiting.
     pub fn ask_room(&self) {
         // As in `kick`, with the roles exchanged.
         self.mem.head.want_room.swap(1, Ordering::AcqRel);
     }
 
-    /// What is known to be free; looks at the consumer's position only when that is less than `wanted`.
+    /// What is known to be free; looks at the consumer's position only when that is less than
+    /// `wanted`.
     pub(crate) fn room_for(&mut self, wanted: u32) -> Result<u32, Hostile> {
         if self.known_room() < wanted {
             self.look()?;
@@ -322,7 +352,8 @@ impl Consumer {
         Consumer { lent: mem.limit, mem, head: 0, tail_seen: 0, origin: 0 }
     }
 
-    /// Goes on where the last consumer stopped, as the shared memory says. For ends that several threads or processes use, under a lock.
+    /// Goes on where the last consumer stopped, as the shared memory says. For ends that several
+    /// threads or processes use, under a lock.
     pub fn resume(mem: FifoMem) -> Result<Consumer, Hostile> {
         let mut consumer = Consumer::new(mem);
         consumer.refresh()?;
@@ -347,7 +378,10 @@ impl Consumer {
     }
 
     /// How many bytes can be read.
-    #[allow(clippy::len_without_is_empty, reason = "it must look at shared memory, which can be wrong")]
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "it must look at shared memory, which can be wrong"
+    )]
     pub fn len(&mut self) -> Result<u32, Hostile> {
         self.look()?;
         Ok(self.known_len())
@@ -384,7 +418,8 @@ impl Consumer {
         self.lent
     }
 
-    /// Lends nothing for the moment. True: nobody writes either, so that what is not in the FIFO may be given back to the system. [`Consumer::lend`] must follow, and
+    /// Lends nothing for the moment. True: nobody writes either, so that what is not in the FIFO
+    /// may be given back to the system. [`Consumer::lend`] must follow, and
     /// [`Consumer::room_wanted`].
     pub fn withhold(&self) -> bool {
         self.mem.head.withheld.store(u32::MAX, Ordering::Relaxed);
@@ -409,7 +444,8 @@ impl Consumer {
         Ok(len)
     }
 
-    /// Fills `parts` one after the other with as many bytes as there are, and consumes them at once.
+    /// Fills `parts` one after the other with as many bytes as there are, and consumes them at
+    /// once.
     pub fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> Result<usize, Hostile> {
         let mut read = 0;
         for part in parts {
@@ -423,23 +459,27 @@ impl Consumer {
         Ok(read as usize)
     }
 
-    /// Whether the producer was in the midst of writing when it published what [`Consumer::len`] saw last, or is by now: then it publishes more at once.
+    /// Whether the producer was in the midst of writing when it published what [`Consumer::len`]
+    /// saw last, or is by now: then it publishes more at once.
     pub fn more_follows(&self) -> bool {
         self.mem.head.more.load(Ordering::Relaxed) != 0
     }
 
-    /// From now on the producer sends a message again when it publishes. [`Consumer::len`] must be looked at afterwards.
+    /// From now on the producer sends a message again when it publishes. [`Consumer::len`] must be
+    /// looked at afterwards.
     pub fn attend(&self) {
         self.mem.head.kicked.swap(0, Ordering::AcqRel);
     }
 
-    /// After consuming: true when at least so many bytes are free and the producer must be sent a message, because it asked for one.
+    /// After consuming: true when at least so many bytes are free and the producer must be sent a
+    /// message, because it asked for one.
     pub fn room_wanted(&self, at_least_free: u32) -> bool {
         let free = self.lent.saturating_sub(self.known_len());
         free >= at_least_free && self.mem.head.want_room.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// What is known to be there; looks at the producer's position only when that is less than `wanted`.
+    /// What is known to be there; looks at the producer's position only when that is less than
+    /// `wanted`.
     pub(crate) fn len_for(&mut self, wanted: u32) -> Result<u32, Hostile> {
         if self.known_len() < wanted {
             self.look()?;
@@ -460,7 +500,8 @@ impl Consumer {
             return Err(Hostile);
         }
         if grown > 0 && self.known_len() == 0 {
-            // It stands still from when the producer published the first of these bytes until it sees that we consumed the last one.
+            // It stands still from when the producer published the first of these bytes until it
+            // sees that we consumed the last one.
             self.origin = self.mem.head.origin.load(Ordering::Acquire);
         }
         self.tail_seen = tail;

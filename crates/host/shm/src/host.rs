@@ -13,7 +13,8 @@ use crate::words::Words;
 #[cfg(test)]
 mod tests;
 
-/// The most workers of a host: a process gets a notifier for each in one message, see [`crate::socket::MAX_DESCRIPTORS`].
+/// The most workers of a host: a process gets a notifier for each in one message, see
+/// [`crate::socket::MAX_DESCRIPTORS`].
 pub const MAX_WORKERS: usize = 250;
 
 /// The host's side of the page.
@@ -24,7 +25,8 @@ pub struct HostPage {
 }
 
 impl HostPage {
-    /// A new page for so many workers, and the descriptor that processes get: they can map it for reading only.
+    /// A new page for so many workers, and the descriptor that processes get: they can map it for
+    /// reading only.
     pub fn create(boot: u64, workers: usize) -> Result<(HostPage, OwnedFd), ShmError> {
         if workers == 0 || workers > MAX_WORKERS {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
@@ -37,7 +39,8 @@ impl HostPage {
         head.version.store(VERSION, Ordering::Relaxed);
         head.boot.store(boot, Ordering::Relaxed);
         head.workers.store(workers as u32, Ordering::Relaxed);
-        let workers = (0..workers).map(|worker| memory.words(place(worker))).collect::<Result<_, _>>()?;
+        let workers =
+            (0..workers).map(|worker| memory.words(place(worker))).collect::<Result<_, _>>()?;
         Ok((HostPage { head, workers, len }, fd))
     }
 
@@ -63,7 +66,8 @@ impl HostPage {
     }
 }
 
-/// A process's side of the page. Reads only: the memory may be mapped so, where nothing but relaxed loads is sure to work.
+/// A process's side of the page. Reads only: the memory may be mapped so, where nothing but relaxed
+/// loads is sure to work.
 #[derive(Clone)]
 pub struct HostView {
     head: Words<HostHead>,
@@ -74,11 +78,14 @@ impl Segment {
     /// The host page that this memory is.
     pub fn host(self: &Arc<Self>) -> Result<HostView, ShmError> {
         let head: Words<HostHead> = Words::new(self, 0)?;
-        if head.magic.load(Ordering::Relaxed) != MAGIC || head.version.load(Ordering::Relaxed) != VERSION {
+        if head.magic.load(Ordering::Relaxed) != MAGIC
+            || head.version.load(Ordering::Relaxed) != VERSION
+        {
             return Err(ShmError::Version);
         }
         let workers = (head.workers.load(Ordering::Relaxed) as usize).min(MAX_WORKERS);
-        let workers = (0..workers).map(|worker| Words::new(self, place(worker))).collect::<Result<_, _>>()?;
+        let workers =
+            (0..workers).map(|worker| Words::new(self, place(worker))).collect::<Result<_, _>>()?;
         Ok(HostView { head, workers })
     }
 }
@@ -101,12 +108,14 @@ impl HostView {
         routes
     }
 
-    /// After a message was put into a ring of this worker: whether its notifier must be notified. False for a worker that there is not.
+    /// After a message was put into a ring of this worker: whether its notifier must be notified.
+    /// False for a worker that there is not.
     pub fn is_asleep(&self, worker: usize) -> bool {
         self.which_sleep(worker).is_some()
     }
 
-    /// The same, and which sleep it is: a process notifies it once for each ([`crate::sleep::which_sleep`]).
+    /// The same, and which sleep it is: a process notifies it once for each
+    /// ([`crate::sleep::which_sleep`]).
     pub fn which_sleep(&self, worker: usize) -> Option<u64> {
         self.workers.get(worker).and_then(|word| crate::sleep::which_sleep(&word.sleeps))
     }

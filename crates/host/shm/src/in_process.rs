@@ -1,7 +1,9 @@
-//! A stack inside of the program's own process: how the library that stands in for the C library's functions calls the one that holds the stack.
+//! A stack inside of the program's own process: how the library that stands in for the C library's
+//! functions calls the one that holds the stack.
 //!
-//! Both are loaded into the same process and share no code, so what they say to each other is a table of C functions. Requests, events and bytes pass as between a program and a host:
-//! by the attach socket, the rings and the FIFOs, of memory that is this process's alone.
+//! Both are loaded into the same process and share no code, so what they say to each other is a
+//! table of C functions. Requests, events and bytes pass as between a program and a host: by the
+//! attach socket, the rings and the FIFOs, of memory that is this process's alone.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -13,7 +15,8 @@ pub const SYMBOL: &std::ffi::CStr = c"clearway_in_process";
 /// The version of the table.
 pub const VERSION: u32 = 1;
 
-/// The environment's word for the settings of the stack, in the language of the host's settings file. Where it is set, the process has its stack inside.
+/// The environment's word for the settings of the stack, in the language of the host's settings
+/// file. Where it is set, the process has its stack inside.
 pub const SETTINGS_VARIABLE: &str = "CLEARWAY_INPROC";
 
 /// The environment's word for the library that holds the stack.
@@ -22,22 +25,26 @@ pub const LIBRARY_VARIABLE: &str = "CLEARWAY_INPROC_LIBRARY";
 /// Descriptors of a stack's ports at most that threads sleep on.
 pub const MAX_DESCRIPTORS: usize = 64;
 
-/// [`Calls::turn`]: the supervisor is to look at what was asked, and at session fds that were closed.
+/// [`Calls::turn`]: the supervisor is to look at what was asked, and at session fds that were
+/// closed.
 pub const ATTEND: u32 = 1;
 
 /// Answer of [`Calls::turn`]: there was work, and there may be more.
 pub const WORKED: u32 = 1;
-/// Answer of [`Calls::turn`]: another thread turns, and does this caller's work too before it stops.
+/// Answer of [`Calls::turn`]: another thread turns, and does this caller's work too before it
+/// stops.
 pub const BUSY: u32 = 2;
 /// Answer of [`Calls::turn`]: the stack has failed, and is of no more use.
 pub const FAILED: u32 = 4;
 
-/// What the library with the stack can be asked. All but `start` and `leave` may be called from any thread at any time.
+/// What the library with the stack can be asked. All but `start` and `leave` may be called from any
+/// thread at any time.
 #[repr(C)]
 pub struct Calls {
     /// [`VERSION`].
     pub version: u32,
-    /// Makes the stack of these settings. `on_events` is called whenever a thread of the library's own has turned. Answers 0, or the length of a sentence that was written to `why`.
+    /// Makes the stack of these settings. `on_events` is called whenever a thread of the library's
+    /// own has turned. Answers 0, or the length of a sentence that was written to `why`.
     pub start: unsafe extern "C" fn(
         settings: *const u8,
         settings_len: usize,
@@ -51,7 +58,8 @@ pub struct Calls {
     pub descriptors: unsafe extern "C" fn(out: *mut i32, most: usize) -> usize,
     /// Turns once, unless another thread does.
     pub turn: extern "C" fn(how: u32) -> u32,
-    /// This thread is about to sleep on the descriptors. 0: there was work instead, so it must look again, and is not counted as a sleeper.
+    /// This thread is about to sleep on the descriptors. 0: there was work instead, so it must look
+    /// again, and is not counted as a sleeper.
     pub about_to_sleep: extern "C" fn() -> u32,
     /// It is awake again.
     pub woke: extern "C" fn(),
@@ -59,7 +67,8 @@ pub struct Calls {
     pub is_slept_on: extern "C" fn() -> u32,
     /// In a forked child: lets go of the ports. Nothing else is called there.
     pub leave: extern "C" fn(),
-    /// The process ends: all sockets are closed, and what they accepted is sent for so many milliseconds at most.
+    /// The process ends: all sockets are closed, and what they accepted is sent for so many
+    /// milliseconds at most.
     pub end: extern "C" fn(within_ms: u32),
 }
 
@@ -101,7 +110,15 @@ impl Stack {
     pub fn start(self, settings: &str, on_events: extern "C" fn()) -> Result<(), String> {
         let mut why = [0u8; 1024];
         // SAFETY: both are as long as is said, and read and written during the call only.
-        let len = unsafe { (self.0.start)(settings.as_ptr(), settings.len(), on_events, why.as_mut_ptr(), why.len()) };
+        let len = unsafe {
+            (self.0.start)(
+                settings.as_ptr(),
+                settings.len(),
+                on_events,
+                why.as_mut_ptr(),
+                why.len(),
+            )
+        };
         match len {
             0 => Ok(()),
             len => Err(String::from_utf8_lossy(&why[..len.min(why.len())]).into_owned()),
@@ -138,7 +155,8 @@ impl Stack {
         Turned((self.0.turn)(ATTEND))
     }
 
-    /// This thread is about to sleep on the descriptors. False: there was work, so it must look again first.
+    /// This thread is about to sleep on the descriptors. False: there was work, so it must look
+    /// again first.
     pub fn about_to_sleep(self) -> bool {
         (self.0.about_to_sleep)() != 0
     }

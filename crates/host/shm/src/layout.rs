@@ -1,13 +1,16 @@
-//! How shared memory is laid out. Everything that both sides touch is a little-endian atomic word at an offset that is asserted here.
+//! How shared memory is laid out. Everything that both sides touch is a little-endian atomic word
+//! at an offset that is asserted here.
 //!
 //! Three kinds of memory are shared:
 //!
 //! - the *host page*: one per host, which programs can only read;
 //! - a *queue pair*: one per process, with the rings between it and each worker;
-//! - *segments*: some per program, with the words and FIFOs of its sessions. All processes of a program share them.
+//! - *segments*: some per program, with the words and FIFOs of its sessions. All processes of a
+//!   program share them.
 //!
-//! Every byte of these words belongs to an atomic, the reserved ones too: a reference to them promises nothing about what the other side leaves alone.
-//! Whatever a program can write, the host reads once, checks, and distrusts; positions that matter to it are its own copies.
+//! Every byte of these words belongs to an atomic, the reserved ones too: a reference to them
+//! promises nothing about what the other side leaves alone. Whatever a program can write, the host
+//! reads once, checks, and distrusts; positions that matter to it are its own copies.
 
 #[cfg(not(loom))]
 use std::mem::offset_of;
@@ -42,7 +45,8 @@ pub struct HostHead {
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct WorkerWord {
-    /// Odd while the worker sleeps, or is about to: who puts a message into a ring then notifies it, once for each value.
+    /// Odd while the worker sleeps, or is about to: who puts a message into a ring then notifies
+    /// it, once for each value.
     pub sleeps: AtomicU64,
     reserved: [Reserved; 14],
 }
@@ -50,12 +54,14 @@ pub struct WorkerWord {
 /// Counters of threads that wait for connections, in each queue pair.
 pub const ACCEPT_COUNTERS: usize = 16;
 
-/// Which of the counters is for this listener. Few processes have so many listeners that two of them share one; then a process may be woken that waits for the other.
+/// Which of the counters is for this listener. Few processes have so many listeners that two of
+/// them share one; then a process may be woken that waits for the other.
 pub const fn accept_counter(listener: u64) -> usize {
     (listener >> 32) as usize % ACCEPT_COUNTERS
 }
 
-/// The beginning of a queue pair. The rings follow, where [`crate::attach_socket::RingPlaces`] says.
+/// The beginning of a queue pair. The rings follow, where [`crate::attach_socket::RingPlaces`]
+/// says.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct QueuePairHead {
@@ -66,13 +72,16 @@ pub struct QueuePairHead {
     /// The process's number.
     pub process: AtomicU32,
     reserved: [Reserved; 13],
-    /// Written by the process: how many of its threads sleep, or are about to. While it is not 0, a worker that left events notifies it.
+    /// Written by the process: how many of its threads sleep, or are about to. While it is not 0, a
+    /// worker that left events notifies it.
     pub sleepers: AtomicU32,
     reserved2: [Reserved; 15],
-    /// Written by the process: how many of the threads that sleep wait for connections of a listener, by the listener ([`accept_counter`]). Of several processes that hold one
-    /// the host wakes those whose count is not 0.
+    /// Written by the process: how many of the threads that sleep wait for connections of a
+    /// listener, by the listener ([`accept_counter`]). Of several processes that hold one the host
+    /// wakes those whose count is not 0.
     pub accepting: [AtomicU32; ACCEPT_COUNTERS],
-    /// Written by the host: an event ring was full, so events were lost; the process looks at all its sessions and stores 0.
+    /// Written by the host: an event ring was full, so events were lost; the process looks at all
+    /// its sessions and stores 0.
     pub overflow: AtomicU32,
     reserved3: [Reserved; 15],
 }
@@ -91,7 +100,9 @@ pub struct RingHead {
 
 /// A message in a ring.
 #[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 pub struct Message {
     /// The session.
     pub session: u64,
@@ -111,10 +122,12 @@ pub mod request {
     pub const SHUT_WRITE: u32 = 3;
     /// The program reads no more (SHUT_RD).
     pub const SHUT_READ: u32 = 4;
-    /// The process took the session out of an accept FIFO and marked it as its own ([`super::SessionHead::claim`]); `aux` names the session fd that it has for it
+    /// The process took the session out of an accept FIFO and marked it as its own
+    /// ([`super::SessionHead::claim`]); `aux` names the session fd that it has for it
     /// ([`crate::attach_socket::Reply::SessionFds`]).
     pub const CLAIM: u32 = 5;
-    /// The process holds the session no more, and nobody else does: it closes as by close(2). `aux` names its session fd, which is free again, as if nobody had claimed it.
+    /// The process holds the session no more, and nobody else does: it closes as by close(2). `aux`
+    /// names its session fd, which is free again, as if nobody had claimed it.
     pub const CLOSE: u32 = 7;
     /// An option of a stream: `aux` says which, and its value ([`super::option_word`]).
     pub const OPTION: u32 = 6;
@@ -123,7 +136,8 @@ pub mod request {
 /// Bits of [`request::OPTION`]'s word that are the value; the field's number is above.
 const OPTION_BITS: u32 = 24;
 
-/// What [`request::OPTION`] says of a field. None: its value does not fit, and the host is asked instead.
+/// What [`request::OPTION`] says of a field. None: its value does not fit, and the host is asked
+/// instead.
 pub fn option_word(field: Field, value: u64) -> Option<u32> {
     let (number, value) = (u8::try_from(field as u16).ok()?, u32::try_from(value).ok()?);
     (value >> OPTION_BITS == 0).then_some(u32::from(number) << OPTION_BITS | value)
@@ -136,7 +150,8 @@ pub fn option_of(word: u32) -> Option<(Field, u64)> {
     Some((*field, u64::from(word & ((1 << OPTION_BITS) - 1))))
 }
 
-/// What a worker puts into a ring: marks to look, not facts. The facts are in the session's words and FIFOs.
+/// What a worker puts into a ring: marks to look, not facts. The facts are in the session's words
+/// and FIFOs.
 pub mod event {
     /// The receive FIFO has bytes or records, or its end was reached.
     pub const READABLE: u32 = 1;
@@ -146,36 +161,44 @@ pub mod event {
     pub const STATE: u32 = 4;
 }
 
-/// A FIFO's words. Positions count bytes since the beginning, modulo 2^32; `tail - head` bytes are in it.
+/// A FIFO's words. Positions count bytes since the beginning, modulo 2^32; `tail - head` bytes are
+/// in it.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct FifoHead {
     /// Where the producer goes on; the producer's.
     pub tail: AtomicU32,
-    /// The producer told the consumer that there are bytes, and the consumer has not looked since. The consumer stores 0 before it looks;
-    /// the producer exchanges it for 1 after it has published, and sends a message when it was 0.
+    /// The producer told the consumer that there are bytes, and the consumer has not looked since.
+    /// The consumer stores 0 before it looks; the producer exchanges it for 1 after it has
+    /// published, and sends a message when it was 0.
     pub kicked: AtomicU32,
-    /// Where the last urgent data ends, and how often there was any; the producer's. Written in this order, and before the tail moves over the urgent byte.
+    /// Where the last urgent data ends, and how often there was any; the producer's. Written in
+    /// this order, and before the tail moves over the urgent byte.
     pub urgent: AtomicU32,
     /// See `urgent`.
     pub urgents: AtomicU32,
-    /// 1: the producer is in the midst of writing and publishes more at once; the producer's. Written before the tail.
+    /// 1: the producer is in the midst of writing and publishes more at once; the producer's.
+    /// Written before the tail.
     pub more: AtomicU32,
-    /// The position that lies at the beginning of the memory; the producer's. Written when the FIFO is empty, before the tail.
+    /// The position that lies at the beginning of the memory; the producer's. Written when the FIFO
+    /// is empty, before the tail.
     pub origin: AtomicU32,
-    /// 1: the producer writes into the memory, or is about to; the producer's. Stored before it looks at `withheld`.
+    /// 1: the producer writes into the memory, or is about to; the producer's. Stored before it
+    /// looks at `withheld`.
     pub writing: AtomicU32,
     reserved: [Reserved; 9],
     /// Where the consumer goes on; the consumer's.
     pub head: AtomicU32,
-    /// The producer waits for room. The producer stores 1 and then looks once more; the consumer, when enough is free, exchanges it for 0,
-    /// and sends a message when it was 1.
+    /// The producer waits for room. The producer stores 1 and then looks once more; the consumer,
+    /// when enough is free, exchanges it for 0, and sends a message when it was 1.
     pub want_room: AtomicU32,
-    /// The values of `urgents` whose byte was taken out of the stream (MSG_OOB), and that was read past; the consumer's.
+    /// The values of `urgents` whose byte was taken out of the stream (MSG_OOB), and that was read
+    /// past; the consumer's.
     pub urgent_taken: AtomicU32,
     /// See `urgent_taken`.
     pub urgent_passed: AtomicU32,
-    /// How many bytes of the limit may not be used now; the consumer's. All of them while the consumer gives memory back.
+    /// How many bytes of the limit may not be used now; the consumer's. All of them while the
+    /// consumer gives memory back.
     pub withheld: AtomicU32,
     reserved2: [Reserved; 11],
 }
@@ -186,13 +209,16 @@ pub struct FifoHead {
 pub struct SessionHead {
     /// Bits of [`state`].
     pub state: AtomicU32,
-    /// The last error: a counter above, the errno in the low 16 bits. What a process has not seen is SO_ERROR.
+    /// The last error: a counter above, the errno in the low 16 bits. What a process has not seen
+    /// is SO_ERROR.
     pub error: AtomicU32,
     /// Datagrams that found the receive FIFO full.
     pub rx_drops: AtomicU32,
-    /// Bytes sent and not acknowledged (SIOCOUTQ is this and what is in the transmit FIFO behind it).
+    /// Bytes sent and not acknowledged (SIOCOUTQ is this and what is in the transmit FIFO behind
+    /// it).
     pub unacked: AtomicU32,
-    /// Errors of datagrams that wait to be asked for ([`crate::attach_socket::Request::ErrorReport`]).
+    /// Errors of datagrams that wait to be asked for
+    /// ([`crate::attach_socket::Request::ErrorReport`]).
     pub error_reports: AtomicU32,
     reserved: [Reserved; 11],
     /// The value of `error` that a process took last.
@@ -207,10 +233,12 @@ pub struct SessionHead {
     pub rx_lock: AtomicU32,
     /// Held by the thread that writes.
     pub tx_lock: AtomicU32,
-    /// Whose a connection is that was accepted and that no process has: its own name while anybody may take it, which is done by exchanging that for [`taken_by`]; 0 when nobody may.
+    /// Whose a connection is that was accepted and that no process has: its own name while anybody
+    /// may take it, which is done by exchanging that for [`taken_by`]; 0 when nobody may.
     pub claim: AtomicU64,
     reserved2: [Reserved; 6],
-    /// The host's, written before the connection's record is left: what [`crate::attach_socket::Reply::Opened`] would say of it (`described.rs`).
+    /// The host's, written before the connection's record is left: what
+    /// [`crate::attach_socket::Reply::Opened`] would say of it (`described.rs`).
     pub described: [AtomicU64; DESCRIBED],
     reserved3: [Reserved; 8],
 }
@@ -218,7 +246,8 @@ pub struct SessionHead {
 /// Words of a session's description.
 pub const DESCRIBED: usize = 12;
 
-/// What stands in [`SessionHead::claim`] when this process has taken the session. No session has such a name: there are not so many workers.
+/// What stands in [`SessionHead::claim`] when this process has taken the session. No session has
+/// such a name: there are not so many workers.
 pub const fn taken_by(process: u32) -> u64 {
     (u32::MAX as u64) << 32 | process as u64
 }
@@ -259,7 +288,8 @@ pub mod flags {
     pub const RECVTTL: u32 = 64;
     /// UDP_GRO.
     pub const UDP_GRO: u32 = 128;
-    /// The connection failed and a `connect` has said so: the socket is as it was before, and may connect again (`tcp_disconnect` of Linux).
+    /// The connection failed and a `connect` has said so: the socket is as it was before, and may
+    /// connect again (`tcp_disconnect` of Linux).
     pub const DISCONNECTED: u32 = 256;
     /// SO_OOBINLINE.
     pub const OOB_INLINE: u32 = 512;
@@ -267,7 +297,9 @@ pub mod flags {
 
 /// What a listener's receive FIFO holds, one for each connection that waits to be accepted.
 #[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 pub struct AcceptRecord {
     /// The session, to be claimed.
     pub session: u64,
@@ -294,15 +326,19 @@ impl AcceptRecord {
     }
 }
 
-/// Stands before each datagram in a FIFO. `len` bytes follow, and then so many that the next record begins at a multiple of 8.
+/// Stands before each datagram in a FIFO. `len` bytes follow, and then so many that the next record
+/// begins at a multiple of 8.
 #[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 pub struct DatagramHead {
     /// Payload bytes.
     pub len: u32,
     /// The peer's port, in host order.
     pub port: u16,
-    /// When not 0: the payload is several datagrams of this size each, the last perhaps shorter (UDP_SEGMENT, UDP_GRO).
+    /// When not 0: the payload is several datagrams of this size each, the last perhaps shorter
+    /// (UDP_SEGMENT, UDP_GRO).
     pub segment_size: u16,
     /// IPv4 TOS or IPv6 traffic class.
     pub tos: u8,
@@ -321,7 +357,11 @@ pub struct DatagramHead {
 
 #[cfg(not(loom))]
 const _: () = {
-    assert!(offset_of!(HostHead, boot) == 8 && offset_of!(HostHead, workers) == 16 && size_of::<HostHead>() == 64);
+    assert!(
+        offset_of!(HostHead, boot) == 8
+            && offset_of!(HostHead, workers) == 16
+            && size_of::<HostHead>() == 64
+    );
     assert!(size_of::<WorkerWord>() == 64);
     assert!(
         offset_of!(QueuePairHead, sleepers) == 64
@@ -331,9 +371,15 @@ const _: () = {
     );
     assert!(offset_of!(RingHead, head) == 64 && size_of::<RingHead>() == 128);
     assert!(size_of::<Message>() == 16);
-    assert!(offset_of!(FifoHead, kicked) == 4 && offset_of!(FifoHead, head) == 64 && size_of::<FifoHead>() == 128);
+    assert!(
+        offset_of!(FifoHead, kicked) == 4
+            && offset_of!(FifoHead, head) == 64
+            && size_of::<FifoHead>() == 128
+    );
     assert!(offset_of!(SessionHead, error_seen) == 64 && size_of::<SessionHead>() == 256);
     assert!(offset_of!(SessionHead, claim) == 96 && offset_of!(SessionHead, described) == 128);
-    assert!(offset_of!(SessionHead, receive_timeout) == 72 && offset_of!(SessionHead, rx_lock) == 88);
+    assert!(
+        offset_of!(SessionHead, receive_timeout) == 72 && offset_of!(SessionHead, rx_lock) == 88
+    );
     assert!(size_of::<AcceptRecord>() == 16 && size_of::<DatagramHead>() == 48);
 };

@@ -1,11 +1,14 @@
-//! What host and program share: memory that either side may write at any moment, and the words they speak over the attach socket.
+//! What host and program share: memory that either side may write at any moment, and the words they
+//! speak over the attach socket.
 //!
-//! Everything here is safe to call whatever the other side does. Positions that matter are kept privately; a position of the other side is read
-//! once, checked, and refused with [`Hostile`] when it is impossible. No reference is formed to bytes that the other side may write: words are
+//! Everything here is safe to call whatever the other side does. Positions that matter are kept
+//! privately; a position of the other side is read once, checked, and refused with [`Hostile`] when
+//! it is impossible. No reference is formed to bytes that the other side may write: words are
 //! atomics, and everything else is copied through raw pointers.
 //!
-//! All system calls that a process makes go through `rustix` without libc, or through libc's `syscall`, so that nothing here calls a function that a
-//! preloaded library stands in for. The host alone uses `getsockopt` and `setsockopt`.
+//! All system calls that a process makes go through `rustix` without libc, or through libc's
+//! `syscall`, so that nothing here calls a function that a preloaded library stands in for. The
+//! host alone uses `getsockopt` and `setsockopt`.
 
 mod additive;
 mod atomic;
@@ -49,7 +52,8 @@ pub use memory::{Segment, ShmError};
 #[cfg(not(loom))]
 pub use notifier::{Notifier, NotifierSet, RemoteNotifier};
 
-/// The other side wrote something impossible. What was read is not to be used, and the other side not to be served any more.
+/// The other side wrote something impossible. What was read is not to be used, and the other side
+/// not to be served any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the other side of the shared memory wrote something impossible")]
 pub struct Hostile;

@@ -1,11 +1,14 @@
 //! A lock in shared memory, for the threads and processes of one program.
 //!
-//! The word names its holder: bits 0–21 the thread's number (Linux has no larger ones), bits 22–30 some of the time when the thread started, bit 31 set
-//! while others wait. A thread that dies holding the lock, in whatever way, is found by those that wait: its number is nobody's any more, or a
-//! zombie's, or somebody's who started at another time. They then take the lock over. What it protects must therefore be right at any instant, as the
-//! FIFOs are: an end's position is the last thing that an operation writes.
+//! The word names its holder: bits 0–21 the thread's number (Linux has no larger ones), bits 22–30
+//! some of the time when the thread started, bit 31 set while others wait. A thread that dies
+//! holding the lock, in whatever way, is found by those that wait: its number is nobody's any more,
+//! or a zombie's, or somebody's who started at another time. They then take the lock over. What it
+//! protects must therefore be right at any instant, as the FIFOs are: an end's position is the last
+//! thing that an operation writes.
 //!
-//! The host never takes such a lock. Processes that share one must see each other's thread numbers, so be in one PID namespace.
+//! The host never takes such a lock. Processes that share one must see each other's thread numbers,
+//! so be in one PID namespace.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +25,8 @@ mod tests;
 /// Others wait.
 const WAITERS: u32 = 1 << 31;
 
-/// Looks at a held lock before going to sleep. Sections under these locks are short, but for large copies.
+/// Looks at a held lock before going to sleep. Sections under these locks are short, but for large
+/// copies.
 const SPINS: u32 = 100;
 
 /// After waiting so long, the holder is looked up.
@@ -49,7 +53,8 @@ pub fn try_lock(word: &AtomicU32) -> Option<Guard<'_>> {
     take(word, 0, Holder::current().word())
 }
 
-/// Takes the lock, and waits for it as long as its holder lives. Not for a thread that holds it already.
+/// Takes the lock, and waits for it as long as its holder lives. Not for a thread that holds it
+/// already.
 pub fn lock(word: &AtomicU32) -> Guard<'_> {
     let me = Holder::current().word();
     for _ in 0..SPINS {
@@ -87,7 +92,8 @@ fn wait(word: &AtomicU32, me: u32) -> Guard<'_> {
             continue;
         }
         let slept = futex::wait(word, Flags::empty(), marked, Some(&TIME_LIMIT));
-        let still_held = slept == Err(rustix::io::Errno::TIMEDOUT) && word.load(Ordering::Relaxed) == marked;
+        let still_held =
+            slept == Err(rustix::io::Errno::TIMEDOUT) && word.load(Ordering::Relaxed) == marked;
         if still_held && !Holder::of(held & !WAITERS).is_alive() {
             // The exchange fails when another thread took over meanwhile.
             if let Some(guard) = take(word, marked, me | WAITERS) {

@@ -1,4 +1,5 @@
-//! What two sides of shared memory may do to each other in time, in all orders that the memory model allows. Run as `docs/shm.md` says.
+//! What two sides of shared memory may do to each other in time, in all orders that the memory
+//! model allows. Run as `docs/shm.md` says.
 
 use loom::model;
 use loom::sync::Arc;
@@ -162,7 +163,8 @@ fn no_message_is_slept_over() {
     });
 }
 
-/// Two threads of a process go to sleep at once: a notifier that is notified for one of them is notified.
+/// Two threads of a process go to sleep at once: a notifier that is notified for one of them is
+/// notified.
 #[test]
 fn a_sleeper_that_wakes_does_not_hide_another() {
     model(|| {
@@ -186,7 +188,8 @@ fn a_sleeper_that_wakes_does_not_hide_another() {
     });
 }
 
-/// The whole way of a byte: FIFO, kick, ring, notifier. The worker sleeps whenever it sees nothing; loom finds a sleep that nobody ends.
+/// The whole way of a byte: FIFO, kick, ring, notifier. The worker sleeps whenever it sees nothing;
+/// loom finds a sleep that nobody ends.
 #[test]
 fn a_worker_that_sleeps_gets_every_byte() {
     let mut builder = loom::model::Builder::new();
@@ -280,7 +283,8 @@ fn memory_is_given_back_or_written_but_not_both() {
             written
         });
         if consumer.withhold() && consumer.len().unwrap() == 0 {
-            // What giving back does: the bytes are zero afterwards. Loom complains when anybody writes meanwhile.
+            // What giving back does: the bytes are zero afterwards. Loom complains when anybody
+            // writes meanwhile.
             consumer.mem.bytes.write(0, &[0; 4]);
         }
         consumer.lend(4);

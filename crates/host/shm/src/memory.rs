@@ -1,4 +1,5 @@
-//! Memory that two processes map: a memfd whose size is sealed, so that neither can take pages away from under the other.
+//! Memory that two processes map: a memfd whose size is sealed, so that neither can take pages away
+//! from under the other.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +34,9 @@ pub enum ShmError {
     #[error("the memory's size is not sealed")]
     Unsealed,
     /// A place lies outside of the segment or is not aligned.
-    #[error("{len} bytes at {offset} do not lie in a segment of {segment} bytes, or not as they must")]
+    #[error(
+        "{len} bytes at {offset} do not lie in a segment of {segment} bytes, or not as they must"
+    )]
     Place {
         /// Where it should begin.
         offset: u32,
@@ -76,7 +79,8 @@ impl Segment {
         create(name, len, SealFlags::empty())
     }
 
-    /// New zeroed memory of `len` bytes that only this process writes: who gets the descriptor can map it for reading only.
+    /// New zeroed memory of `len` bytes that only this process writes: who gets the descriptor can
+    /// map it for reading only.
     pub fn create_for_readers(name: &str, len: usize) -> io::Result<(Segment, OwnedFd)> {
         create(name, len, SealFlags::FUTURE_WRITE)
     }
@@ -109,7 +113,8 @@ impl Segment {
         self.words(offset)
     }
 
-    /// Gives the pages of these bytes back to the system; they read as zero from then on. Both numbers are multiples of the page size.
+    /// Gives the pages of these bytes back to the system; they read as zero from then on. Both
+    /// numbers are multiples of the page size.
     pub fn give_back(&self, offset: u32, len: usize) -> io::Result<()> {
         let inside = offset as usize <= self.len && len <= self.len - offset as usize;
         if !inside || !self.writable {
@@ -119,7 +124,13 @@ impl Segment {
             return Ok(());
         }
         // SAFETY: inside of the mapping, whose bytes may change at any time anyway.
-        unsafe { rustix::mm::madvise(self.base.as_ptr().add(offset as usize).cast(), len, Advice::LinuxRemove) }?;
+        unsafe {
+            rustix::mm::madvise(
+                self.base.as_ptr().add(offset as usize).cast(),
+                len,
+                Advice::LinuxRemove,
+            )
+        }?;
         Ok(())
     }
 
@@ -132,7 +143,12 @@ impl Segment {
     }
 
     /// Where `len` bytes at `offset` lie, aligned to `align`.
-    pub(crate) fn at(&self, offset: u32, len: usize, align: usize) -> Result<NonNull<u8>, ShmError> {
+    pub(crate) fn at(
+        &self,
+        offset: u32,
+        len: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, ShmError> {
         let start = offset as usize;
         if start > self.len || len > self.len - start || start % align != 0 {
             return Err(ShmError::Place { offset, len, segment: self.len });
@@ -148,7 +164,8 @@ impl Drop for Segment {
         if self.on_heap {
             return heap::free(self);
         }
-        // SAFETY: the mapping is ours, and nothing points into it any more: views hold an `Arc` of the segment.
+        // SAFETY: the mapping is ours, and nothing points into it any more: views hold an `Arc` of
+        // the segment.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "a whole mapping can be unmapped");
     }
@@ -187,7 +204,8 @@ fn check(fd: BorrowedFd<'_>, said: usize) -> Result<(), ShmError> {
 fn map(fd: BorrowedFd<'_>, len: usize, writable: bool) -> io::Result<Segment> {
     let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
     // SAFETY: a mapping of its own, at an address that the kernel chooses.
-    let base = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0) }?;
+    let base =
+        unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0) }?;
     let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
     Ok(Segment {
         base,

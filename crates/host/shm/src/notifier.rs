@@ -12,10 +12,12 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 #[cfg(test)]
 mod tests;
 
-/// A descriptor that is readable from when it was notified until it is silenced. An event counter when made by [`Notifier::new`].
+/// A descriptor that is readable from when it was notified until it is silenced. An event counter
+/// when made by [`Notifier::new`].
 ///
-/// Whoever holds the descriptor can also silence it, or make it block. So a notifier that one program gets must be neither another program's nor
-/// one that the host reads: a worker gives each process an event counter of its own, and watches them with [`NotifierSet`].
+/// Whoever holds the descriptor can also silence it, or make it block. So a notifier that one
+/// program gets must be neither another program's nor one that the host reads: a worker gives each
+/// process an event counter of its own, and watches them with [`NotifierSet`].
 #[derive(Clone, Debug)]
 pub struct Notifier(Arc<OwnedFd>);
 
@@ -33,7 +35,8 @@ impl Notifier {
 
     /// Rings. A notifier that already rings goes on notifying.
     pub fn notify(&self) {
-        // The only errors are a full counter, which is readable, and a descriptor that is no event counter, for which there is no remedy here.
+        // The only errors are a full counter, which is readable, and a descriptor that is no event
+        // counter, for which there is no remedy here.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 
@@ -44,7 +47,8 @@ impl Notifier {
     }
 }
 
-/// Bytes taken from a notifier at once: enough for the counter of 8 bytes, and for many rings of a [`RemoteNotifier`].
+/// Bytes taken from a notifier at once: enough for the counter of 8 bytes, and for many rings of a
+/// [`RemoteNotifier`].
 const CLEARED_AT_ONCE: usize = 64;
 
 impl AsFd for Notifier {
@@ -53,7 +57,8 @@ impl AsFd for Notifier {
     }
 }
 
-/// Notifies it of a process that is not trusted. Never blocks, whatever that process does to its end: the two ends are sockets with flags of their own.
+/// Notifies it of a process that is not trusted. Never blocks, whatever that process does to its
+/// end: the two ends are sockets with flags of their own.
 #[derive(Debug)]
 pub struct RemoteNotifier(OwnedFd);
 
@@ -61,7 +66,8 @@ impl RemoteNotifier {
     /// A remote notifier, and the descriptor of the notifier ([`Notifier::from_fd`]) that it rings.
     pub fn new() -> io::Result<(RemoteNotifier, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         crate::socket::refuse_descriptors(ours.as_fd());
         Ok((RemoteNotifier(ours), theirs))
     }
@@ -74,7 +80,8 @@ impl RemoteNotifier {
     }
 }
 
-/// The notifiers of many processes, as one descriptor to sleep on. Each rings by its edge and none is ever read, so a process can silence only its own.
+/// The notifiers of many processes, as one descriptor to sleep on. Each rings by its edge and none
+/// is ever read, so a process can silence only its own.
 #[derive(Debug)]
 pub struct NotifierSet(OwnedFd);
 
@@ -95,7 +102,8 @@ impl NotifierSet {
         Ok(epoll::delete(&self.0, notifier)?)
     }
 
-    /// After waking up: the descriptor is not readable again before another notifier is set. When very many notified it may be, which does no harm.
+    /// After waking up: the descriptor is not readable again before another notifier is set. When
+    /// very many notified it may be, which does no harm.
     pub fn settle(&self) {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); SETTLE];
         let now = epoll::wait(&self.0, &mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));

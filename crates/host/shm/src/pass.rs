@@ -1,11 +1,14 @@
-//! Bytes from one FIFO straight into another: for two programs whose connection needs no stack between them.
+//! Bytes from one FIFO straight into another: for two programs whose connection needs no stack
+//! between them.
 
 use crate::{Consumer, Producer};
 
 impl Consumer {
-    /// Moves the first `len` bytes to the end of another FIFO, or as many as are known to be here and known to fit there; answers how many.
+    /// Moves the first `len` bytes to the end of another FIFO, or as many as are known to be here
+    /// and known to fit there; answers how many.
     ///
-    /// Look at [`Consumer::len`] and [`Producer::room`] before: no position of another process is read here, so none can be wrong.
+    /// Look at [`Consumer::len`] and [`Producer::room`] before: no position of another process is
+    /// read here, so none can be wrong.
     pub fn pass(&mut self, to: &mut Producer, len: u32) -> u32 {
         // What is known already is never looked at again, and so never impossible.
         let (there, room) = (self.len_for(0).unwrap_or(0), to.room_for(0).unwrap_or(0));

@@ -18,7 +18,8 @@ const ATTACH_SOCKET: &str = "host.sock";
 /// The folder, beside the host's attach socket, with an attach socket for each namespace.
 const NAMESPACE_ATTACH_SOCKETS: &str = "app_ns_sockets";
 
-/// Where a program finds its host: what `CLEARWAY_SOCKET` says, or [`default_attach_socket`], or the system's host when this user runs none.
+/// Where a program finds its host: what `CLEARWAY_SOCKET` says, or [`default_attach_socket`], or
+/// the system's host when this user runs none.
 pub fn attach_socket_of_host() -> PathBuf {
     let own = attach_socket();
     let is_told = std::env::var_os(SOCKET_VARIABLE).is_some_and(|path| !path.is_empty());
@@ -44,20 +45,22 @@ pub fn default_attach_socket() -> PathBuf {
     runtime_folder(uid, std::env::var_os("XDG_RUNTIME_DIR")).join(ATTACH_SOCKET)
 }
 
-/// The name, which is no file's, of the way back into the host whose attach socket this is: for programs that were let in there before and cannot reach the file any more, or may not. The same for
-/// every start of the host, and for whoever writes the path otherwise. None when the attach socket's folder is not there.
+/// The name, which is no file's, of the way back into the host whose attach socket this is: for
+/// programs that were let in there before and cannot reach the file any more, or may not. The same
+/// for every start of the host, and for whoever writes the path otherwise. None when the attach
+/// socket's folder is not there.
 pub fn way_back(attach_socket: &Path) -> Option<Vec<u8>> {
     let folder = std::fs::canonicalize(
         attach_socket.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
     )
     .ok()?;
     let path = folder.join(attach_socket.file_name()?);
-    // FNV-1a: a name has room for some hundred bytes, a path for more. Who takes a name on purpose gets nothing by it.
-    let hash = path
-        .as_os_str()
-        .as_encoded_bytes()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    // FNV-1a: a name has room for some hundred bytes, a path for more. Who takes a name on purpose
+    // gets nothing by it.
+    let hash =
+        path.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
     Some(format!("clearway-back-{hash:016x}").into_bytes())
 }
 
@@ -73,13 +76,14 @@ pub fn namespace_attach_socket(attach_socket: &Path, namespace: &str) -> PathBuf
     namespace_attach_sockets(attach_socket).join(namespace)
 }
 
-/// The folder with the attach sockets of the namespaces of the host whose own attach socket is `attach_socket`.
+/// The folder with the attach sockets of the namespaces of the host whose own attach socket is
+/// `attach_socket`.
 pub fn namespace_attach_sockets(attach_socket: &Path) -> PathBuf {
     attach_socket.parent().unwrap_or(Path::new("")).join(NAMESPACE_ATTACH_SOCKETS)
 }
 
-/// Root's is the system's. Who has a session has a folder of its own; who has none shares `/tmp` with others, and the host must see to it that the
-/// folder there is its user's own.
+/// Root's is the system's. Who has a session has a folder of its own; who has none shares `/tmp`
+/// with others, and the host must see to it that the folder there is its user's own.
 fn runtime_folder(uid: u32, session: Option<OsString>) -> PathBuf {
     match session {
         _ if uid == 0 => SYSTEM_FOLDER.into(),

@@ -1,4 +1,5 @@
-//! Records in a FIFO: datagrams and accepted connections. They are put in and taken out whole, or not at all, and all begin at multiples of 8.
+//! Records in a FIFO: datagrams and accepted connections. They are put in and taken out whole, or
+//! not at all, and all begin at multiples of 8.
 
 use std::io::IoSlice;
 
@@ -21,10 +22,16 @@ pub const fn datagram_record_len(payload: u32) -> u32 {
 }
 
 impl Producer {
-    /// Puts a datagram in, with the payload's parts behind each other, and publishes it. `head.len` is set here. False: there is no room now, nothing has changed.
+    /// Puts a datagram in, with the payload's parts behind each other, and publishes it. `head.len`
+    /// is set here. False: there is no room now, nothing has changed.
     ///
-    /// A payload of more than [`MAX_DATAGRAM`] bytes, or one that with its head exceeds the FIFO's limit, finds no room ever.
-    pub fn push_datagram(&mut self, mut head: DatagramHead, payload: &[IoSlice<'_>]) -> Result<bool, Hostile> {
+    /// A payload of more than [`MAX_DATAGRAM`] bytes, or one that with its head exceeds the FIFO's
+    /// limit, finds no room ever.
+    pub fn push_datagram(
+        &mut self,
+        mut head: DatagramHead,
+        payload: &[IoSlice<'_>],
+    ) -> Result<bool, Hostile> {
         let len: usize = payload.iter().map(|part| part.len()).sum();
         if len > MAX_DATAGRAM as usize {
             return Ok(false);
@@ -70,14 +77,21 @@ impl Consumer {
         let Some(words) = self.read_words::<{ (HEAD / 8) as usize }>()? else { return Ok(None) };
         let head: DatagramHead = zerocopy::transmute!(words);
         // Records are published whole. A length that says otherwise is a lie.
-        if head.len > MAX_DATAGRAM || self.len_for(datagram_record_len(head.len))? < datagram_record_len(head.len) {
+        if head.len > MAX_DATAGRAM
+            || self.len_for(datagram_record_len(head.len))? < datagram_record_len(head.len)
+        {
             return Err(Hostile);
         }
         Ok(Some(head))
     }
 
     /// Copies payload of the first datagram, whose head this is, from `at` on; as much as there is.
-    pub fn peek_datagram(&mut self, head: &DatagramHead, at: u32, out: &mut [u8]) -> Result<usize, Hostile> {
+    pub fn peek_datagram(
+        &mut self,
+        head: &DatagramHead,
+        at: u32,
+        out: &mut [u8],
+    ) -> Result<usize, Hostile> {
         let len = out.len().min(head.len.saturating_sub(at) as usize);
         self.peek(HEAD.saturating_add(at), &mut out[..len])
     }
@@ -94,7 +108,8 @@ impl Consumer {
         Ok(Some(zerocopy::transmute!(words)))
     }
 
-    /// The first words, each read once. None when nothing is there; some but too few bytes are no record.
+    /// The first words, each read once. None when nothing is there; some but too few bytes are no
+    /// record.
     fn read_words<const N: usize>(&mut self) -> Result<Option<[u64; N]>, Hostile> {
         match self.len_for(8 * N as u32)? {
             0 => return Ok(None),

@@ -16,7 +16,8 @@ pub const MAX_SLOTS: u32 = 1 << 20;
 
 const SLOT: u32 = size_of::<Message>() as u32;
 
-/// The ring is full. Also said of a ring whose consumer wrote an impossible position: it gets no more messages.
+/// The ring is full. Also said of a ring whose consumer wrote an impossible position: it gets no
+/// more messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the ring is full")]
 pub struct Full;
@@ -64,7 +65,11 @@ pub struct RingProducer {
 impl RingProducer {
     /// The ring of `slots` messages whose head is at `offset`.
     #[cfg(not(loom))]
-    pub fn new(memory: &std::sync::Arc<Segment>, offset: u32, slots: u32) -> Result<RingProducer, ShmError> {
+    pub fn new(
+        memory: &std::sync::Arc<Segment>,
+        offset: u32,
+        slots: u32,
+    ) -> Result<RingProducer, ShmError> {
         Ok(RingProducer { mem: RingMem::new(memory, offset, slots)?, tail: 0, head_seen: 0 })
     }
 
@@ -74,7 +79,8 @@ impl RingProducer {
             self.look()?;
         }
         let [first, second]: [u64; 2] = zerocopy::transmute!(message);
-        // Positions count messages modulo 2^32, slots are a power of two: the product modulo 2^32 still names the slot.
+        // Positions count messages modulo 2^32, slots are a power of two: the product modulo 2^32
+        // still names the slot.
         let at = self.tail.wrapping_mul(SLOT);
         self.mem.bytes.write_word(at, first);
         self.mem.bytes.write_word(at.wrapping_add(8), second);
@@ -104,7 +110,11 @@ pub struct RingConsumer {
 impl RingConsumer {
     /// The ring of `slots` messages whose head is at `offset`.
     #[cfg(not(loom))]
-    pub fn new(memory: &std::sync::Arc<Segment>, offset: u32, slots: u32) -> Result<RingConsumer, ShmError> {
+    pub fn new(
+        memory: &std::sync::Arc<Segment>,
+        offset: u32,
+        slots: u32,
+    ) -> Result<RingConsumer, ShmError> {
         Ok(RingConsumer { mem: RingMem::new(memory, offset, slots)?, head: 0, tail_seen: 0 })
     }
 
@@ -120,7 +130,8 @@ impl RingConsumer {
         Ok(Some(zerocopy::transmute!(words)))
     }
 
-    /// Whether there is no message now. An impossible position counts as a message: [`RingConsumer::pop`] says what is wrong.
+    /// Whether there is no message now. An impossible position counts as a message:
+    /// [`RingConsumer::pop`] says what is wrong.
     pub fn is_empty(&self) -> bool {
         self.mem.head.tail.load(Ordering::Acquire) == self.head
     }
@@ -140,5 +151,8 @@ impl RingConsumer {
 #[cfg(loom)]
 pub(crate) fn modelled(slots: u32) -> (RingProducer, RingConsumer) {
     let mem = RingMem::modelled(slots);
-    (RingProducer { mem: mem.clone(), tail: 0, head_seen: 0 }, RingConsumer { mem, head: 0, tail_seen: 0 })
+    (
+        RingProducer { mem: mem.clone(), tail: 0, head_seen: 0 },
+        RingConsumer { mem, head: 0, tail_seen: 0 },
+    )
 }

@@ -1,7 +1,8 @@
 //! The attach socket, and session fds.
 //!
-//! One packet is one message of at most [`MAX_MESSAGE`] bytes, with at most [`MAX_DESCRIPTORS`] descriptors. What does not keep to that ends the
-//! conversation; descriptors that came along are closed.
+//! One packet is one message of at most [`MAX_MESSAGE`] bytes, with at most [`MAX_DESCRIPTORS`]
+//! descriptors. What does not keep to that ends the conversation; descriptors that came along are
+//! closed.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,8 +14,9 @@ use std::time::Duration;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt::Timeout,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType, sockopt::Timeout,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,7 +33,8 @@ pub const MAX_DESCRIPTORS: usize = 253;
 /// Connections that wait to be let in.
 const BACKLOG: i32 = 128;
 
-/// What ends a conversation, but for [`AttachSocketError::Io`] with [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::Interrupted`].
+/// What ends a conversation, but for [`AttachSocketError::Io`] with [`io::ErrorKind::WouldBlock`]
+/// or [`io::ErrorKind::Interrupted`].
 #[derive(Debug, thiserror::Error)]
 pub enum AttachSocketError {
     /// The kernel said no.
@@ -54,7 +57,8 @@ impl From<Errno> for AttachSocketError {
     }
 }
 
-/// Closes several descriptors: those that stand side by side, as most of one message do, in one call, where the process may make any call.
+/// Closes several descriptors: those that stand side by side, as most of one message do, in one
+/// call, where the process may make any call.
 pub fn close_all(fds: Vec<OwnedFd>) {
     if crate::wait::is_confined() {
         return;
@@ -73,8 +77,10 @@ pub fn close_all(fds: Vec<OwnedFd>) {
 /// The numbers of these follow each other.
 fn close_side_by_side(fds: Vec<OwnedFd>) {
     let (Some(first), Some(last), true) = (fds.first(), fds.last(), fds.len() > 1) else { return };
-    // SAFETY: these numbers, and no others, are the descriptors of `fds`, which nobody uses any more.
-    if unsafe { libc::syscall(libc::SYS_close_range, first.as_raw_fd(), last.as_raw_fd(), 0) } == 0 {
+    // SAFETY: these numbers, and no others, are the descriptors of `fds`, which nobody uses any
+    // more.
+    if unsafe { libc::syscall(libc::SYS_close_range, first.as_raw_fd(), last.as_raw_fd(), 0) } == 0
+    {
         fds.into_iter().map(IntoRawFd::into_raw_fd).for_each(|_closed| {});
     }
 }
@@ -91,8 +97,13 @@ pub fn copy_from(fd: BorrowedFd<'_>, lowest: i32, close_on_exec: bool) -> io::Re
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Sends a message with descriptors. [`io::ErrorKind::WouldBlock`] on a socket that does not block: the peer does not read.
-pub fn send(fd: BorrowedFd<'_>, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+/// Sends a message with descriptors. [`io::ErrorKind::WouldBlock`] on a socket that does not block:
+/// the peer does not read.
+pub fn send(
+    fd: BorrowedFd<'_>,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     send_with(fd, message, descriptors, SendFlags::NOSIGNAL)
 }
 
@@ -126,7 +137,8 @@ fn send_with(
     Ok(())
 }
 
-/// Whether the peer has not read all that was sent. Descriptors in such messages are open without having a number, and the system counts them against who sent them.
+/// Whether the peer has not read all that was sent. Descriptors in such messages are open without
+/// having a number, and the system counts them against who sent them.
 pub fn has_unread(fd: BorrowedFd<'_>) -> bool {
     let mut bytes: libc::c_int = 0;
     // SAFETY: TIOCOUTQ, which sockets call SIOCOUTQ, writes one `int` through the pointer.
@@ -143,7 +155,11 @@ pub fn recv<T: DeserializeOwned>(
     let mut buffer = [0; MAX_MESSAGE + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     // Without a place for them, the kernel does not even open the descriptors.
-    let mut control = if most == 0 { RecvAncillaryBuffer::default() } else { RecvAncillaryBuffer::new(&mut space) };
+    let mut control = if most == 0 {
+        RecvAncillaryBuffer::default()
+    } else {
+        RecvAncillaryBuffer::new(&mut space)
+    };
     let parts = &mut [IoSliceMut::new(&mut buffer)];
     let received = rustix::net::recvmsg(fd, parts, &mut control, RecvFlags::CMSG_CLOEXEC);
     let received = match received {
@@ -180,11 +196,13 @@ fn take(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
     descriptors
 }
 
-/// `SO_PASSRIGHTS`, since Linux 6.16; the same number wherever Linux uses its generic socket options.
+/// `SO_PASSRIGHTS`, since Linux 6.16; the same number wherever Linux uses its generic socket
+/// options.
 const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// Lets nobody send descriptors to this socket, so that none has to be closed here. Closing another's descriptor may take as long as that one likes:
-/// a TCP socket lingers, a file of a FUSE daemon is flushed.
+/// Lets nobody send descriptors to this socket, so that none has to be closed here. Closing
+/// another's descriptor may take as long as that one likes: a TCP socket lingers, a file of a FUSE
+/// daemon is flushed.
 ///
 /// Older kernels cannot; there [`recv`] at least does not take descriptors out that are not wanted.
 pub(crate) fn refuse_descriptors(fd: BorrowedFd<'_>) {
@@ -196,7 +214,8 @@ pub(crate) fn refuse_descriptors(fd: BorrowedFd<'_>) {
     let (off, len) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
     let option = (&raw const off).cast();
     // SAFETY: the pointer is to an `int`, and its length is given.
-    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, option, len) };
+    let done =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, option, len) };
     if done != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOPROTOOPT) {
         IS_UNKNOWN.store(true, Ordering::Relaxed);
     }
@@ -204,32 +223,44 @@ pub(crate) fn refuse_descriptors(fd: BorrowedFd<'_>) {
 
 /// A pair of sockets: a session's session fd. The first end is the host's and does not block.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     refuse_descriptors(ours.as_fd());
     Ok((ours, theirs))
 }
 
-/// A connection as [`connect`] and [`accept`] make one. The first end is the host's and does not block.
+/// A connection as [`connect`] and [`accept`] make one. The first end is the host's and does not
+/// block.
 pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
-    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     refuse_descriptors(ours.as_fd());
     Ok((ours, theirs))
 }
 
-/// How long the kernel lets somebody wait who reads from a session fd. It is the shortest time that it knows.
+/// How long the kernel lets somebody wait who reads from a session fd. It is the shortest time that
+/// it knows.
 const NO_BYTES: Duration = Duration::from_micros(1);
 
-/// A session's session fd: the host's end, which is used by [`send_now`] only and needs not be told that it shall not block, and the program's. Of a type that programs seldom
-/// have, so that it is found again after `exec`.
+/// A session's session fd: the host's end, which is used by [`send_now`] only and needs not be told
+/// that it shall not block, and the program's. Of a type that programs seldom have, so that it is
+/// found again after `exec`.
 ///
-/// Bytes of the program go through shared memory. Whoever reads or writes this descriptor by a way that knows nothing of that is refused by the kernel: a write fails with
-/// EPIPE, since nothing is received at the other end, and a read with EAGAIN, after a moment also where it would block. Nothing is taken that nobody gets.
+/// Bytes of the program go through shared memory. Whoever reads or writes this descriptor by a way
+/// that knows nothing of that is refused by the kernel: a write fails with EPIPE, since nothing is
+/// received at the other end, and a read with EAGAIN, after a moment also where it would block.
+/// Nothing is taken that nobody gets.
 pub fn session_fd() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
-    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     refuse_descriptors(ours.as_fd());
     rustix::net::shutdown(&ours, Shutdown::Read)?;
     rustix::net::sockopt::set_socket_timeout(&theirs, Timeout::Recv, Some(NO_BYTES))?;
@@ -254,13 +285,15 @@ pub fn take_handoff(fd: BorrowedFd<'_>) -> Option<Handoff> {
     postcard::from_bytes(buffer.get(..len)?).ok()
 }
 
-/// Listens at `path`, without blocking; `mode` is who may connect. Nobody can send descriptors to the sockets that it accepts. A socket that nobody listens at any more is replaced;
+/// Listens at `path`, without blocking; `mode` is who may connect. Nobody can send descriptors to
+/// the sockets that it accepts. A socket that nobody listens at any more is replaced;
 /// [`io::ErrorKind::AddrInUse`] says that somebody does.
 pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let fd = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     refuse_descriptors(fd.as_fd());
-    // Linux gives the file the mode of the socket, less the umask. So there is no moment at which others may connect.
+    // Linux gives the file the mode of the socket, less the umask. So there is no moment at which
+    // others may connect.
     rustix::fs::fchmod(&fd, rustix::fs::Mode::from_raw_mode(mode))?;
     match rustix::net::bind(&fd, &address) {
         Err(Errno::ADDRINUSE) if is_stale(path, &address) => {
@@ -275,7 +308,8 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Listens at a name that is no file's, without blocking: whoever is in this network namespace may connect.
+/// Listens at a name that is no file's, without blocking: whoever is in this network namespace may
+/// connect.
 pub fn listen_by_name(name: &[u8]) -> io::Result<OwnedFd> {
     let fd = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     refuse_descriptors(fd.as_fd());
@@ -284,14 +318,16 @@ pub fn listen_by_name(name: &[u8]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Connects to a host by a name that is no file's. The socket blocks. Anybody may have taken the name: who it is must be looked at ([`peer_credentials`]).
+/// Connects to a host by a name that is no file's. The socket blocks. Anybody may have taken the
+/// name: who it is must be looked at ([`peer_credentials`]).
 pub fn connect_by_name(name: &[u8]) -> io::Result<OwnedFd> {
     let fd = socket(SocketFlags::CLOEXEC)?;
     rustix::net::connect(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
     Ok(fd)
 }
 
-/// An error that names what lies at `path`, when that is no socket: nobody listens there, and it is not ours to remove.
+/// An error that names what lies at `path`, when that is no socket: nobody listens there, and it is
+/// not ours to remove.
 pub fn refuse_other_files(path: &Path) -> io::Result<()> {
     let Ok(stat) = rustix::fs::lstat(path) else { return Ok(()) };
     let what = match FileType::from_raw_mode(stat.st_mode) {
@@ -301,14 +337,18 @@ pub fn refuse_other_files(path: &Path) -> io::Result<()> {
         FileType::Symlink => "a symbolic link",
         _ => "something else",
     };
-    let sentence =
-        format!("what lies at {} is {what} and no socket; move it away, or name another path", path.display());
+    let sentence = format!(
+        "what lies at {} is {what} and no socket; move it away, or name another path",
+        path.display()
+    );
     Err(io::Error::new(io::ErrorKind::AlreadyExists, sentence))
 }
 
-/// Whether there is a socket that nobody listens at. Any other file refuses connections too, and is not ours to remove.
+/// Whether there is a socket that nobody listens at. Any other file refuses connections too, and is
+/// not ours to remove.
 fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
-    let socket_file = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+    let socket_file =
+        |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
     if !rustix::fs::lstat(path).is_ok_and(socket_file) {
         return false;
     }
@@ -350,7 +390,9 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (option, value) = (libc::SO_PEERCRED, (&raw mut peer).cast());
     // SAFETY: the pointers are to a `ucred` and to its length.
-    let done = unsafe { libc::getsockopt(fd.as_fd().as_raw_fd(), libc::SOL_SOCKET, option, value, &raw mut len) };
+    let done = unsafe {
+        libc::getsockopt(fd.as_fd().as_raw_fd(), libc::SOL_SOCKET, option, value, &raw mut len)
+    };
     match done {
         0 => Ok(Credentials { pid: peer.pid as u32, uid: peer.uid, gid: peer.gid }),
         _ => Err(io::Error::last_os_error()),

@@ -1,4 +1,5 @@
-//! Typed access to shared memory: words that are atomics, and plain bytes that are only ever copied.
+//! Typed access to shared memory: words that are atomics, and plain bytes that are only ever
+//! copied.
 
 #[cfg(not(loom))]
 mod mapped;

@@ -1,4 +1,5 @@
-//! The other side writes anything anywhere, at any time: what works on the same memory never panics, never hangs, and reads and writes nothing outside.
+//! The other side writes anything anywhere, at any time: what works on the same memory never
+//! panics, never hangs, and reads and writes nothing outside.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +32,8 @@ struct Scribbler {
 }
 
 impl Scribbler {
-    /// Writes random words all over the memory. Now and then the words that matter are made nearly right, so that lies are also believable.
+    /// Writes random words all over the memory. Now and then the words that matter are made nearly
+    /// right, so that lies are also believable.
     fn start(fd: &OwnedFd, seed: u64, words: &'static [usize]) -> Scribbler {
         let fd = fd.try_clone().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -53,7 +55,14 @@ fn scribble(fd: &OwnedFd, mut seed: u64, words: &[usize], stop: &AtomicBool) {
     // SAFETY: a mapping of its own of memory that others map too.
     let base = unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        libc::mmap(ptr::null_mut(), SHARED, protection, libc::MAP_SHARED, std::os::fd::AsRawFd::as_raw_fd(fd), 0)
+        libc::mmap(
+            ptr::null_mut(),
+            SHARED,
+            protection,
+            libc::MAP_SHARED,
+            std::os::fd::AsRawFd::as_raw_fd(fd),
+            0,
+        )
     };
     assert_ne!(base, libc::MAP_FAILED);
     let base = base.cast::<u32>();
@@ -92,7 +101,12 @@ fn shared() -> (Arc<Segment>, OwnedFd) {
 
 fn fifo(memory: &Arc<Segment>) -> FifoMem {
     let at = |offset: usize| Place { segment: 0, offset: offset as u32 };
-    let place = FifoPlace { head: at(FIFO_HEAD), data: at(FIFO_DATA), capacity: PAGE as u32, limit: PAGE as u32 };
+    let place = FifoPlace {
+        head: at(FIFO_HEAD),
+        data: at(FIFO_DATA),
+        capacity: PAGE as u32,
+        limit: PAGE as u32,
+    };
     FifoMem::new(memory, memory, &place).unwrap()
 }
 
@@ -117,7 +131,8 @@ impl Seen {
         }
     }
 
-    /// Whether there is to be one more round. On a busy machine the scribbler may get no time while the usual number of them passes.
+    /// Whether there is to be one more round. On a busy machine the scribbler may get no time while
+    /// the usual number of them passes.
     fn goes_on(&self, round: u32, begun: Instant) -> bool {
         round < ROUNDS || (self.hostile == 0 || self.fine == 0) && begun.elapsed() < TIME_LIMIT
     }
@@ -152,7 +167,8 @@ fn a_stream_s_fifo_under_a_scribbler() {
             producer.ask_room();
             consumer.attend();
             seen.take(consumer.len()).inspect(|len| assert!(*len <= PAGE as u32));
-            seen.take(consumer.peek(step * 50, &mut buffer[..len])).inspect(|read| assert!(*read <= PAGE));
+            seen.take(consumer.peek(step * 50, &mut buffer[..len]))
+                .inspect(|read| assert!(*read <= PAGE));
             seen.take(consumer.read(&mut buffer[..len / 2]));
             consumer.room_wanted(PAGE as u32 / 2);
             if step == 2 {
@@ -169,7 +185,11 @@ fn a_stream_s_fifo_under_a_scribbler() {
 #[test]
 fn records_under_a_scribbler() {
     let (memory, fd) = shared();
-    let scribbler = Scribbler::start(&fd, 2, &[FIFO_HEAD, FIFO_HEAD + 64, FIFO_DATA, FIFO_DATA + 8, FIFO_DATA + 512]);
+    let scribbler = Scribbler::start(
+        &fd,
+        2,
+        &[FIFO_HEAD, FIFO_HEAD + 64, FIFO_DATA, FIFO_DATA + 8, FIFO_DATA + 512],
+    );
     let mut seen = Seen::default();
     let mut buffer = vec![0; 65_536];
     let begun = Instant::now();
@@ -182,11 +202,14 @@ fn records_under_a_scribbler() {
         let (mut producer, mut consumer) = (Producer::new(mem.clone()), Consumer::new(mem));
         for step in 0..4u32 {
             let len = (round.wrapping_mul(37) + step * 911) as usize % PAGE;
-            seen.take(producer.push_datagram(DatagramHead::default(), &[IoSlice::new(&buffer[..len])]));
+            seen.take(
+                producer.push_datagram(DatagramHead::default(), &[IoSlice::new(&buffer[..len])]),
+            );
             if let Some(Some(head)) = seen.take(consumer.datagram()) {
                 // Who checks the length once may use it: it does not change any more.
                 let payload = &mut buffer[..head.len as usize];
-                seen.take(consumer.peek_datagram(&head, 0, payload)).inspect(|len| assert_eq!(*len, payload.len()));
+                seen.take(consumer.peek_datagram(&head, 0, payload))
+                    .inspect(|len| assert_eq!(*len, payload.len()));
                 consumer.consume_datagram(&head);
             }
             seen.take(producer.push_accept(AcceptRecord::new(1)));
@@ -229,7 +252,8 @@ fn rings_under_a_scribbler() {
     producer.push(Message { session: 1, what: request::WROTE, aux: 16 }).unwrap_err();
 }
 
-/// What lies beside a FIFO and a ring in the same memory is not touched, however the words that describe them are set.
+/// What lies beside a FIFO and a ring in the same memory is not touched, however the words that
+/// describe them are set.
 #[test]
 fn neighbours_stay_as_they_are() {
     let (memory, fd) = shared();
@@ -240,8 +264,12 @@ fn neighbours_stay_as_they_are() {
     let (mut producer, mut consumer) = (Producer::new(mem.clone()), Consumer::new(mem));
     let mut ring = RingProducer::new(&memory, ring_at, 16).unwrap();
     let guard = |offset: u32| theirs.session(offset).unwrap();
-    let guards =
-        [guard(FIFO_HEAD as u32 + 128), guard(FIFO_DATA as u32 - 128), guard(ring_end), guard(3 * PAGE as u32)];
+    let guards = [
+        guard(FIFO_HEAD as u32 + 128),
+        guard(FIFO_DATA as u32 - 128),
+        guard(ring_end),
+        guard(3 * PAGE as u32),
+    ];
     for guard in &guards {
         guard.state.store(0xdead_beef, Ordering::Relaxed);
     }

@@ -5,8 +5,9 @@ use clearway_pkt::{Burst, Offloads, PoolBuf, TxMeta};
 use crate::staging::Staging;
 use crate::{DevCounters, DevError, Facts, Mac, Receive, Transmit, TxDrop};
 
-/// Stands on a core for a port that has no queue for it, so that the port's interface has the same number on all cores. Nothing ever arrives;
-/// what is sent is counted as lost because the link is down.
+/// Stands on a core for a port that has no queue for it, so that the port's interface has the same
+/// number on all cores. Nothing ever arrives; what is sent is counted as lost because the link is
+/// down.
 pub struct Absent {
     mtu: usize,
     mac: Option<Mac>,
@@ -36,7 +37,8 @@ impl Transmit for Absent {
     }
 
     fn commit(&mut self, len: usize, _meta: TxMeta) {
-        let why = if self.staging.commit(len).is_some() { TxDrop::LinkDown } else { TxDrop::BadRequest };
+        let why =
+            if self.staging.commit(len).is_some() { TxDrop::LinkDown } else { TxDrop::BadRequest };
         self.counters.drop_tx(why);
     }
 

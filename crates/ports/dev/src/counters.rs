@@ -56,7 +56,8 @@ reasons! {
         QueueFull = "queue-full",
         /// The frame was longer than the link carries.
         TooLong = "too-long",
-        /// What was asked for cannot be done with this frame (segmentation of something that is neither TCP nor UDP, a checksum outside of it).
+        /// What was asked for cannot be done with this frame (segmentation of something that is
+        /// neither TCP nor UDP, a checksum outside of it).
         BadRequest = "bad-request",
         /// The system refused the frame.
         Refused = "refused",
@@ -73,7 +74,8 @@ reasons! {
     }
 }
 
-/// Frames and bytes that went through a device, and those that did not. A frame that stands for several segments counts once.
+/// Frames and bytes that went through a device, and those that did not. A frame that stands for
+/// several segments counts once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DevCounters {
     /// Frames handed to the stack.
@@ -137,7 +139,8 @@ impl DevCounters {
         self.tx_drops[why as usize] += 1;
     }
 
-    /// The same drops seen through a wrapper: `self` keeps its own packets and bytes and adds what the device below lost.
+    /// The same drops seen through a wrapper: `self` keeps its own packets and bytes and adds what
+    /// the device below lost.
     pub fn with_drops_of(mut self, below: &DevCounters) -> DevCounters {
         for (mine, theirs) in self.rx_drops.iter_mut().zip(below.rx_drops) {
             *mine += theirs;

@@ -13,8 +13,13 @@ pub struct DevError {
 }
 
 impl DevError {
-    /// `port` as the user named it, `what` went wrong, and what the user can do about it: both a sentence without the full stop.
-    pub fn new(port: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) -> DevError {
+    /// `port` as the user named it, `what` went wrong, and what the user can do about it: both a
+    /// sentence without the full stop.
+    pub fn new(
+        port: impl Into<String>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> DevError {
         DevError { port: port.into(), what: what.into(), remedy: remedy.into(), source: None }
     }
 
@@ -52,7 +57,8 @@ impl fmt::Display for DevError {
 
 impl std::error::Error for DevError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The system's words are part of the sentence already; a printer of error chains must not say them twice.
+        // The system's words are part of the sentence already; a printer of error chains must not
+        // say them twice.
         None
     }
 }

@@ -1,11 +1,14 @@
-//! A bad link round any port: loss, duplication, reordering, corruption, delay, jitter, rate and queue limit, the same for the same seed.
+//! A bad link round any port: loss, duplication, reordering, corruption, delay, jitter, rate and
+//! queue limit, the same for the same seed.
 //!
-//! Faults happen to what is on the wire, segment by segment. So the port with faults takes no large packets and no unfinished checksums from
-//! the stack, and cuts what the port below received as one large packet into its segments again. Put [`crate::Gso`] over it when
-//! the stack shall have segmentation all the same.
+//! Faults happen to what is on the wire, segment by segment. So the port with faults takes no large
+//! packets and no unfinished checksums from the stack, and cuts what the port below received as one
+//! large packet into its segments again. Put [`crate::Gso`] over it when the stack shall have
+//! segmentation all the same.
 //!
-//! A loopback is one wire, on which every frame is first sent and then received. [`Fault::on_loopback`] lets large packets pass into it as they are,
-//! cuts them when they come back, and lets the faults happen to each segment once.
+//! A loopback is one wire, on which every frame is first sent and then received.
+//! [`Fault::on_loopback`] lets large packets pass into it as they are, cuts them when they come
+//! back, and lets the faults happen to each segment once.
 
 use clearway_base::{Instant, Rng};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
@@ -27,7 +30,8 @@ use impair::{Fate, Impair};
 
 /// A port over a bad link.
 ///
-/// Delays and rates pass with the time that [`Facts::set_now`] tells; what falls due is heard of in [`Facts::next_deadline`].
+/// Delays and rates pass with the time that [`Facts::set_now`] tells; what falls due is heard of in
+/// [`Facts::next_deadline`].
 pub struct Fault<D> {
     below: D,
     now: Instant,
@@ -44,8 +48,8 @@ pub struct Fault<D> {
 }
 
 impl<D: Dev<Buf = PoolBuf>> Fault<D> {
-    /// Puts `spec` round `below`. The same seed with the same frames at the same times gives the same faults.
-    /// Frames on their way are kept in `pool`.
+    /// Puts `spec` round `below`. The same seed with the same frames at the same times gives the
+    /// same faults. Frames on their way are kept in `pool`.
     pub fn new(below: D, spec: FaultSpec, seed: u64, pool: FramePool) -> Fault<D> {
         let mut rng = Rng::seed(seed);
         Fault {
@@ -63,7 +67,12 @@ impl<D: Dev<Buf = PoolBuf>> Fault<D> {
     }
 
     /// Puts `impairment` round a loopback; see the head of this file.
-    pub fn on_loopback(loopback: D, impairment: Impairment, seed: u64, pool: FramePool) -> Fault<D> {
+    pub fn on_loopback(
+        loopback: D,
+        impairment: Impairment,
+        seed: u64,
+        pool: FramePool,
+    ) -> Fault<D> {
         let spec = FaultSpec { rx: impairment, tx: Impairment::default() };
         Fault { one_wire: true, ..Fault::new(loopback, spec, seed, pool) }
     }
@@ -124,7 +133,8 @@ impl<D: Dev<Buf = PoolBuf>> Fault<D> {
                 // Nothing has a checksum there, and the stack looks at none.
                 meta.checksum = Checksum::Bad;
             } else if meta.checksum == Checksum::Good {
-                // It may never have been written; now the stack has to find out by it that the frame is damaged.
+                // It may never have been written; now the stack has to find out by it that the
+                // frame is damaged.
                 rewrite_checksum(buf.bytes_mut(), self.ethernet());
                 meta.checksum = Checksum::Unknown;
             }
@@ -200,7 +210,9 @@ fn mark(frame: &mut [u8], ethernet: bool) {
             let sum = checksum::sum(packet.get(..header_len).unwrap_or(&[])).finish();
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
         }
-        Some(6) if packet.len() > 1 && Ecn::of(packet[1] >> 4) != Ecn::NotEct => packet[1] |= CE << 4,
+        Some(6) if packet.len() > 1 && Ecn::of(packet[1] >> 4) != Ecn::NotEct => {
+            packet[1] |= CE << 4
+        }
         _ => {}
     }
 }
@@ -216,7 +228,8 @@ impl<D: Dev<Buf = PoolBuf>> Receive for Fault<D> {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
-        // What waits from before goes first, and nothing more is taken in while it does not all fit: that bounds what is held here.
+        // What waits from before goes first, and nothing more is taken in while it does not all
+        // fit: that bounds what is held here.
         self.deliver(burst);
         if burst.room() == 0 {
             return Ok(());
@@ -285,10 +298,12 @@ impl<D: Dev<Buf = PoolBuf>> Facts for Fault<D> {
 
     crate::device::same_link_as_below!();
 
-    /// Received is what the stack got, sent is what the port below sent; what was lost there and here is added up.
+    /// Received is what the stack got, sent is what the port below sent; what was lost there and
+    /// here is added up.
     fn counters(&self) -> DevCounters {
         let below = self.below.counters();
-        let sent = DevCounters { tx_packets: below.tx_packets, tx_bytes: below.tx_bytes, ..self.counters };
+        let sent =
+            DevCounters { tx_packets: below.tx_packets, tx_bytes: below.tx_bytes, ..self.counters };
         sent.with_drops_of(&below)
     }
 

@@ -23,7 +23,8 @@ impl FrameFilter {
         *self == FrameFilter::default()
     }
 
-    /// Whether a frame, or one of which these are the first bytes, is wanted. A later fragment has no ports, so it fits none.
+    /// Whether a frame, or one of which these are the first bytes, is wanted. A later fragment has
+    /// no ports, so it fits none.
     pub fn fits(&self, head: &[u8], ethernet: bool) -> bool {
         if self.is_open() {
             return true;

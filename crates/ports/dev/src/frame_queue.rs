@@ -16,7 +16,12 @@ pub(crate) struct FrameQueue {
 
 impl FrameQueue {
     pub(crate) fn new(limit: usize) -> FrameQueue {
-        FrameQueue { queue: VecDeque::with_capacity(limit), limit, bytes: 0, byte_limit: usize::MAX }
+        FrameQueue {
+            queue: VecDeque::with_capacity(limit),
+            limit,
+            bytes: 0,
+            byte_limit: usize::MAX,
+        }
     }
 
     /// The same that is full, too, as soon as it holds so many bytes.
@@ -51,10 +56,11 @@ impl FrameQueue {
     }
 }
 
-/// What the receiver is told of a frame that was sent with `meta` and never left memory. A checksum that was left to the device was never made,
-/// and nothing can have damaged the frame since.
+/// What the receiver is told of a frame that was sent with `meta` and never left memory. A checksum
+/// that was left to the device was never made, and nothing can have damaged the frame since.
 pub(crate) fn meta_on_arrival(meta: &TxMeta, trusted: bool) -> RxMeta {
-    let checksum = if trusted || meta.checksum_start != 0 { Checksum::Good } else { Checksum::Unknown };
+    let checksum =
+        if trusted || meta.checksum_start != 0 { Checksum::Good } else { Checksum::Unknown };
     let segment_size = match meta.segmentation {
         Segmentation::None => 0,
         Segmentation::Tcp(size) | Segmentation::Udp(size) => size,
@@ -69,9 +75,14 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Room for `len` bytes: the buffer of the last reservation when it will do, or one from the pool.
+    /// Room for `len` bytes: the buffer of the last reservation when it will do, or one from the
+    /// pool.
     pub(crate) fn reserve(&mut self, len: usize, pool: &FramePool) -> Option<&mut [u8]> {
-        if self.buf.as_ref().is_none_or(|buf| buf.bytes().len() < len || buf.footprint() != pool.footprint_for(len)) {
+        if self
+            .buf
+            .as_ref()
+            .is_none_or(|buf| buf.bytes().len() < len || buf.footprint() != pool.footprint_for(len))
+        {
             self.buf = None;
             self.buf = Some(pool.take(len)?);
         }

@@ -1,7 +1,8 @@
 //! Cutting large packets in software, and finishing checksums, for ports that do neither.
 //!
-//! A large packet looks like any other TCP or UDP packet, only longer than the link takes. Each piece gets a copy of its headers with what belongs to
-//! the piece: lengths, IPv4 identification, sequence number, flags, checksums.
+//! A large packet looks like any other TCP or UDP packet, only longer than the link takes. Each
+//! piece gets a copy of its headers with what belongs to the piece: lengths, IPv4 identification,
+//! sequence number, flags, checksums.
 
 use clearway_base::Instant;
 use clearway_pkt::{Burst, Offloads, Segmentation, TxMeta};
@@ -31,7 +32,8 @@ pub struct Cut<'a> {
 }
 
 impl<'a> Cut<'a> {
-    /// Plans to cut `frame` into pieces of `segment_size` bytes of payload. Its transport checksum field may hold anything.
+    /// Plans to cut `frame` into pieces of `segment_size` bytes of payload. Its transport checksum
+    /// field may hold anything.
     pub fn new(frame: &'a [u8], ethernet: bool, segment_size: u16) -> Result<Cut<'a>, CutError> {
         if segment_size == 0 {
             return Err(CutError::NoSegmentSize);
@@ -41,7 +43,8 @@ impl<'a> Cut<'a> {
         let transport_len = match layout.proto {
             Proto::TCP => {
                 let segment = tcp::parse(transport).map_err(|_| CutError::NotCuttable)?;
-                // The urgent pointer counts from the sequence number of its own segment, and would mean something else in each piece.
+                // The urgent pointer counts from the sequence number of its own segment, and would
+                // mean something else in each piece.
                 if segment.flags.intersects(Flags::SYN | Flags::RST | Flags::URG) {
                     return Err(CutError::NotCuttable);
                 }
@@ -60,7 +63,10 @@ impl<'a> Cut<'a> {
     }
 
     fn payload(&self, index: usize) -> &'a [u8] {
-        let start = index.saturating_mul(self.segment_size).saturating_add(self.header_len).min(self.layout.end);
+        let start = index
+            .saturating_mul(self.segment_size)
+            .saturating_add(self.header_len)
+            .min(self.layout.end);
         let end = start.saturating_add(self.segment_size).min(self.layout.end);
         &self.frame[start..end]
     }
@@ -70,7 +76,8 @@ impl<'a> Cut<'a> {
         self.header_len + self.payload(index).len()
     }
 
-    /// Writes the piece at `index`, counted from 0, with all its checksums, and returns its length, [`Cut::piece_len`].
+    /// Writes the piece at `index`, counted from 0, with all its checksums, and returns its length,
+    /// [`Cut::piece_len`].
     ///
     /// # Panics
     /// When `out` is shorter than that.
@@ -84,7 +91,8 @@ impl<'a> Cut<'a> {
         let packet_len = (network.len() + transport.len() + payload.len()) as u16;
         if v4 {
             set16(network, 2, packet_len);
-            // Every packet of its own has an identification of its own (RFC 791 2.3); with DF set nobody looks at it (RFC 6864 4).
+            // Every packet of its own has an identification of its own (RFC 791 2.3); with DF set
+            // nobody looks at it (RFC 6864 4).
             set16(network, 4, get16(network, 4).wrapping_add(index as u16));
             set16(network, 10, 0);
             let checksum = checksum::sum(network).finish();
@@ -129,8 +137,8 @@ fn set16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Finishes the checksum that the stack left to the device: its field holds the sum of the pseudo header, which is why that is not needed here.
-/// False when the field lies outside the frame.
+/// Finishes the checksum that the stack left to the device: its field holds the sum of the pseudo
+/// header, which is why that is not needed here. False when the field lies outside the frame.
 pub fn finish_checksum(frame: &mut [u8], meta: &TxMeta) -> bool {
     let start = usize::from(meta.checksum_start);
     let at = start + usize::from(meta.checksum_offset);
@@ -143,17 +151,24 @@ pub fn finish_checksum(frame: &mut [u8], meta: &TxMeta) -> bool {
     true
 }
 
-/// Writes the transport checksum anew, whatever stands there. False when the frame has none: it is neither TCP nor UDP, or a fragment.
+/// Writes the transport checksum anew, whatever stands there. False when the frame has none: it is
+/// neither TCP nor UDP, or a fragment.
 pub fn rewrite_checksum(frame: &mut [u8], ethernet: bool) -> bool {
     let Some(layout) = Layout::of(frame, ethernet) else { return false };
     let Some(at) = layout.checksum_at() else { return false };
     set16(frame, at, 0);
-    let sum = checksum::transport(&layout.src, &layout.dst, layout.proto, &frame[layout.transport_at..layout.end]);
+    let sum = checksum::transport(
+        &layout.src,
+        &layout.dst,
+        layout.proto,
+        &frame[layout.transport_at..layout.end],
+    );
     set16(frame, at, if sum == 0 { 0xffff } else { sum });
     true
 }
 
-/// A port that takes large packets and unfinished checksums, over one that does not. What the port below does itself is left to it.
+/// A port that takes large packets and unfinished checksums, over one that does not. What the port
+/// below does itself is left to it.
 pub struct Gso<D> {
     below: D,
     /// The frame that the stack writes; it is copied to the port below whole or in pieces.
@@ -167,7 +182,12 @@ impl<D: Dev> Gso<D> {
     /// Puts software segmentation over `below`.
     pub fn new(below: D) -> Gso<D> {
         let longest = max_frame(MAX_IP_PACKET, below.mac().is_some());
-        Gso { below, frame: vec![0; longest].into_boxed_slice(), reserved: 0, counters: DevCounters::default() }
+        Gso {
+            below,
+            frame: vec![0; longest].into_boxed_slice(),
+            reserved: 0,
+            counters: DevCounters::default(),
+        }
     }
 
     /// The port below.
@@ -191,7 +211,11 @@ impl<D: Dev> Gso<D> {
             return Err(TxDrop::BadRequest);
         }
         let segment_size = match meta.segmentation {
-            Segmentation::Tcp(size) | Segmentation::Udp(size) if !self.does_below_cut(meta.segmentation, len) => size,
+            Segmentation::Tcp(size) | Segmentation::Udp(size)
+                if !self.does_below_cut(meta.segmentation, len) =>
+            {
+                size
+            }
             _ => {
                 if meta.checksum_start != 0 && !self.below.offloads().tx_checksum {
                     if !finish_checksum(&mut self.frame[..len], &meta) {
@@ -202,8 +226,8 @@ impl<D: Dev> Gso<D> {
                 return self.pass(len, meta);
             }
         };
-        let cut =
-            Cut::new(&self.frame[..len], self.below.mac().is_some(), segment_size).map_err(|_| TxDrop::BadRequest)?;
+        let cut = Cut::new(&self.frame[..len], self.below.mac().is_some(), segment_size)
+            .map_err(|_| TxDrop::BadRequest)?;
         let plain = TxMeta { flow_hash: meta.flow_hash, ..TxMeta::default() };
         for index in 0..cut.count() {
             let piece_len = cut.piece_len(index);
@@ -237,7 +261,8 @@ impl<D: Dev> Receive for Gso<D> {
 impl<D: Dev> Transmit for Gso<D> {
     fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         self.reserved = 0;
-        // A port that takes nothing now shall be heard before the stack makes a large packet for it.
+        // A port that takes nothing now shall be heard before the stack makes a large packet for
+        // it.
         let one_frame = max_frame(self.below.mtu(), self.below.mac().is_some());
         if len > self.frame.len() || self.below.reserve(len.min(one_frame)).is_none() {
             return None;

@@ -1,7 +1,8 @@
 //! What a frame is, as far as filters and rules ask: addresses, protocol, ports, fragments.
 //!
-//! The first bytes of a frame are enough, and nothing is checked that is not needed to find the next header: whatever the stack takes is read here
-//! with the same result, and much that it refuses is read too.
+//! The first bytes of a frame are enough, and nothing is checked that is not needed to find the
+//! next header: whatever the stack takes is read here with the same result, and much that it
+//! refuses is read too.
 
 use clearway_wire::{Addr, EtherType, Proto, eth, ipv6, ipv6_ext};
 
@@ -23,8 +24,9 @@ pub struct Headers {
     pub src: Addr,
     /// Who shall have it.
     pub dst: Addr,
-    /// The protocol above IP and, in IPv6, above its extension headers. None where it is not to be seen: in a later fragment of IPv6 whose
-    /// fragmented part begins with an extension header, or a chain of headers that goes on behind the bytes at hand.
+    /// The protocol above IP and, in IPv6, above its extension headers. None where it is not to be
+    /// seen: in a later fragment of IPv6 whose fragmented part begins with an extension header, or
+    /// a chain of headers that goes on behind the bytes at hand.
     pub proto: Option<Proto>,
     /// Source and destination port, when the protocol is TCP or UDP and they are at hand.
     pub ports: Option<(u16, u16)>,
@@ -35,7 +37,8 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Reads a frame, or the first bytes of one; None when it holds no IP packet (ARP, for example).
+    /// Reads a frame, or the first bytes of one; None when it holds no IP packet (ARP, for
+    /// example).
     pub fn of(head: &[u8], ethernet: bool) -> Option<Headers> {
         let ip_at = if ethernet {
             let eth = eth::check(head).ok()?;
@@ -67,7 +70,14 @@ fn read_v4(packet: &[u8]) -> Option<Headers> {
     let proto = Proto(header[9]);
     let addr = |at: usize| Some(Addr::v4(*header.get(at..)?.first_chunk()?));
     let ports = ports(proto, part, transport);
-    Some(Headers { src: addr(12)?, dst: addr(16)?, proto: Some(proto), ports, part, frame_len: total_len })
+    Some(Headers {
+        src: addr(12)?,
+        dst: addr(16)?,
+        proto: Some(proto),
+        ports,
+        part,
+        frame_len: total_len,
+    })
 }
 
 /// RFC 8200 3 and 4.
@@ -89,7 +99,9 @@ fn follow(mut next: Proto, mut bytes: &[u8]) -> (Option<Proto>, Part, &[u8]) {
     for _ in 0..=ipv6_ext::MAX_HEADERS {
         let len = match next {
             Proto::FRAGMENT => ipv6_ext::FRAGMENT_LEN,
-            Proto::HOP_BY_HOP | Proto::ROUTING | Proto::DEST_OPTIONS if part == Part::Later => break,
+            Proto::HOP_BY_HOP | Proto::ROUTING | Proto::DEST_OPTIONS if part == Part::Later => {
+                break;
+            }
             // RFC 8200 4.3: the length counts units of eight bytes and leaves the first out.
             Proto::HOP_BY_HOP | Proto::ROUTING | Proto::DEST_OPTIONS => {
                 bytes.get(1).map_or(8, |units| (usize::from(*units) + 1) * 8)

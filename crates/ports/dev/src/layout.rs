@@ -18,7 +18,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// None when the frame holds something else than a whole, sound IP packet; a fragment too, because its transport checksum covers more than it.
+    /// None when the frame holds something else than a whole, sound IP packet; a fragment too,
+    /// because its transport checksum covers more than it.
     pub(crate) fn of(frame: &[u8], ethernet: bool) -> Option<Layout> {
         let (ip_at, v4) = if ethernet {
             let eth = eth::check(frame).ok()?;
@@ -35,16 +36,33 @@ impl Layout {
         if v4 {
             let ip = ipv4::check(packet, false).ok().filter(|ip| !ip.is_fragment())?;
             let (transport_at, end) = (ip_at + ip.header_len(), ip_at + ip.total_len());
-            Some(Layout { v4, ip_at, transport_at, end, proto: ip.proto(), src: ip.src(), dst: ip.dst() })
+            Some(Layout {
+                v4,
+                ip_at,
+                transport_at,
+                end,
+                proto: ip.proto(),
+                src: ip.src(),
+                dst: ip.dst(),
+            })
         } else {
             let ip = ipv6::check(packet).ok()?;
             let chain = ipv6_ext::walk(&ip).ok().filter(|chain| chain.fragment.is_none())?;
             let (transport_at, end) = (ip_at + chain.upper_offset, ip_at + ip.total_len());
-            Some(Layout { v4, ip_at, transport_at, end, proto: chain.upper, src: ip.src(), dst: ip.dst() })
+            Some(Layout {
+                v4,
+                ip_at,
+                transport_at,
+                end,
+                proto: chain.upper,
+                src: ip.src(),
+                dst: ip.dst(),
+            })
         }
     }
 
-    /// Where the transport checksum stands in the frame, if it is there whole; None for protocols other than TCP and UDP.
+    /// Where the transport checksum stands in the frame, if it is there whole; None for protocols
+    /// other than TCP and UDP.
     pub(crate) fn checksum_at(&self) -> Option<usize> {
         let at = match self.proto {
             Proto::TCP => self.transport_at + 16,

@@ -1,8 +1,9 @@
 //! Devices: what a stack receives from and sends to.
 //!
-//! [`Dev`] is the whole of what a device must do. Beside it stand the devices that need no hardware (loopback, pair,
-//! a capture file played back) and the wrappers that fit round any device.
-//! Real ports live in crates of their own (`clearway-tap`); [`PortSpec`] is how all of them are named on a command line.
+//! [`Dev`] is the whole of what a device must do. Beside it stand the devices that need no hardware
+//! (loopback, pair, a capture file played back) and the wrappers that fit round any device. Real
+//! ports live in crates of their own (`clearway-tap`); [`PortSpec`] is how all of them are named on
+//! a command line.
 
 #![forbid(unsafe_code)]
 

@@ -10,15 +10,18 @@ use crate::{DevCounters, DevError, Facts, FramePool, Mac, Receive, Transmit, TxD
 /// Frames that wait in a loopback device at most.
 pub const LOOPBACK_LIMIT: usize = 1_024;
 
-/// Bytes that wait in a loopback device at which it takes no more until they are received. What is sent in one turn is copied out again in the next, and the pool
-/// hands out first what came back last: with four packets of 64 KiB on their way the copies stay in the second-level cache of the core, of which
-/// this is a quarter on a small one (1 MiB).
+/// Bytes that wait in a loopback device at which it takes no more until they are received. What is
+/// sent in one turn is copied out again in the next, and the pool hands out first what came back
+/// last: with four packets of 64 KiB on their way the copies stay in the second-level cache of the
+/// core, of which this is a quarter on a small one (1 MiB).
 pub const LOOPBACK_BYTES: usize = 256 << 10;
 
-/// A link from the stack to itself. It carries bare IP packets; nothing makes or looks at transport checksums, and nothing is cut: whatever its MTU,
-/// packets of up to 65,535 bytes that stand for several segments cross whole, with the segments' size beside them.
+/// A link from the stack to itself. It carries bare IP packets; nothing makes or looks at transport
+/// checksums, and nothing is cut: whatever its MTU, packets of up to 65,535 bytes that stand for
+/// several segments cross whole, with the segments' size beside them.
 ///
-/// It never loses a frame: when it is full, or the pool is empty, `reserve` says so and the stack keeps what it wanted to send.
+/// It never loses a frame: when it is full, or the pool is empty, `reserve` says so and the stack
+/// keeps what it wanted to send.
 pub struct Loopback {
     pool: FramePool,
     mtu: usize,

@@ -1,4 +1,5 @@
-//! Two devices joined in memory by a cable, for tests and benches: what one sends the other receives.
+//! Two devices joined in memory by a cable, for tests and benches: what one sends the other
+//! receives.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +18,8 @@ pub struct PairConfig {
     pub mtu: usize,
     /// The Ethernet addresses of the two ends; None for a link of bare IP packets.
     pub macs: Option<[Mac; 2]>,
-    /// What both ends claim to do. With segmentation, a large frame crosses whole, and the receiver is told the segment size.
+    /// What both ends claim to do. With segmentation, a large frame crosses whole, and the receiver
+    /// is told the segment size.
     pub offloads: Offloads,
     /// Frames on their way in one direction at most.
     pub limit: usize,
@@ -45,7 +47,8 @@ pub struct PairEnd {
 
 /// Two joined ends, with their frames in `pool`.
 pub fn pair(config: PairConfig, pool: &FramePool) -> (PairEnd, PairEnd) {
-    let frame_queues = Rc::new(RefCell::new([FrameQueue::new(config.limit), FrameQueue::new(config.limit)]));
+    let frame_queues =
+        Rc::new(RefCell::new([FrameQueue::new(config.limit), FrameQueue::new(config.limit)]));
     let end = |side| PairEnd {
         config,
         side,
@@ -122,7 +125,11 @@ impl Facts for PairEnd {
     }
 
     fn next_deadline(&self) -> Instant {
-        if self.frame_queues.borrow()[self.side].is_empty() { Instant::NEVER } else { Instant::ZERO }
+        if self.frame_queues.borrow()[self.side].is_empty() {
+            Instant::NEVER
+        } else {
+            Instant::ZERO
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Captures: writing what passes through a port to a file, and playing a file back as a port.
 //!
-//! Files are written as pcapng (draft-ietf-opsawg-pcapng), which keeps nanoseconds and directions, and read as pcapng or as
-//! the older pcap (draft-ietf-opsawg-pcap).
+//! Files are written as pcapng (draft-ietf-opsawg-pcapng), which keeps nanoseconds and directions,
+//! and read as pcapng or as the older pcap (draft-ietf-opsawg-pcap).
 
 mod capture;
 mod read;

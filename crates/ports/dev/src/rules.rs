@@ -1,11 +1,13 @@
 //! Rules that let packets pass or drop them: access control lists, without state.
 //!
-//! Rules speak of IP packets; ARP always passes. The first rule that fits a packet decides, and a packet that none fits passes.
+//! Rules speak of IP packets; ARP always passes. The first rule that fits a packet decides, and a
+//! packet that none fits passes.
 //!
-//! A later fragment carries neither ports nor, at times, the protocol. Where a rule asks for those, a rule that permits fits it by the rest, and one that
-//! denies does not: the first fragment, which shows everything, decides about the datagram, since the others cannot be put together without it.
-//! Fragments that overlap, and first fragments without the whole transport header, which could deceive this, are refused by the stack (RFC 1858,
-//! RFC 5722, RFC 7112).
+//! A later fragment carries neither ports nor, at times, the protocol. Where a rule asks for those,
+//! a rule that permits fits it by the rest, and one that denies does not: the first fragment, which
+//! shows everything, decides about the datagram, since the others cannot be put together without
+//! it. Fragments that overlap, and first fragments without the whole transport header, which could
+//! deceive this, are refused by the stack (RFC 1858, RFC 5722, RFC 7112).
 
 use std::ops::RangeInclusive;
 
@@ -62,7 +64,16 @@ pub struct Rule {
 impl Rule {
     /// A rule that fits every IP packet.
     pub fn any(action: Action) -> Rule {
-        Rule { action, way: None, iface: None, proto: None, src: None, dst: None, src_ports: None, dst_ports: None }
+        Rule {
+            action,
+            way: None,
+            iface: None,
+            proto: None,
+            src: None,
+            dst: None,
+            src_ports: None,
+            dst_ports: None,
+        }
     }
 }
 
@@ -76,7 +87,10 @@ pub enum RuleError {
     #[error("the range of ports is empty; write the lower port first")]
     EmptyRange,
     /// Prefixes of both families.
-    #[error("source and destination are of different IP versions, so no packet fits; give both in the same")]
+    #[error(
+        "source and destination are of different IP versions, so no packet fits; give both in \
+         the same"
+    )]
     MixedFamilies,
     /// The list is full.
     #[error("there are {MAX_RULES} rules already; delete some first")]
@@ -143,7 +157,8 @@ impl Rules {
         Ok(self.rules.remove(number).0)
     }
 
-    /// Says which interface a rule speaks of from now on: [`NOWHERE`] while the one that it means is not there.
+    /// Says which interface a rule speaks of from now on: [`NOWHERE`] while the one that it means
+    /// is not there.
     pub fn set_interface(&mut self, number: usize, iface: Iface) {
         if let Some((rule, _)) = self.rules.get_mut(number) {
             rule.iface = Some(iface);
@@ -169,7 +184,13 @@ impl Rules {
     }
 
     /// What becomes of a frame, and the number of the rule that says so; counts it.
-    pub fn judge(&mut self, way: Way, iface: Iface, frame: &[u8], ethernet: bool) -> (Action, Option<usize>) {
+    pub fn judge(
+        &mut self,
+        way: Way,
+        iface: Iface,
+        frame: &[u8],
+        ethernet: bool,
+    ) -> (Action, Option<usize>) {
         if self.rules.is_empty() {
             return (Action::Permit, None);
         }
@@ -197,7 +218,9 @@ impl Rule {
             return Err(RuleError::NoPorts);
         }
         match (self.src, self.dst) {
-            (Some(src), Some(dst)) if src.addr.is_v4() != dst.addr.is_v4() => Err(RuleError::MixedFamilies),
+            (Some(src), Some(dst)) if src.addr.is_v4() != dst.addr.is_v4() => {
+                Err(RuleError::MixedFamilies)
+            }
             _ => Ok(()),
         }
     }
@@ -211,7 +234,8 @@ impl Rule {
     }
 
     fn fits_transport(&self, headers: &Headers) -> bool {
-        // See the head of this file: what cannot be seen in a later fragment is held for fitting where that lets it pass.
+        // See the head of this file: what cannot be seen in a later fragment is held for fitting
+        // where that lets it pass.
         let unseen = headers.part == Part::Later && self.action == Action::Permit;
         let proto = match (self.proto, headers.proto) {
             (None, _) => true,

@@ -1,4 +1,5 @@
-//! How a port is named: `KIND:NAME[,option=value]…`, the same on every command line and in every script.
+//! How a port is named: `KIND:NAME[,option=value]…`, the same on every command line and in every
+//! script.
 
 use std::fmt;
 use std::ops::Range;
@@ -29,13 +30,15 @@ pub enum PortSpec {
 /// A device that a driver of DPDK drives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DpdkSpec {
-    /// A virtual device, such as `net_memif0`, or the address of a PCI device, such as `0000:17:00.0`.
+    /// A virtual device, such as `net_memif0`, or the address of a PCI device, such as
+    /// `0000:17:00.0`.
     pub device: String,
     /// What the driver is told, word for word.
     pub args: String,
     /// The MTU to set; None takes 1,500 bytes, or what the device carries when that is less.
     pub mtu: Option<usize>,
-    /// Our Ethernet address; None takes the device's, or derives a stable one where the device has none of its own.
+    /// Our Ethernet address; None takes the device's, or derives a stable one where the device has
+    /// none of its own.
     pub mac: Option<Mac>,
     /// Whether checksums and segmentation are left to the device where it can do them.
     pub offload: bool,
@@ -157,7 +160,8 @@ impl fmt::Display for PortSpec {
     }
 }
 
-/// A text that is no specification, with the word that is wrong in it. Printed, it underlines that word.
+/// A text that is no specification, with the word that is wrong in it. Printed, it underlines that
+/// word.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpecError {
     text: String,
@@ -250,12 +254,19 @@ impl<'a> Word<'a> {
     pub(crate) fn need_value(&self, example: &str) -> Result<&'a str, SpecError> {
         match self.value {
             Some(value) if !value.is_empty() => Ok(value),
-            _ => Err(self.wrong(format!("{} needs a value, such as {}={example}", self.key, self.key))),
+            _ => {
+                Err(self
+                    .wrong(format!("{} needs a value, such as {}={example}", self.key, self.key)))
+            }
         }
     }
 
     /// The value as a whole number within `range`.
-    pub(crate) fn number(&self, range: std::ops::RangeInclusive<usize>, example: &str) -> Result<usize, SpecError> {
+    pub(crate) fn number(
+        &self,
+        range: std::ops::RangeInclusive<usize>,
+        example: &str,
+    ) -> Result<usize, SpecError> {
         let value = self.need_value(example)?;
         match value.parse::<usize>() {
             Ok(number) if range.contains(&number) => Ok(number),
@@ -272,7 +283,8 @@ impl<'a> Word<'a> {
 /// Queues that a Linux TUN/TAP interface has at most.
 const MAX_QUEUES: usize = 256;
 
-/// The smallest IPv4 MTU (RFC 791 3.2) and the largest that a TAP interface takes: 65,535 less its Ethernet header.
+/// The smallest IPv4 MTU (RFC 791 3.2) and the largest that a TAP interface takes: 65,535 less its
+/// Ethernet header.
 const MTU_RANGE: std::ops::RangeInclusive<usize> = 68..=65_521;
 
 /// Bytes of an interface name at most: IFNAMSIZ is 16 with the closing zero.
@@ -290,15 +302,28 @@ impl FromStr for PortSpec {
             "tap" => parse_tap(text, TapMode::Tap).map(PortSpec::Tap),
             "tun" => parse_tap(text, TapMode::Tun).map(PortSpec::Tap),
             "loop" if text.len() == kind.len() => Ok(PortSpec::Loop),
-            "loop" => Err(SpecError::new(text, kind.len()..text.len(), "loop takes no name and no options")),
-            // A file name may hold commas and colons, so everything after the first colon is the file.
+            "loop" => Err(SpecError::new(
+                text,
+                kind.len()..text.len(),
+                "loop takes no name and no options",
+            )),
+            // A file name may hold commas and colons, so everything after the first colon is the
+            // file.
             "pcap" => match text.get(after_kind..) {
                 Some(file) if !file.is_empty() => Ok(PortSpec::Pcap(PathBuf::from(file))),
-                _ => Err(SpecError::new(text, 0..text.len(), "pcap needs a file, such as pcap:in.pcap")),
+                _ => Err(SpecError::new(
+                    text,
+                    0..text.len(),
+                    "pcap needs a file, such as pcap:in.pcap",
+                )),
             },
             "dpdk" => parse_dpdk(text).map(PortSpec::Dpdk),
             "" => Err(SpecError::new(text, 0..0, format!("a port is named {KINDS}"))),
-            _ => Err(SpecError::new(text, 0..kind.len(), format!("unknown kind of port {kind:?}; there are {KINDS}"))),
+            _ => Err(SpecError::new(
+                text,
+                0..kind.len(),
+                format!("unknown kind of port {kind:?}; there are {KINDS}"),
+            )),
         }
     }
 }
@@ -310,7 +335,11 @@ fn parse_tap(text: &str, mode: TapMode) -> Result<TapSpec, SpecError> {
     let name = &text[name_start..name_end];
     if !text[3..].starts_with(':') || name.is_empty() {
         let (kind, end) = (&text[..3], if text[3..].starts_with(':') { name_end } else { 3 });
-        return Err(SpecError::new(text, 0..end, format!("{kind} needs an interface name, such as {kind}:{kind}001")));
+        return Err(SpecError::new(
+            text,
+            0..end,
+            format!("{kind} needs an interface name, such as {kind}:{kind}001"),
+        ));
     }
     check_name(name).map_err(|message| SpecError::new(text, name_start..name_end, message))?;
     let mut spec = TapSpec::new(mode, name);
@@ -318,7 +347,9 @@ fn parse_tap(text: &str, mode: TapMode) -> Result<TapSpec, SpecError> {
         match word.key {
             "queues" => spec.queues = word.number(1..=MAX_QUEUES, "2")? as u16,
             "mtu" => spec.mtu = Some(word.number(MTU_RANGE, "1500")?),
-            "mac" if mode == TapMode::Tun => return Err(word.wrong("a tun port has no Ethernet, so it takes no mac")),
+            "mac" if mode == TapMode::Tun => {
+                return Err(word.wrong("a tun port has no Ethernet, so it takes no mac"));
+            }
             "mac" => spec.mac = Some(parse_mac(&word)?),
             "offload" => {
                 spec.offload = match word.need_value("off")? {
@@ -328,9 +359,9 @@ fn parse_tap(text: &str, mode: TapMode) -> Result<TapSpec, SpecError> {
                 }
             }
             _ => {
-                return Err(
-                    word.wrong_key("unknown option; there are queues=N, mtu=BYTES, mac=ADDRESS and offload=on|off")
-                );
+                return Err(word.wrong_key(
+                    "unknown option; there are queues=N, mtu=BYTES, mac=ADDRESS and offload=on|off",
+                ));
             }
         }
     }
@@ -375,7 +406,8 @@ fn parse_dpdk(text: &str) -> Result<DpdkSpec, SpecError> {
     Ok(spec)
 }
 
-const DPDK_NEEDS: &str = "dpdk needs a device: a virtual one with its driver's arguments, such as dpdk:net_memif0,role=server, or the address of a \
+const DPDK_NEEDS: &str = "dpdk needs a device: a virtual one with its driver's arguments, such as \
+    dpdk:net_memif0,role=server, or the address of a \
     PCI device, such as dpdk:0000:17:00.0";
 
 /// Bytes of a device's name at most: RTE_ETH_NAME_MAX_LEN is 64 with the closing zero.
@@ -388,7 +420,8 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     }
     if name == "."
         || name == ".."
-        || name.contains(|c: char| c == '/' || c == ':' || c == '%' || c.is_whitespace() || c == '\0')
+        || name
+            .contains(|c: char| c == '/' || c == ':' || c == '%' || c.is_whitespace() || c == '\0')
     {
         return Err("an interface name has no slash, colon, percent sign or space");
     }
@@ -396,12 +429,15 @@ fn check_name(name: &str) -> Result<(), &'static str> {
 }
 
 fn parse_mac(word: &Word<'_>) -> Result<Mac, SpecError> {
-    let mac: Mac =
-        word.need_value("02:00:00:00:00:01")?.parse().map_err(|error| word.wrong_value(format!("{error}")))?;
+    let mac: Mac = word
+        .need_value("02:00:00:00:00:01")?
+        .parse()
+        .map_err(|error| word.wrong_value(format!("{error}")))?;
     if mac.is_multicast() || mac == Mac::ZERO {
-        return Err(
-            word.wrong_value("this is a group's address or none; one device's own has an even first byte, such as 02")
-        );
+        return Err(word.wrong_value(
+            "this is a group's address or none; one device's own has an even \
+                first byte, such as 02",
+        ));
     }
     Ok(mac)
 }

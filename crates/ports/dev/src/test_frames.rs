@@ -41,8 +41,15 @@ pub(crate) fn ip_frame(v4: bool, ethernet: bool, proto: Proto, transport: &[u8])
         };
         ipv4::emit(&header, &mut frame[at..])
     } else {
-        let header =
-            ipv6::Header { src, dst, next: proto, traffic_class: 0, flow_label: 5, hop_limit: 64, payload_len };
+        let header = ipv6::Header {
+            src,
+            dst,
+            next: proto,
+            traffic_class: 0,
+            flow_label: 5,
+            hop_limit: 64,
+            payload_len,
+        };
         ipv6::emit(&header, &mut frame[at..])
     };
     frame[at..at + transport.len()].copy_from_slice(transport);

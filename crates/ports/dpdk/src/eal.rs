@@ -39,7 +39,8 @@ pub fn version() -> String {
     sys::version()
 }
 
-/// Whether DPDK's memory is in huge pages, how many bytes it has, and how many of them are free; None when it does not run.
+/// Whether DPDK's memory is in huge pages, how many bytes it has, and how many of them are free;
+/// None when it does not run.
 pub fn memory() -> Option<(bool, u64, u64)> {
     let huge = uses_huge_pages()?;
     let (bytes, free) = sys::memory();
@@ -51,13 +52,18 @@ pub(crate) fn uses_huge_pages() -> Option<bool> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner).map(|started| started.huge)
 }
 
-/// Sees to it that DPDK runs. `pci` says that the port is a PCI device, which DPDK has to be told at its start.
+/// Sees to it that DPDK runs. `pci` says that the port is a PCI device, which DPDK has to be told
+/// at its start.
 pub(crate) fn ensure(port: &str, pci: bool) -> Result<(), DevError> {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(started) = *started {
         if pci && !started.pci {
             let what = "DPDK runs already in this program, and was started without PCI devices";
-            return Err(DevError::new(port, what, "Name the PCI device before the other dpdk ports"));
+            return Err(DevError::new(
+                port,
+                what,
+                "Name the PCI device before the other dpdk ports",
+            ));
         }
         return Ok(());
     }
@@ -74,7 +80,8 @@ pub(crate) fn ensure(port: &str, pci: bool) -> Result<(), DevError> {
     let _ = sys::take_log();
     if !huge {
         eprintln!(
-            "clearway: no huge pages are free, so DPDK works without them. To give it 256 MiB, as root: sysctl vm.nr_hugepages=128"
+            "clearway: no huge pages are free, so DPDK works without them. To give it 256 MiB, as \
+             root: sysctl vm.nr_hugepages=128"
         );
     }
     *started = Some(Started { pci, huge });
@@ -85,28 +92,34 @@ fn arguments(pci: bool, huge: bool) -> Vec<CString> {
     let mut words = vec!["clearway".to_owned()];
     let mut add = |list: &[&str]| words.extend(list.iter().map(|word| (*word).to_owned()));
     add(&["--no-telemetry", "--file-prefix", &format!("{PREFIX}{}", process::id())]);
-    // Nothing of DPDK's memory gets a name in the file system, so nothing can be left behind, even by kill -9.
+    // Nothing of DPDK's memory gets a name in the file system, so nothing can be left behind, even
+    // by kill -9.
     if huge {
-        // vhost and virtio-user hand each piece of memory to the peer as a file descriptor, and have room for eight.
+        // vhost and virtio-user hand each piece of memory to the peer as a file descriptor, and
+        // have room for eight.
         add(&["--in-memory", "--single-file-segments"]);
     } else {
         add(&["--no-shconf", "--no-huge", "-m", &PLAIN_MIB.to_string()]);
     }
     if pci {
-        // A list of devices that are wanted, in which there is none: each is probed when it is asked for.
+        // A list of devices that are wanted, in which there is none: each is probed when it is
+        // asked for.
         add(&["--allow", "ffff:ff:1f.7"]);
     } else {
         add(&["--no-pci", "--iova-mode", "va"]);
     }
-    // One thread of DPDK's counting, which may run wherever this one may: cores are chosen by who calls.
+    // One thread of DPDK's counting, which may run wherever this one may: cores are chosen by who
+    // calls.
     add(&["--lcores", &format!("0@({})", allowed_cores())]);
     words.into_iter().filter_map(|word| CString::new(word).ok()).collect()
 }
 
 fn allowed_cores() -> String {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
-    let list: Vec<String> =
-        (0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).map(|core| core.to_string()).collect();
+    let list: Vec<String> = (0..CpuSet::count())
+        .filter(|core| set.is_set(*core).unwrap_or(false))
+        .map(|core| core.to_string())
+        .collect();
     if list.is_empty() { "0".into() } else { list.join(",") }
 }
 
@@ -121,7 +134,8 @@ fn wants_huge_pages() -> bool {
 
 /// Free bytes in `hugepages-2048kB` and its like.
 fn free_bytes(size: &Path) -> Option<u64> {
-    let kib: u64 = size.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+    let kib: u64 =
+        size.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
     let free: u64 = fs::read_to_string(size.join("free_hugepages")).ok()?.trim().parse().ok()?;
     Some(free * (kib << 10))
 }
@@ -131,7 +145,9 @@ fn runtime() -> PathBuf {
     let base = match std::env::var_os("RUNTIME_DIRECTORY") {
         Some(folder) => PathBuf::from(folder),
         None if is_root() => PathBuf::from("/var/run"),
-        None => std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
+        None => {
+            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
+        }
     };
     base.join("dpdk")
 }
@@ -145,7 +161,10 @@ fn sweep() {
     let Ok(folders) = fs::read_dir(runtime()) else { return };
     for folder in folders.flatten() {
         let name = folder.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX))
+            .and_then(|pid| pid.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             let _ = fs::remove_dir_all(folder.path());
         }

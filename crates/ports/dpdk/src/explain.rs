@@ -21,7 +21,9 @@ pub(crate) fn start_remedy(huge: bool) -> String {
     if huge {
         "Run as root, or without huge pages: CLEARWAY_DPDK_HUGE=off".into()
     } else {
-        "Look whether DPDK itself works here with: dpdk-testpmd --no-pci --no-huge -m 256 --vdev net_null0 -- -i".into()
+        "Look whether DPDK itself works here with: dpdk-testpmd --no-pci --no-huge -m 256 --vdev \
+         net_null0 -- -i"
+            .into()
     }
 }
 
@@ -31,7 +33,8 @@ pub(crate) fn check(spec: &DpdkSpec) -> Result<(), DevError> {
         return check_pci(spec);
     }
     let port = spec.to_string();
-    let kernel_interface = ["net_af_packet", "net_af_xdp"].iter().any(|driver| spec.device.starts_with(driver));
+    let kernel_interface =
+        ["net_af_packet", "net_af_xdp"].iter().any(|driver| spec.device.starts_with(driver));
     if kernel_interface {
         let Some(name) = spec.arg("iface") else {
             let remedy = format!("Name the kernel's interface: dpdk:{},iface=eth1", spec.device);
@@ -49,22 +52,31 @@ fn check_pci(spec: &DpdkSpec) -> Result<(), DevError> {
     let port = spec.to_string();
     let device = Path::new("/sys/bus/pci/devices").join(pci_address(&spec.device));
     if !device.exists() {
-        let remedy = "Look which devices there are with: dpdk-devbind.py --status-dev net (or lspci)";
+        let remedy =
+            "Look which devices there are with: dpdk-devbind.py --status-dev net (or lspci)";
         return Err(DevError::new(port, "there is no PCI device at this address", remedy));
     }
     let driver = std::fs::read_link(device.join("driver")).ok();
-    let driver = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("");
+    let driver =
+        driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("");
     // These are driven through the kernel's own driver, which stays.
-    if ["vfio-pci", "igb_uio", "uio_pci_generic", "mlx4_core", "mlx5_core", "mana"].contains(&driver) {
+    if ["vfio-pci", "igb_uio", "uio_pci_generic", "mlx4_core", "mlx5_core", "mana"]
+        .contains(&driver)
+    {
         return Ok(());
     }
-    let bind = format!("as root: modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {}", spec.device);
+    let bind =
+        format!("as root: modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {}", spec.device);
     let what = if driver.is_empty() {
         "no driver is bound to the device".into()
     } else {
         format!("the device belongs to the kernel's driver {driver}, not to vfio-pci")
     };
-    Err(DevError::new(port, what, format!("Hand it over {bind}. The kernel loses its interface by that")))
+    Err(DevError::new(
+        port,
+        what,
+        format!("Hand it over {bind}. The kernel loses its interface by that"),
+    ))
 }
 
 /// With the domain that a short address leaves out.
@@ -79,7 +91,11 @@ pub(crate) fn not_found(spec: &DpdkSpec, error: io::Error) -> DevError {
     let code = error.raw_os_error();
     if code == Some(libc::EBUSY) {
         let what = format!("this program has a device {} already", spec.device);
-        return DevError::new(port, what, "Give each its own name: net_memif0, net_memif1 and so on");
+        return DevError::new(
+            port,
+            what,
+            "Give each its own name: net_memif0, net_memif1 and so on",
+        );
     }
     let driver = spec.device.trim_end_matches(|c: char| c.is_ascii_digit());
     let drivers = drivers();
@@ -90,11 +106,17 @@ pub(crate) fn not_found(spec: &DpdkSpec, error: io::Error) -> DevError {
     // Many drivers answer -1, which is EPERM, to anything.
     let forbidden = ["not permitted", "ermission denied"].iter().any(|words| said.contains(words));
     let remedy = if code == Some(libc::EACCES) || forbidden {
-        "Run as root, or give the program what it asks for with: setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep"
-    } else if said.contains("nvalid parameter") || said.contains("rror parsing") || said.contains("nvalid key") {
-        "Look at the words behind the device's name; docs/ports.md has a line that works for each driver"
+        "Run as root, or give the program what it asks for with: setcap \
+         cap_net_raw,cap_net_admin,cap_ipc_lock+ep"
+    } else if said.contains("nvalid parameter")
+        || said.contains("rror parsing")
+        || said.contains("nvalid key")
+    {
+        "Look at the words behind the device's name; docs/ports.md has a line that works for \
+         each driver"
     } else {
-        "docs/ports.md has a line that works for each driver; dpdk-testpmd with the same --vdev says more"
+        "docs/ports.md has a line that works for each driver; dpdk-testpmd with the same --vdev \
+         says more"
     };
     DevError::new(port, format!("its driver does not take it{said}"), remedy).with_source(error)
 }
@@ -104,12 +126,18 @@ pub(crate) fn not_set_up(spec: &DpdkSpec, call: &str, error: io::Error) -> DevEr
     let said = said();
     let remedy = match error.raw_os_error() {
         Some(libc::ENOMEM) if eal::uses_huge_pages() == Some(true) => {
-            "More huge pages help, as root: sysctl vm.nr_hugepages=256; so does doing without: CLEARWAY_DPDK_HUGE=off"
+            "More huge pages help, as root: sysctl vm.nr_hugepages=256; so does doing without: \
+             CLEARWAY_DPDK_HUGE=off"
         }
         Some(libc::ENOMEM) => "Huge pages help, as root: sysctl vm.nr_hugepages=256",
         Some(libc::EACCES) => "Run as root",
-        Some(libc::EADDRINUSE) => "Stop the other program that listens at this path, or choose another path",
-        _ => "docs/ports.md has a line that works for each driver; dpdk-testpmd with the same --vdev says more",
+        Some(libc::EADDRINUSE) => {
+            "Stop the other program that listens at this path, or choose another path"
+        }
+        _ => {
+            "docs/ports.md has a line that works for each driver; dpdk-testpmd with the same \
+             --vdev says more"
+        }
     };
     let what = format!("the device cannot be set up: {call} failed{said}");
     DevError::new(spec.to_string(), what, remedy).with_source(error)
@@ -118,7 +146,9 @@ pub(crate) fn not_set_up(spec: &DpdkSpec, call: &str, error: io::Error) -> DevEr
 /// The names of the network drivers that DPDK has loaded, as its virtual devices are called.
 fn drivers() -> Vec<String> {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return Vec::new() };
-    let file = |line: &str| line.rsplit('/').next().and_then(|file| file.split(".so").next()).map(str::to_owned);
+    let file = |line: &str| {
+        line.rsplit('/').next().and_then(|file| file.split(".so").next()).map(str::to_owned)
+    };
     let mut drivers: Vec<String> = maps
         .lines()
         .filter(|line| line.contains("librte_net_"))

@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::{Duration, Instant};
 use clearway_dev::device::max_frame;
-use clearway_dev::{DevCounters, DevError, DriverBuffers, Facts, FramePool, Mac, Receive, RxDrop, Transmit, TxDrop};
+use clearway_dev::{
+    DevCounters, DevError, DriverBuffers, Facts, FramePool, Mac, Receive, RxDrop, Transmit, TxDrop,
+};
 use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
 
 use crate::open::DpdkFd;
 use crate::steer::{Inbox, Steer};
-use crate::sys::{BURST, Batch, Device, Outbox, Room, RxQueue, Seen, Sent, ThreadNumber, TxQueue, Work, ask};
+use crate::sys::{
+    BURST, Batch, Device, Outbox, Room, RxQueue, Seen, Sent, ThreadNumber, TxQueue, Work, ask,
+};
 use crate::wake::{Sources, Wake};
 
 thread_local! {
@@ -19,7 +23,8 @@ thread_local! {
     static NUMBER: OnceCell<ThreadNumber> = const { OnceCell::new() };
 }
 
-/// How often a link that is down is asked whether it is up again, and one that takes nothing whether it is down.
+/// How often a link that is down is asked whether it is up again, and one that takes nothing
+/// whether it is down.
 const ASK_LINK: Duration = Duration::from_millis(1);
 
 /// How long a device may take nothing at all. Its peer sleeps, or it does not like the first frame.
@@ -31,7 +36,8 @@ const OTHER_QUEUE: Duration = Duration::from_millis(2);
 /// How often a device whose peer is not there looks for it.
 const RESTART: Duration = Duration::from_millis(200);
 
-/// How long a device that was started and found its peer may take until its link is up, on a machine that is busy with other things.
+/// How long a device that was started and found its peer may take until its link is up, on a
+/// machine that is busy with other things.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How soon frames that the device did not take are offered again.
@@ -39,8 +45,9 @@ const RETRY: Duration = Duration::from_micros(20);
 
 /// One queue of a device that a driver of DPDK drives, for one thread.
 ///
-/// Received frames are copied once, out of DPDK's memory into the thread's frame buffers. A frame that is sent is written into DPDK's memory straight
-/// away. What a device does not take, because its ring is full, stays here until it does, and `reserve` gives no more room meanwhile.
+/// Received frames are copied once, out of DPDK's memory into the thread's frame buffers. A frame
+/// that is sent is written into DPDK's memory straight away. What a device does not take, because
+/// its ring is full, stays here until it does, and `reserve` gives no more room meanwhile.
 pub struct DpdkQueue {
     // What owns buffers of DPDK's goes before the queues, and with them the device.
     room: Option<Room>,
@@ -67,7 +74,8 @@ pub struct DpdkQueue {
     long: Box<[u8]>,
     /// Whether the room reserved last is `long`.
     in_long: bool,
-    /// Whether this queue sees to it that the device is started again when its peer was gone, and when.
+    /// Whether this queue sees to it that the device is started again when its peer was gone, and
+    /// when.
     restarts: bool,
     restart_at: Instant,
     /// When it was started last, and whether its link was up since.
@@ -82,9 +90,23 @@ pub struct DpdkQueue {
 
 impl DpdkQueue {
     pub(crate) fn new(fd: DpdkFd, pool: FramePool) -> DpdkQueue {
-        let DpdkFd { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts } = fd;
+        let DpdkFd {
+            port,
+            name,
+            core,
+            steer,
+            rx,
+            tx,
+            device,
+            mtu,
+            mac,
+            offloads,
+            data_room,
+            interrupts,
+        } = fd;
         let longest = max_frame(mtu, true).max(offloads.max_segmented_frame as usize);
-        let long = if longest > data_room { vec![0; longest].into_boxed_slice() } else { Box::default() };
+        let long =
+            if longest > data_room { vec![0; longest].into_boxed_slice() } else { Box::default() };
         let wake = Wake::new(interrupts && rx.is_some(), inbox(&steer, core));
         DpdkQueue {
             room: None,
@@ -126,11 +148,39 @@ impl DpdkQueue {
 
     /// The queue on its way to another thread. What it has counted stays behind.
     pub fn into_fd(self) -> DpdkFd {
-        let DpdkQueue { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts, .. } = self;
-        DpdkFd { port, name, core, steer, rx, tx, device, mtu, mac, offloads, data_room, interrupts }
+        let DpdkQueue {
+            port,
+            name,
+            core,
+            steer,
+            rx,
+            tx,
+            device,
+            mtu,
+            mac,
+            offloads,
+            data_room,
+            interrupts,
+            ..
+        } = self;
+        DpdkFd {
+            port,
+            name,
+            core,
+            steer,
+            rx,
+            tx,
+            device,
+            mtu,
+            mac,
+            offloads,
+            data_room,
+            interrupts,
+        }
     }
 
-    /// Takes what other cores have received for this one, then what comes on its own queue. Answers whether there was anything.
+    /// Takes what other cores have received for this one, then what comes on its own queue. Answers
+    /// whether there was anything.
     #[inline]
     fn look(&mut self, burst: &mut Burst<PoolBuf>) -> bool {
         let mut got = false;
@@ -156,25 +206,35 @@ impl DpdkQueue {
         if self.restarts && self.wake.now() >= self.restart_at {
             self.look_for_peer();
         }
-        self.wake.before_look(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+        self.wake
+            .before_look(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
     }
 
     /// Whether the interrupt was just turned on, so that the queue has to be looked at once more.
     #[inline]
     fn looks_again(&mut self, got: bool) -> bool {
-        !got && self.wake.got_none(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) })
+        !got && self
+            .wake
+            .got_none(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) })
     }
 
     #[inline]
     fn after_look(&mut self, got: bool) {
         if got {
-            self.wake.got_some(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+            self.wake.got_some(Sources {
+                queue: self.rx.as_mut(),
+                inbox: inbox(&self.steer, self.core),
+            });
         }
     }
 
-    /// Takes a burst of frames and sends back those that `turn` says shall go, in DPDK's own buffers; answers how many came.
+    /// Takes a burst of frames and sends back those that `turn` says shall go, in DPDK's own
+    /// buffers; answers how many came.
     #[inline]
-    fn look_and_return(&mut self, turn: &mut impl FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool) -> usize {
+    fn look_and_return(
+        &mut self,
+        turn: &mut impl FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool,
+    ) -> usize {
         let Some(queue) = &mut self.rx else { return 0 };
         queue.receive(&mut self.batch, BURST);
         let came = self.batch.len();
@@ -201,7 +261,8 @@ impl DpdkQueue {
         came
     }
 
-    /// A frame in several pieces, where its headers may not be in the first one, goes back in other buffers.
+    /// A frame in several pieces, where its headers may not be in the first one, goes back in other
+    /// buffers.
     #[cold]
     fn return_copy(
         &mut self,
@@ -211,7 +272,11 @@ impl DpdkQueue {
         turn: &mut impl FnMut(usize, &RxMeta, Option<&mut [u8]>) -> bool,
     ) {
         let has_room = self.reserve(len).is_some();
-        let room = if self.in_long { Some(&mut self.long[..]) } else { self.room.as_mut().map(Room::bytes_mut) };
+        let room = if self.in_long {
+            Some(&mut self.long[..])
+        } else {
+            self.room.as_mut().map(Room::bytes_mut)
+        };
         let mut frame = room.filter(|_| has_room).and_then(|room| room.get_mut(..len));
         if let Some(frame) = &mut frame {
             if self.batch.copy(index, frame) != len {
@@ -247,7 +312,9 @@ impl DpdkQueue {
         }
         enter();
         let sent = match self.tx.get(self.tx_at) {
-            Some(queue) => queue.lock().unwrap_or_else(PoisonError::into_inner).send(&mut self.outbox),
+            Some(queue) => {
+                queue.lock().unwrap_or_else(PoisonError::into_inner).send(&mut self.outbox)
+            }
             None => Sent::default(),
         };
         self.counters.tx_packets += sent.frames as u64;
@@ -263,8 +330,9 @@ impl DpdkQueue {
         }
     }
 
-    /// Starts the device anew when its peer has gone or was not there. One that was started a moment ago is still being connected by the driver's own
-    /// thread, which must not be disturbed at that: both would take messages from one list.
+    /// Starts the device anew when its peer has gone or was not there. One that was started a
+    /// moment ago is still being connected by the driver's own thread, which must not be disturbed
+    /// at that: both would take messages from one list.
     #[cold]
     fn look_for_peer(&mut self) {
         let now = self.wake.now();
@@ -274,13 +342,17 @@ impl DpdkQueue {
         self.restart_at = now + RESTART;
         if self.device.link() {
             self.was_up = true;
-        } else if self.was_up || !self.device.runs() || now.since(self.started_at) >= CONNECTS_WITHIN {
+        } else if self.was_up
+            || !self.device.runs()
+            || now.since(self.started_at) >= CONNECTS_WITHIN
+        {
             self.device.restart();
             (self.was_up, self.started_at) = (false, now);
         }
     }
 
-    /// The device took not everything: its ring is full, or nobody is at the other end, and then nothing is kept for him.
+    /// The device took not everything: its ring is full, or nobody is at the other end, and then
+    /// nothing is kept for him.
     fn look_at_link(&mut self) {
         let now = self.wake.now();
         if now.since(self.asked_link) >= ASK_LINK || self.asked_link == Instant::ZERO {
@@ -291,8 +363,9 @@ impl DpdkQueue {
             false => TxDrop::LinkDown,
             true if now.since(self.took_some) >= STUCK => TxDrop::QueueFull,
             true => {
-                // A peer may have fewer queues than we have; then nothing ever leaves on the rest, and cores that hand flows to one another share what
-                // there is. Where each queue is somebody's own, its frames stay on it.
+                // A peer may have fewer queues than we have; then nothing ever leaves on the rest,
+                // and cores that hand flows to one another share what there is. Where each queue is
+                // somebody's own, its frames stay on it.
                 if self.steer.is_some() && now.since(self.took_some) >= OTHER_QUEUE {
                     self.tx_at = (self.tx_at + 1) % self.tx.len().max(1);
                 }
@@ -312,7 +385,8 @@ impl DpdkQueue {
             return Err(TxDrop::TooLong);
         }
         if let Some(steer) = &self.steer {
-            let frame = if in_long { &self.long[..] } else { room.as_ref().map_or(&[][..], Room::bytes) };
+            let frame =
+                if in_long { &self.long[..] } else { room.as_ref().map_or(&[][..], Room::bytes) };
             steer.sent(self.core, frame.get(..len).unwrap_or_default(), self.wake.now());
         }
         if in_long {
@@ -499,13 +573,22 @@ impl Facts for DpdkQueue {
     }
 
     fn set_mtu(&mut self, mtu: usize) -> Result<(), DevError> {
-        let refused = |what: String| DevError::new(&self.port, what, "Give the MTU when the port is made, with mtu=");
-        let as_u16 = u16::try_from(mtu).map_err(|_| refused(format!("no device carries an MTU of {mtu}")))?;
+        let refused = |what: String| {
+            DevError::new(&self.port, what, "Give the MTU when the port is made, with mtu=")
+        };
+        let as_u16 = u16::try_from(mtu)
+            .map_err(|_| refused(format!("no device carries an MTU of {mtu}")))?;
         if max_frame(mtu, true) > self.data_room.max(self.long.len()) {
-            return Err(refused(format!("its buffers were made for an MTU of {}, too small for {mtu}", self.mtu)));
+            return Err(refused(format!(
+                "its buffers were made for an MTU of {}, too small for {mtu}",
+                self.mtu
+            )));
         }
         let set = self.device.set_mtu(as_u16);
-        set.map_err(|error| refused(format!("its MTU is {} and cannot be set to {mtu}", self.mtu)).with_source(error))?;
+        set.map_err(|error| {
+            refused(format!("its MTU is {} and cannot be set to {mtu}", self.mtu))
+                .with_source(error)
+        })?;
         self.mtu = mtu;
         Ok(())
     }
@@ -518,12 +601,14 @@ impl Facts for DpdkQueue {
         self.wake.fd()
     }
 
-    /// A queue without interrupts says when it shall be looked at, so its owner may sleep until then.
+    /// A queue without interrupts says when it shall be looked at, so its owner may sleep until
+    /// then.
     fn must_poll(&self) -> bool {
         false
     }
 
-    /// What the device itself has lost is known of the whole port only, and told by its first queue.
+    /// What the device itself has lost is known of the whole port only, and told by its first
+    /// queue.
     fn counters(&self) -> DevCounters {
         let mut counters = self.counters;
         if self.core == 0 {

@@ -1,8 +1,9 @@
 //! Which core a frame belongs to, where the device does not see to that.
 //!
-//! A flow lives on one core. Devices made of shared memory bring a flow's frames on any queue, or have fewer queues than there are cores; then the core
-//! that receives a frame hands it over to the one that owns its flow. The owner is decided by a hash that is the same in both directions, but for flows
-//! that one of our cores began: what it sends is remembered, and the answers come to it.
+//! A flow lives on one core. Devices made of shared memory bring a flow's frames on any queue, or
+//! have fewer queues than there are cores; then the core that receives a frame hands it over to the
+//! one that owns its flow. The owner is decided by a hash that is the same in both directions, but
+//! for flows that one of our cores began: what it sends is remembered, and the answers come to it.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -17,7 +18,8 @@ use crate::sys::{Batch, FrameBox};
 /// Frames that wait for one core at most.
 const SLOTS: usize = 2_048;
 
-/// Flows that began here and belong to another core than their hash says, at most: 65,536 in lines of eight.
+/// Flows that began here and belong to another core than their hash says, at most: 65,536 in lines
+/// of eight.
 const LINES: usize = 8_192;
 const LINE: usize = 8;
 
@@ -26,7 +28,8 @@ pub(crate) struct Steer {
     inboxes: Vec<Inbox>,
     flows: Flows,
     seed: u64,
-    // The device brings all frames of a flow to the same queue, so what is not remembered stays where it came.
+    // The device brings all frames of a flow to the same queue, so what is not remembered stays
+    // where it came.
     spread_by_device: bool,
 }
 
@@ -55,10 +58,12 @@ impl Inbox {
         self.frames.put(batch);
         let lost = batch.len();
         batch.release();
-        // The frames are in the box before this is read, and the owner says that it wants the notifier before it looks into the box once more: one of both
-        // sees what the other did.
+        // The frames are in the box before this is read, and the owner says that it wants the
+        // notifier before it looks into the box once more: one of both sees what the other did.
         fence(Ordering::SeqCst);
-        if self.wants_notifier.load(Ordering::SeqCst) && self.wants_notifier.swap(false, Ordering::SeqCst) {
+        if self.wants_notifier.load(Ordering::SeqCst)
+            && self.wants_notifier.swap(false, Ordering::SeqCst)
+        {
             let _ = self.notifier.write(1);
         }
         lost
@@ -72,14 +77,24 @@ impl AsFd for Inbox {
 }
 
 impl Steer {
-    /// For `cores` cores that share the port of this number. `spread_by_device` says that the device brings a flow to one queue.
+    /// For `cores` cores that share the port of this number. `spread_by_device` says that the
+    /// device brings a flow to one queue.
     pub(crate) fn new(port: u16, cores: usize, spread_by_device: bool) -> io::Result<Steer> {
         let inbox = |core| -> io::Result<Inbox> {
             let notifier = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-            Ok(Inbox { frames: FrameBox::new(port, core, SLOTS)?, notifier, wants_notifier: AtomicBool::new(false) })
+            Ok(Inbox {
+                frames: FrameBox::new(port, core, SLOTS)?,
+                notifier,
+                wants_notifier: AtomicBool::new(false),
+            })
         };
         let inboxes = (0..cores).map(inbox).collect::<io::Result<_>>()?;
-        Ok(Steer { inboxes, flows: Flows::new(), seed: RandomState::new().hash_one(port), spread_by_device })
+        Ok(Steer {
+            inboxes,
+            flows: Flows::new(),
+            seed: RandomState::new().hash_one(port),
+            spread_by_device,
+        })
     }
 
     /// Whether the device brings all frames of a flow to the same queue.
@@ -93,9 +108,16 @@ impl Steer {
         self.inboxes.get(core)
     }
 
-    /// Takes the frames out of `batch` that belong to other cores than `core`, which received them; answers how many of them were lost.
+    /// Takes the frames out of `batch` that belong to other cores than `core`, which received them;
+    /// answers how many of them were lost.
     #[inline]
-    pub(crate) fn sort(&self, core: usize, batch: &mut Batch, spare: &mut Batch, now: Instant) -> usize {
+    pub(crate) fn sort(
+        &self,
+        core: usize,
+        batch: &mut Batch,
+        spare: &mut Batch,
+        now: Instant,
+    ) -> usize {
         let mut owners = [core as u8; crate::sys::BURST];
         let mut foreign = 0u64;
         for (index, owner) in owners.iter_mut().enumerate().take(batch.len()) {
@@ -145,14 +167,15 @@ impl Steer {
     }
 }
 
-/// Flows and their cores, shared by all cores without a lock. Two cores that write the same flow at once may leave it there twice; the next frame that is
-/// sent on it mends that.
+/// Flows and their cores, shared by all cores without a lock. Two cores that write the same flow at
+/// once may leave it there twice; the next frame that is sent on it mends that.
 struct Flows {
     lines: Box<[[AtomicU64; LINE]]>,
     any: AtomicBool,
 }
 
-// An entry: 32 bits that tell the flow, 8 of its core counted from 1, one that says that it has ended, 23 of the time when it was last used.
+// An entry: 32 bits that tell the flow, 8 of its core counted from 1, one that says that it has
+// ended, 23 of the time when it was last used.
 const CORE_AT: u32 = 24;
 const ENDED: u64 = 1 << 23;
 const TIME: u64 = ENDED - 1;
@@ -184,7 +207,8 @@ impl Flows {
                 if entry & TIME != time {
                     // Lost when another core writes meanwhile, which does no harm.
                     let newer = entry & !TIME | time;
-                    let _ = slot.compare_exchange(entry, newer, Ordering::Relaxed, Ordering::Relaxed);
+                    let _ =
+                        slot.compare_exchange(entry, newer, Ordering::Relaxed, Ordering::Relaxed);
                 }
                 return Some((entry >> CORE_AT & 0xff) as usize - 1);
             }
@@ -206,15 +230,18 @@ impl Flows {
         // Each attempt but the last fails only because another core has written into the line.
         for _ in 0..LINE {
             let entries = line.iter().map(|slot| (slot, slot.load(Ordering::Relaxed)));
-            let Some((slot, entry)) = entries.max_by_key(|(_, entry)| worth(*entry)) else { return };
+            let Some((slot, entry)) = entries.max_by_key(|(_, entry)| worth(*entry)) else {
+                return;
+            };
             if slot.compare_exchange(entry, new, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return;
             }
         }
     }
 
-    /// Says whether a flow has ended. One that has is still found, and gives way before all that have not: else connections that come and go in great
-    /// numbers would push out one that stays and has nothing to say.
+    /// Says whether a flow has ended. One that has is still found, and gives way before all that
+    /// have not: else connections that come and go in great numbers would push out one that stays
+    /// and has nothing to say.
     fn mark(&self, flow: u64, ended: bool) {
         for slot in self.line(flow) {
             let entry = slot.load(Ordering::Relaxed);
@@ -227,7 +254,8 @@ impl Flows {
     }
 }
 
-/// Steps of 17 ms, in 23 bits: 39 hours until they begin anew. Small, because in one step many connections may come and go.
+/// Steps of 17 ms, in 23 bits: 39 hours until they begin anew. Small, because in one step many
+/// connections may come and go.
 fn ticks(now: Instant) -> u64 {
     now.as_nanos() >> 24 & TIME
 }
@@ -267,8 +295,8 @@ fn behind_tags(frame: &[u8]) -> Option<(u16, &[u8])> {
     Some((ethertype, frame.get(at..)?))
 }
 
-/// A number for the flow of a TCP or UDP packet, the same for both directions. All fragments of a datagram have the same, which is that of its addresses;
-/// other packets belong to no flow.
+/// A number for the flow of a TCP or UDP packet, the same for both directions. All fragments of a
+/// datagram have the same, which is that of its addresses; other packets belong to no flow.
 #[inline]
 pub(crate) fn flow_of(frame: &[u8], seed: u64) -> Option<u64> {
     let (ethertype, packet) = behind_tags(frame)?;
@@ -279,8 +307,14 @@ pub(crate) fn flow_of(frame: &[u8], seed: u64) -> Option<u64> {
             if header[9] != 6 && header[9] != 17 {
                 return None;
             }
-            let address =
-                |at: usize| u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+            let address = |at: usize| {
+                u64::from(u32::from_be_bytes([
+                    header[at],
+                    header[at + 1],
+                    header[at + 2],
+                    header[at + 3],
+                ]))
+            };
             let ports = if u16_at(header, 6)? & 0x3fff != 0 {
                 (0, 0)
             } else {
@@ -289,10 +323,13 @@ pub(crate) fn flow_of(frame: &[u8], seed: u64) -> Option<u64> {
             };
             Some(both_ways(seed, (address(12), 0, ports.0), (address(16), 0, ports.1)))
         }
-        // RFC 8200 3 and 4.5. Behind extension headers other than that of a fragment neither TCP nor UDP is expected.
+        // RFC 8200 3 and 4.5. Behind extension headers other than that of a fragment neither TCP
+        // nor UDP is expected.
         0x86dd => {
             let header = packet.first_chunk::<40>()?;
-            let half = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+            let half = |at: usize| {
+                header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+            };
             let ports = match header[6] {
                 6 | 17 => (u16_at(packet, 40)?, u16_at(packet, 42)?),
                 44 => (0, 0),

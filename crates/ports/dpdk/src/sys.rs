@@ -1,7 +1,8 @@
 //! The shim's functions behind safe ones: everything `unsafe` of this crate.
 //!
-//! What makes them safe: a device is only reached through the types below; a queue's [`RxQueue`] and [`TxQueue`] exist once and are used through `&mut`;
-//! an mbuf is owned by exactly one [`Batch`], [`Room`], [`Outbox`] or [`FrameBox`], or by DPDK.
+//! What makes them safe: a device is only reached through the types below; a queue's [`RxQueue`]
+//! and [`TxQueue`] exist once and are used through `&mut`; an mbuf is owned by exactly one
+//! [`Batch`], [`Room`], [`Outbox`] or [`FrameBox`], or by DPDK.
 
 mod frames;
 mod raw;
@@ -33,11 +34,12 @@ static CONTROL: Mutex<()> = Mutex::new(());
 /// Starts DPDK. Called once; the caller sees to that.
 pub(crate) fn start(arguments: &[CString]) -> io::Result<()> {
     let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut pointers: Vec<*mut c_char> = arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
+    let mut pointers: Vec<*mut c_char> =
+        arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
     let count = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
     pointers.push(std::ptr::null_mut());
-    // SAFETY: `pointers` are `count` zero-terminated strings and a null pointer. DPDK may reorder the pointers, and copies what it keeps; the strings
-    // outlive the call.
+    // SAFETY: `pointers` are `count` zero-terminated strings and a null pointer. DPDK may reorder
+    // the pointers, and copies what it keeps; the strings outlive the call.
     check(unsafe { cw_start(count, pointers.as_mut_ptr()) }).map(drop)
 }
 
@@ -80,7 +82,8 @@ impl ThreadNumber {
 impl Drop for ThreadNumber {
     fn drop(&mut self) {
         if self.ours {
-            // SAFETY: this thread registered itself; the value lives in a thread-local, so it is dropped by the same thread.
+            // SAFETY: this thread registered itself; the value lives in a thread-local, so it is
+            // dropped by the same thread.
             unsafe { cw_thread_leave() }
         }
     }
@@ -134,8 +137,11 @@ impl Found {
     /// Sets it up and starts it. On failure, the name of the call that failed.
     pub(crate) fn open(self, config: &Config) -> Result<(Arc<Device>, Ready), (io::Error, String)> {
         let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut device =
-            Device { port: self.port, pools: vec![std::ptr::null_mut(); usize::from(config.queues)], runs: None };
+        let mut device = Device {
+            port: self.port,
+            pools: vec![std::ptr::null_mut(); usize::from(config.queues)],
+            runs: None,
+        };
         std::mem::forget(self);
         let mut ready = RawReady {
             rx_queues: 0,
@@ -147,8 +153,10 @@ impl Found {
             started: 0,
             failed: std::ptr::null(),
         };
-        // SAFETY: `pools` has a place for each of `config.queues` queues, and the structs are of the shim's layout.
-        let result = unsafe { cw_open(device.port, config, device.pools.as_mut_ptr(), &raw mut ready) };
+        // SAFETY: `pools` has a place for each of `config.queues` queues, and the structs are of
+        // the shim's layout.
+        let result =
+            unsafe { cw_open(device.port, config, device.pools.as_mut_ptr(), &raw mut ready) };
         if let Err(error) = check(result) {
             let call = if ready.failed.is_null() {
                 String::new()
@@ -178,20 +186,23 @@ impl Drop for Found {
 pub(crate) struct Device {
     port: u16,
     pools: Vec<*mut c_void>,
-    /// Whether it was started, for a device that is started again when its peer comes; nobody receives or sends meanwhile.
+    /// Whether it was started, for a device that is started again when its peer comes; nobody
+    /// receives or sends meanwhile.
     runs: Option<RwLock<bool>>,
 }
 
-// SAFETY: DPDK's pools may be used by any thread, and every function that is called with `port` here may be called by any thread; those that may
-// not (sending, receiving) are methods of the queues.
+// SAFETY: DPDK's pools may be used by any thread, and every function that is called with `port`
+// here may be called by any thread; those that may not (sending, receiving) are methods of the
+// queues.
 unsafe impl Send for Device {}
 // SAFETY: see above.
 unsafe impl Sync for Device {}
 
 impl Device {
     fn close(&mut self) {
-        // SAFETY: the caller holds the lock or is the last owner; the pools were made by `cw_open`, or are null, which is ignored. All mbufs have gone
-        // back, because whatever owns one also owns the device.
+        // SAFETY: the caller holds the lock or is the last owner; the pools were made by `cw_open`,
+        // or are null, which is ignored. All mbufs have gone back, because whatever owns one also
+        // owns the device.
         unsafe { cw_close(self.port, self.pools.as_mut_ptr(), self.pools.len() as u16) }
     }
 
@@ -231,8 +242,12 @@ impl Device {
 
     /// The queues of all its queues. Called once.
     pub(crate) fn queues(device: &Arc<Device>, ready: &Ready) -> (Vec<RxQueue>, Vec<TxQueue>) {
-        let rx = (0..ready.rx_queues).map(|queue| RxQueue { device: Arc::clone(device), queue }).collect();
-        let tx = (0..ready.tx_queues).map(|queue| TxQueue { device: Arc::clone(device), queue }).collect();
+        let rx = (0..ready.rx_queues)
+            .map(|queue| RxQueue { device: Arc::clone(device), queue })
+            .collect();
+        let tx = (0..ready.tx_queues)
+            .map(|queue| TxQueue { device: Arc::clone(device), queue })
+            .collect();
         (rx, tx)
     }
 
@@ -284,7 +299,8 @@ impl Device {
         list.iter().map(|stat| (text_of(&stat.name), stat.value)).collect()
     }
 
-    /// Buffers in the pool of a queue, and how many of them are free; None when the queue has no pool of its own.
+    /// Buffers in the pool of a queue, and how many of them are free; None when the queue has no
+    /// pool of its own.
     pub(crate) fn buffers(&self, queue: usize) -> Option<DriverBuffers> {
         let pool = *self.pools.get(queue).filter(|pool| !pool.is_null())?;
         // SAFETY: the pool lives as long as the device.

@@ -1,7 +1,8 @@
 //! Whether and how a queue wakes its owner.
 //!
-//! A driver's interrupt costs the sender a system call for each burst, so it is only turned on when a queue has been quiet for a while. A queue whose
-//! driver has none is looked at again after pauses that grow while it stays quiet.
+//! A driver's interrupt costs the sender a system call for each burst, so it is only turned on when
+//! a queue has been quiet for a while. A queue whose driver has none is looked at again after
+//! pauses that grow while it stays quiet.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -17,10 +18,12 @@ const QUIET: Duration = Duration::from_micros(100);
 /// The shortest and the longest pause between two looks at a queue without interrupts.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
-/// A queue that would wake us is still looked at so often: its link may have changed, and its descriptor with it.
+/// A queue that would wake us is still looked at so often: its link may have changed, and its
+/// descriptor with it.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Some drivers ring a little before they have the frame, so a queue that notified and is empty is looked at again for so long.
+/// Some drivers ring a little before they have the frame, so a queue that notified and is empty is
+/// looked at again for so long.
 const ECHO: Duration = Duration::from_millis(2);
 
 /// Looks in one [`GLANCE`] that show that the owner does not sleep at all, and needs no interrupt.
@@ -39,7 +42,8 @@ pub(crate) struct Sources<'a> {
 
 /// How one queue wakes its owner.
 pub(crate) struct Wake {
-    // Readable when the queue's descriptor has notified. The driver's may change with its peer, so the owner sees only this one.
+    // Readable when the queue's descriptor has notified. The driver's may change with its peer, so
+    // the owner sees only this one.
     epoll: Option<Epoll>,
     armed: bool,
     now: Instant,
@@ -82,7 +86,8 @@ impl Wake {
         self.now
     }
 
-    /// Before the queue is looked at: the descriptor of a peer who is gone would stay silent for ever, so it is asked for anew now and then.
+    /// Before the queue is looked at: the descriptor of a peer who is gone would stay silent for
+    /// ever, so it is asked for anew now and then.
     #[inline]
     pub(crate) fn before_look(&mut self, sources: Sources<'_>) {
         if self.armed {
@@ -113,11 +118,15 @@ impl Wake {
         }
     }
 
-    /// No frame came. Answers whether the interrupt was just turned on, so that the queue has to be looked at once more.
+    /// No frame came. Answers whether the interrupt was just turned on, so that the queue has to be
+    /// looked at once more.
     #[inline]
     pub(crate) fn got_none(&mut self, sources: Sources<'_>) -> bool {
         let worth_it = !self.armed && self.epoll.is_some();
-        worth_it && self.now >= self.until && self.now.since(self.busy) >= QUIET && self.arm(sources)
+        worth_it
+            && self.now >= self.until
+            && self.now.since(self.busy) >= QUIET
+            && self.arm(sources)
     }
 
     #[inline(never)]
@@ -174,7 +183,8 @@ impl Wake {
     }
 }
 
-/// Answers whether it notified. The descriptors in it are watched for edges, so what has notified is forgotten when it was asked for once.
+/// Answers whether it notified. The descriptors in it are watched for edges, so what has notified
+/// is forgotten when it was asked for once.
 fn silence(epoll: &Epoll) -> bool {
     epoll.wait(&mut [EpollEvent::empty(); 4], EpollTimeout::ZERO).is_ok_and(|rung| rung > 0)
 }

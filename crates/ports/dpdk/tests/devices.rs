@@ -1,9 +1,12 @@
-//! Devices that need neither a peer nor a card, in this process: a ring that gives back what it was given, and one that swallows everything.
+//! Devices that need neither a peer nor a card, in this process: a ring that gives back what it was
+//! given, and one that swallows everything.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use clearway_base::{Duration, Instant};
-use clearway_dev::{DpdkSpec, Facts, FramePool, Mac, PoolBudget, Receive, RxDrop, Transmit, TxDrop};
+use clearway_dev::{
+    DpdkSpec, Facts, FramePool, Mac, PoolBudget, Receive, RxDrop, Transmit, TxDrop,
+};
 use clearway_dpdk::{DpdkFd, DpdkQueue, Share, open};
 use clearway_pkt::{Buf, Burst, PoolBuf, TxMeta};
 
@@ -35,7 +38,8 @@ fn receive(queue: &mut DpdkQueue) -> Vec<Vec<u8>> {
     (0..burst.len()).filter_map(|at| burst.take(at)).map(|(buf, _)| buf.bytes().to_vec()).collect()
 }
 
-/// A UDP packet of this flow, with the number at its end. The host with the smaller port has the smaller address.
+/// A UDP packet of this flow, with the number at its end. The host with the smaller port has the
+/// smaller address.
 fn packet(from: u16, to: u16, number: u32) -> Vec<u8> {
     let mut frame = vec![2; 12];
     frame.extend([0x08, 0x00, 0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0, 0]);
@@ -92,7 +96,11 @@ fn frames_go_back_in_the_buffers_that_they_came_in() {
                 frame[34..36].copy_from_slice(&(round + 2).to_be_bytes());
                 true
             });
-            assert!(came.unwrap().is_some_and(|came| came > 0), "round {round}: {} came", numbers.len());
+            assert!(
+                came.unwrap().is_some_and(|came| came > 0),
+                "round {round}: {} came",
+                numbers.len()
+            );
             queue.flush();
         }
         assert_eq!(numbers, (0..64).collect::<Vec<u8>>());
@@ -190,12 +198,16 @@ fn what_is_too_long_or_asks_for_nonsense_is_dropped_under_one_name() {
     queue.flush();
     let counters = queue.counters();
     assert_eq!((counters.tx_packets, counters.tx_bytes), (1, 1_522));
-    assert_eq!((counters.tx_dropped(TxDrop::TooLong), counters.tx_dropped(TxDrop::BadRequest)), (1, 2));
+    assert_eq!(
+        (counters.tx_dropped(TxDrop::TooLong), counters.tx_dropped(TxDrop::BadRequest)),
+        (1, 2)
+    );
 }
 
 #[test]
 fn a_device_has_the_mtu_and_the_address_that_were_asked_for() {
-    let spec = DpdkSpec { mtu: Some(9_000), mac: Some(Mac([2, 0, 0, 0, 0, 9])), ..device("net_ring") };
+    let spec =
+        DpdkSpec { mtu: Some(9_000), mac: Some(Mac([2, 0, 0, 0, 0, 9])), ..device("net_ring") };
     let mut queue = one(&spec);
     assert_eq!((queue.mtu(), queue.mac()), (9_000, Some(Mac([2, 0, 0, 0, 0, 9]))));
     let long = vec![7; 9_014];
@@ -272,14 +284,19 @@ fn each_flow_belongs_to_one_core_whatever_core_receives_it() {
     for number in 0..10u32 {
         for port in 0..64u16 {
             // Both directions of a flow belong to the same core.
-            let frame = if number % 2 == 0 { packet(port, 9_000, number) } else { packet(9_000, port, number) };
+            let frame = if number % 2 == 0 {
+                packet(port, 9_000, number)
+            } else {
+                packet(9_000, port, number)
+            };
             assert!(send(&mut peer, &frame));
             peer.flush();
             look(&mut first, &mut got);
         }
     }
     look(&mut first, &mut got);
-    let flows = |frames: &[Vec<u8>]| -> Vec<u16> { frames.iter().map(|frame| port_of(frame)).collect() };
+    let flows =
+        |frames: &[Vec<u8>]| -> Vec<u16> { frames.iter().map(|frame| port_of(frame)).collect() };
     let [mine, theirs] = [flows(&got[0]), flows(&got[1])];
     assert_eq!(mine.len() + theirs.len(), 640, "frames were lost");
     assert!(mine.len() >= 100 && theirs.len() >= 100, "{} and {}", mine.len(), theirs.len());
@@ -296,7 +313,8 @@ fn what_a_core_sends_makes_the_flow_its_own() {
             let sender = if by_first { &mut first } else { &mut second };
             sender.set_now(Instant::from_millis(1));
             assert!(send(sender, &packet(port, 7_000, 0)));
-            // The second core has a queue of its own that leads nowhere, and finds that out by itself.
+            // The second core has a queue of its own that leads nowhere, and finds that out by
+            // itself.
             let mut now = Instant::from_millis(1);
             let mut arrived = Vec::new();
             while arrived.is_empty() {
@@ -346,7 +364,8 @@ fn two_cores() -> (DpdkQueue, DpdkFd, DpdkQueue) {
     shared.args = format!("role=server,socket={socket}");
     peer.args = format!("role=client,socket={socket}");
     let mut ends: Vec<DpdkFd> = open(&shared, 2, Share::Flows).unwrap();
-    // The peer has one queue, so the second core receives only what the first hands over, and both send on the same one.
+    // The peer has one queue, so the second core receives only what the first hands over, and both
+    // send on the same one.
     assert_eq!(ends.len(), 2);
     let second = ends.remove(1);
     let first = ends.remove(0).into_queue(pool());

@@ -14,7 +14,10 @@ pub enum PortError {
     #[error("{0}")]
     Misuse(String),
     /// It would take an interface that this machine is reached over.
-    #[error("{port}: {keep}, so taking it may cut this machine off. Name another interface, or insist with --force")]
+    #[error(
+        "{port}: {keep}, so taking it may cut this machine off. Name another interface, or insist \
+         with --force"
+    )]
     Kept {
         /// The port, as the user named it.
         port: String,

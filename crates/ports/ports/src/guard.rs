@@ -1,6 +1,8 @@
-//! Interfaces that are not taken unless somebody insists: those over which this machine, or whoever sits at it, reaches the network.
+//! Interfaces that are not taken unless somebody insists: those over which this machine, or whoever
+//! sits at it, reaches the network.
 //!
-//! What is looked at is text of the kernel's, and all that is decided here is decided from that text; so tests hand in the text of other machines.
+//! What is looked at is text of the kernel's, and all that is decided here is decided from that
+//! text; so tests hand in the text of other machines.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,7 +52,8 @@ struct Route {
 pub struct Machine {
     routes: Vec<Route>,
     login: Login,
-    /// Interfaces, those that each stands on (a bond's, a bridge's, a VLAN's), and the PCI device of each that has one.
+    /// Interfaces, those that each stands on (a bond's, a bridge's, a VLAN's), and the PCI device
+    /// of each that has one.
     links: Vec<Link>,
 }
 
@@ -74,13 +77,14 @@ const RTF_UP: u32 = 1;
 const RTF_REJECT: u32 = 0x200;
 
 impl Machine {
-    /// Reads it from the files below `root`, which is `/` but in tests. What cannot be read is taken as not there: where there is no `/sys` or `/proc`,
-    /// there is nothing to keep either.
+    /// Reads it from the files below `root`, which is `/` but in tests. What cannot be read is
+    /// taken as not there: where there is no `/sys` or `/proc`, there is nothing to keep either.
     pub fn read(root: &Path, ssh_connection: Option<&str>) -> Machine {
         let net = |name: &str| {
             // A thread may live in another network namespace than its process.
             let own = fs::read_to_string(root.join("proc/thread-self/net").join(name));
-            own.or_else(|_| fs::read_to_string(root.join("proc/net").join(name))).unwrap_or_default()
+            own.or_else(|_| fs::read_to_string(root.join("proc/net").join(name)))
+                .unwrap_or_default()
         };
         let routes = routes_v4(&net("route")).chain(routes_v6(&net("ipv6_route"))).collect();
         let login = ssh_connection.map(login).unwrap_or_default();
@@ -95,7 +99,11 @@ impl Machine {
         }
         self.login.interfaces.iter().for_each(|name| self.keep(&mut kept, name, Kept::Login));
         for address in &self.login.addresses {
-            let to_it = self.routes.iter().filter(|route| covers(route, address)).max_by_key(|route| route.len);
+            let to_it = self
+                .routes
+                .iter()
+                .filter(|route| covers(route, address))
+                .max_by_key(|route| route.len);
             if let Some(route) = to_it {
                 self.keep(&mut kept, &route.interface, Kept::Login);
             }
@@ -120,7 +128,9 @@ impl Machine {
             PortSpec::Loop | PortSpec::Pcap(_) => return None,
         };
         let kept = self.kept();
-        kept.into_iter().find(|(kept, _)| names.contains(kept)).map(|(interface, why)| Keep { interface, why })
+        kept.into_iter()
+            .find(|(kept, _)| names.contains(kept))
+            .map(|(interface, why)| Keep { interface, why })
     }
 
     /// The interfaces of the kernel's that a device of DPDK's stands for.
@@ -130,14 +140,17 @@ impl Machine {
             let of_device = self.links.iter().filter(|link| link.pci.as_deref() == Some(&wanted));
             return of_device.map(|link| link.name.clone()).collect();
         }
-        // The words with which drivers name an interface: af_packet and af_xdp, pcap, and the tap driver's other end.
-        const WORDS: [&str; 6] = ["iface", "rx_iface", "rx_iface_in", "tx_iface", "remote", "ifname"];
+        // The words with which drivers name an interface: af_packet and af_xdp, pcap, and the tap
+        // driver's other end.
+        const WORDS: [&str; 6] =
+            ["iface", "rx_iface", "rx_iface_in", "tx_iface", "remote", "ifname"];
         let words = dpdk.args.split(',').filter_map(|word| word.split_once('='));
         words.filter(|(key, _)| WORDS.contains(key)).map(|(_, name)| name.to_owned()).collect()
     }
 }
 
-/// `SSH_CONNECTION`, of this process or of the nearest one above it that has it: `sudo` takes it out of the environment.
+/// `SSH_CONNECTION`, of this process or of the nearest one above it that has it: `sudo` takes it
+/// out of the environment.
 pub fn ssh_connection() -> Option<String> {
     std::env::var("SSH_CONNECTION").ok().or_else(|| {
         let mut pid = std::process::id();
@@ -145,9 +158,18 @@ pub fn ssh_connection() -> Option<String> {
         for _ in 0..64 {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             // The name in parentheses may hold anything; the parent is the second word behind it.
-            pid = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok().filter(|&pid| pid > 1)?;
+            pid = stat
+                .rsplit_once(')')?
+                .1
+                .split_whitespace()
+                .nth(1)?
+                .parse()
+                .ok()
+                .filter(|&pid| pid > 1)?;
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let found = environment.split(|&byte| byte == 0).find_map(|word| word.strip_prefix(b"SSH_CONNECTION="));
+            let found = environment
+                .split(|&byte| byte == 0)
+                .find_map(|word| word.strip_prefix(b"SSH_CONNECTION="));
             if let Some(value) = found {
                 return String::from_utf8(value.to_vec()).ok();
             }
@@ -156,12 +178,14 @@ pub fn ssh_connection() -> Option<String> {
     })
 }
 
-/// The far and the near address: `CLIENT PORT SERVER PORT`, where a link-local address has its interface behind a percent sign.
+/// The far and the near address: `CLIENT PORT SERVER PORT`, where a link-local address has its
+/// interface behind a percent sign.
 fn login(text: &str) -> Login {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut login = Login::default();
     for word in [0, 2].into_iter().filter_map(|index| words.get(index)) {
-        let (address, zone) = word.split_once('%').map_or((*word, None), |(address, zone)| (address, Some(zone)));
+        let (address, zone) =
+            word.split_once('%').map_or((*word, None), |(address, zone)| (address, Some(zone)));
         let Ok(address) = address.parse::<IpAddr>() else { continue };
         match zone {
             Some(zone) => login.interfaces.push(zone.to_owned()),
@@ -172,7 +196,8 @@ fn login(text: &str) -> Login {
     login
 }
 
-/// `/proc/net/route`: interface, destination, gateway, flags, three numbers, mask, each address as the machine keeps it in memory.
+/// `/proc/net/route`: interface, destination, gateway, flags, three numbers, mask, each address as
+/// the machine keeps it in memory.
 fn routes_v4(text: &str) -> impl Iterator<Item = Route> {
     text.lines().skip(1).filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -183,7 +208,8 @@ fn routes_v4(text: &str) -> impl Iterator<Item = Route> {
     })
 }
 
-/// `/proc/net/ipv6_route`: destination and its length, source and its length, next hop, three numbers, flags, interface.
+/// `/proc/net/ipv6_route`: destination and its length, source and its length, next hop, three
+/// numbers, flags, interface.
 fn routes_v6(text: &str) -> impl Iterator<Item = Route> {
     text.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -205,7 +231,8 @@ fn covers(route: &Route, address: &IpAddr) -> bool {
             (u32::from(prefix) ^ u32::from(*address)).checked_shr(32 - route.len).unwrap_or(0) == 0
         }
         (IpAddr::V6(prefix), IpAddr::V6(address)) => {
-            (u128::from(prefix) ^ u128::from(*address)).checked_shr(128 - route.len).unwrap_or(0) == 0
+            (u128::from(prefix) ^ u128::from(*address)).checked_shr(128 - route.len).unwrap_or(0)
+                == 0
         }
         _ => false,
     }
@@ -224,7 +251,8 @@ fn link(path: &Path) -> Link {
     // A virtio device stands below its PCI device, so the last address on the way is the one.
     let device = fs::canonicalize(path.join("device")).ok();
     let pci = device.and_then(|device| {
-        let parts: Vec<String> = device.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let parts: Vec<String> =
+            device.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         parts.into_iter().rev().find(|part| DpdkSpec::new(part.as_str(), "").is_pci())
     });
     Link { name, below, pci }

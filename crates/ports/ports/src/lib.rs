@@ -1,7 +1,8 @@
 //! Every kind of port behind one name and one type.
 //!
-//! [`open`] turns the ports that a user named into [`Unwrapped`] ones, a queue for each core, which may be sent to the threads that will use them;
-//! [`Unwrapped::into_port`] makes the device there. What a user asks to go round each port (a capture, faults) is in [`Wrap`].
+//! [`open`] turns the ports that a user named into [`Unwrapped`] ones, a queue for each core, which
+//! may be sent to the threads that will use them; [`Unwrapped::into_port`] makes the device there.
+//! What a user asks to go round each port (a capture, faults) is in [`Wrap`].
 
 #![forbid(unsafe_code)]
 

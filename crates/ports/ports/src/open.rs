@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use clearway_dev::device::MAX_IP_PACKET;
 use clearway_dev::{
-    Absent, Capture, DpdkSpec, Fault, FaultSpec, FramePool, Loopback, PortSpec, Replay, TapMode, TapSpec,
+    Absent, Capture, DpdkSpec, Fault, FaultSpec, FramePool, Loopback, PortSpec, Replay, TapMode,
+    TapSpec,
 };
 #[cfg(feature = "dpdk")]
 use clearway_dpdk::DpdkFd;
@@ -34,7 +35,8 @@ pub struct Wrap {
 pub struct CaptureTo {
     /// The file; several cores or ports write several, numbered behind this name.
     pub path: PathBuf,
-    /// What the wall clock showed, in nanoseconds since 1970 (UTC), when the monotonic clock of the ports' owner stood at zero.
+    /// What the wall clock showed, in nanoseconds since 1970 (UTC), when the monotonic clock of the
+    /// ports' owner stood at zero.
     pub unix_ns_at_zero: u64,
 }
 
@@ -77,7 +79,13 @@ impl Unwrapped {
     }
 
     pub(crate) fn from_absent(absent: Absent) -> Unwrapped {
-        Unwrapped { kind: Kind::Absent(absent), name: String::new(), wrap: Arc::default(), pcap: None, core: 0 }
+        Unwrapped {
+            kind: Kind::Absent(absent),
+            name: String::new(),
+            wrap: Arc::default(),
+            pcap: None,
+            core: 0,
+        }
     }
 
     /// The device, for the thread that calls this.
@@ -91,12 +99,12 @@ impl Unwrapped {
             Kind::Absent(absent) => return Ok(Port::Absent(absent)),
             Kind::Replay(path) => Port::Other(Box::new(Replay::open(&path, pool.clone())?)),
         };
-        // The capture stands next to the device, so that it shows what was on the wire and not what a fault made of it.
+        // The capture stands next to the device, so that it shows what was on the wire and not what
+        // a fault made of it.
         let port = match &self.pcap {
             None => port,
-            Some(to) => {
-                captured(port, to, &self.name).map_err(|source| PortError::Capture { path: to.path.clone(), source })?
-            }
+            Some(to) => captured(port, to, &self.name)
+                .map_err(|source| PortError::Capture { path: to.path.clone(), source })?,
         };
         Ok(match &self.wrap.fault {
             None => port,
@@ -128,8 +136,9 @@ fn check_kept(specs: &[PortSpec], wrap: &Wrap) -> Result<(), PortError> {
     kept.map_or(Ok(()), |(spec, keep)| Err(PortError::Kept { port: describe(spec), keep }))
 }
 
-/// Opens one port for each of `cores` cores. A TUN/TAP interface that cannot have so many queues, because it was made before with one, gets one, for the
-/// first core, and the others have an absent one ([`Port::is_absent`]); so do the cores beyond the queues that it asks for itself.
+/// Opens one port for each of `cores` cores. A TUN/TAP interface that cannot have so many queues,
+/// because it was made before with one, gets one, for the first core, and the others have an absent
+/// one ([`Port::is_absent`]); so do the cores beyond the queues that it asks for itself.
 pub fn open_one(spec: &PortSpec, wrap: &Wrap, cores: usize) -> Result<Vec<Unwrapped>, PortError> {
     check_kept(std::slice::from_ref(spec), wrap)?;
     if *spec == PortSpec::Loop {
@@ -151,9 +160,11 @@ pub fn open_one(spec: &PortSpec, wrap: &Wrap, cores: usize) -> Result<Vec<Unwrap
 
 fn tap_kinds_or_fewer(tap: &TapSpec, cores: usize) -> Result<Vec<Kind>, PortError> {
     let wanted = if tap.queues == 1 { cores } else { usize::from(tap.queues).min(cores) };
-    let queues = open_tap(tap, wanted).or_else(|error| if wanted > 1 { open_tap(tap, 1) } else { Err(error) })?;
-    let absent =
-        queues.first().map(|queue| (cores.saturating_sub(queues.len()), queue.mtu(), queue.mac(), queue.offloads()));
+    let queues = open_tap(tap, wanted)
+        .or_else(|error| if wanted > 1 { open_tap(tap, 1) } else { Err(error) })?;
+    let absent = queues.first().map(|queue| {
+        (cores.saturating_sub(queues.len()), queue.mtu(), queue.mac(), queue.offloads())
+    });
     let mut kinds: Vec<Kind> = queues.into_iter().map(Kind::Tap).collect();
     if let Some((count, mtu, mac, offloads)) = absent {
         kinds.extend((0..count).map(|_| Kind::Absent(Absent::new(mtu, mac, offloads))));
@@ -177,8 +188,8 @@ enum Share {
     Queues,
 }
 
-/// Opens every port for each of `cores` cores, so that all of a flow comes to the same one; the answer is a list of ports for each core. `mtu` counts
-/// for the ports that name none.
+/// Opens every port for each of `cores` cores, so that all of a flow comes to the same one; the
+/// answer is a list of ports for each core. `mtu` counts for the ports that name none.
 pub fn open(
     specs: &[PortSpec],
     mtu: Option<usize>,
@@ -222,13 +233,19 @@ fn open_shared(
     Ok(of_cores)
 }
 
-fn kinds(spec: &PortSpec, mtu: Option<usize>, cores: usize, share: Share) -> Result<Vec<Kind>, PortError> {
+fn kinds(
+    spec: &PortSpec,
+    mtu: Option<usize>,
+    cores: usize,
+    share: Share,
+) -> Result<Vec<Kind>, PortError> {
     match spec {
         PortSpec::Tap(tap) => {
             let mut tap = tap.clone();
             if tap.queues != 1 && usize::from(tap.queues) != cores {
                 return Err(PortError::Misuse(format!(
-                    "{spec} has {} queues for {cores} cores. Leave queues= out: each core gets one queue.",
+                    "{spec} has {} queues for {cores} cores. Leave queues= out: each core gets one \
+                     queue.",
                     tap.queues
                 )));
             }
@@ -241,22 +258,28 @@ fn kinds(spec: &PortSpec, mtu: Option<usize>, cores: usize, share: Share) -> Res
         }
         PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, mtu, cores, share),
         PortSpec::Pcap(path) if cores == 1 => Ok(vec![Kind::Replay(path.clone())]),
-        PortSpec::Pcap(_) => {
-            Err(PortError::Misuse(format!("{spec} can feed one core only. Use --cores with one core.")))
-        }
+        PortSpec::Pcap(_) => Err(PortError::Misuse(format!(
+            "{spec} can feed one core only. Use --cores with one core."
+        ))),
     }
 }
 
 #[cfg(feature = "dpdk")]
-fn dpdk_kinds(dpdk: &DpdkSpec, mtu: Option<usize>, cores: usize, share: Share) -> Result<Vec<Kind>, PortError> {
+fn dpdk_kinds(
+    dpdk: &DpdkSpec,
+    mtu: Option<usize>,
+    cores: usize,
+    share: Share,
+) -> Result<Vec<Kind>, PortError> {
     let dpdk = DpdkSpec { mtu: dpdk.mtu.or(mtu), ..dpdk.clone() };
     let share = match share {
         Share::Flows => clearway_dpdk::Share::Flows,
         Share::Queues => clearway_dpdk::Share::Queues,
     };
     let queues = clearway_dpdk::open(&dpdk, cores, share)?;
-    let absent =
-        queues.first().map(|queue| (cores.saturating_sub(queues.len()), queue.mtu(), queue.mac(), queue.offloads()));
+    let absent = queues.first().map(|queue| {
+        (cores.saturating_sub(queues.len()), queue.mtu(), queue.mac(), queue.offloads())
+    });
     let mut kinds: Vec<Kind> = queues.into_iter().map(Kind::Dpdk).collect();
     if let Some((count, mtu, mac, offloads)) = absent {
         kinds.extend((0..count).map(|_| Kind::Absent(Absent::new(mtu, Some(mac), offloads))));
@@ -265,9 +288,15 @@ fn dpdk_kinds(dpdk: &DpdkSpec, mtu: Option<usize>, cores: usize, share: Share) -
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn dpdk_kinds(dpdk: &DpdkSpec, _mtu: Option<usize>, _cores: usize, _share: Share) -> Result<Vec<Kind>, PortError> {
+fn dpdk_kinds(
+    dpdk: &DpdkSpec,
+    _mtu: Option<usize>,
+    _cores: usize,
+    _share: Share,
+) -> Result<Vec<Kind>, PortError> {
     Err(PortError::Misuse(format!(
-        "{dpdk}: this program was built without DPDK. Install libdpdk-dev and build it with: cargo build --release -p clearway-cli --features dpdk. \
+        "{dpdk}: this program was built without DPDK. Install libdpdk-dev and build it with: cargo \
+         build --release -p clearway-cli --features dpdk. \
          Or use tap:NAME, which needs nothing installed."
     )))
 }
@@ -276,7 +305,8 @@ fn dpdk_kinds(dpdk: &DpdkSpec, _mtu: Option<usize>, _cores: usize, _share: Share
 pub(crate) fn check_one_wire(fault: Option<&FaultSpec>) -> Result<(), PortError> {
     match fault {
         Some(fault) if fault.rx != fault.tx => Err(PortError::Misuse(
-            "a loopback has one wire, so its faults have no direction. Leave rx. and tx. out.".into(),
+            "a loopback has one wire, so its faults have no direction. Leave rx. and tx. out."
+                .into(),
         )),
         _ => Ok(()),
     }

@@ -4,8 +4,8 @@ use std::os::fd::BorrowedFd;
 
 use clearway_base::Instant;
 use clearway_dev::{
-    Absent, Dev, DevCounters, DevError, DriverBuffers, Facts, Fault, FaultSpec, FramePool, Loopback, Mac, Receive,
-    Transmit,
+    Absent, Dev, DevCounters, DevError, DriverBuffers, Facts, Fault, FaultSpec, FramePool,
+    Loopback, Mac, Receive, Transmit,
 };
 #[cfg(feature = "dpdk")]
 use clearway_dpdk::DpdkQueue;
@@ -15,7 +15,8 @@ use clearway_tap::TapQueue;
 use crate::open::check_one_wire;
 use crate::{PortError, Unwrapped};
 
-/// A port of one core. The kinds that are meant to be fast are called directly; whatever else there is, wrappers for tests among them, through a pointer.
+/// A port of one core. The kinds that are meant to be fast are called directly; whatever else there
+/// is, wrappers for tests among them, through a pointer.
 pub enum Port {
     /// One queue of a TUN/TAP interface.
     Tap(TapQueue),
@@ -31,19 +32,27 @@ pub enum Port {
 }
 
 impl Port {
-    /// A link from the stack to itself with its frames in `pool`. `mtu` is in bytes of IP packet, 65,535 at most.
+    /// A link from the stack to itself with its frames in `pool`. `mtu` is in bytes of IP packet,
+    /// 65,535 at most.
     pub fn loopback(pool: &FramePool, mtu: usize) -> Port {
         Port::Loop(Loopback::with_mtu(pool.clone(), mtu))
     }
 
-    /// The same with a bad wire, whose faults are the same again for the same `seed`. They happen to each segment of `mtu` bytes, once.
-    pub fn bad_loopback(pool: &FramePool, mtu: usize, fault: &FaultSpec, seed: u64) -> Result<Port, PortError> {
+    /// The same with a bad wire, whose faults are the same again for the same `seed`. They happen
+    /// to each segment of `mtu` bytes, once.
+    pub fn bad_loopback(
+        pool: &FramePool,
+        mtu: usize,
+        fault: &FaultSpec,
+        seed: u64,
+    ) -> Result<Port, PortError> {
         check_one_wire(Some(fault))?;
         let loopback = Port::loopback(pool, mtu);
         Ok(Port::Other(Box::new(Fault::on_loopback(loopback, fault.rx, seed, pool.clone()))))
     }
 
-    /// The queue on its way to another thread, without what it has counted; the port itself when it is of a kind that stays where it is.
+    /// The queue on its way to another thread, without what it has counted; the port itself when it
+    /// is of a kind that stays where it is.
     pub fn into_unwrapped(self) -> Result<Unwrapped, Box<Port>> {
         match self {
             Port::Tap(queue) => Ok(Unwrapped::from_tap(queue.into_fd())),

@@ -1,4 +1,5 @@
-//! Queues of TAP interfaces for several cores, in a network namespace of the test's own; needs root.
+//! Queues of TAP interfaces for several cores, in a network namespace of the test's own; needs
+//! root.
 
 use std::process::Command;
 
@@ -10,13 +11,15 @@ use nix::sched::{CloneFlags, unshare};
 fn enter_namespace() {
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
         panic!(
-            "this test makes interfaces in a network namespace of its own, which needs root ({error}): run it as root"
+            "this test makes interfaces in a network namespace of its own, which needs root \
+             ({error}): run it as root"
         );
     }
 }
 
 fn ip(args: &str) {
-    let output = Command::new("ip").args(args.split_whitespace()).output().expect("the program `ip`");
+    let output =
+        Command::new("ip").args(args.split_whitespace()).output().expect("the program `ip`");
     assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -39,7 +42,11 @@ fn cores_without_a_queue_have_an_absent_one_like_the_others() {
     ip("tuntap add dev one0 mode tap");
     let ports = opened("tap:one0,mtu=1400", 2);
     assert_eq!(absent(&ports), [false, true]);
-    assert!(ports.iter().all(|port| port.mtu() == 1_400 && port.mac() == ports[0].mac() && port.mac().is_some()));
+    assert!(
+        ports.iter().all(|port| port.mtu() == 1_400
+            && port.mac() == ports[0].mac()
+            && port.mac().is_some())
+    );
     drop(ports);
     let spec: PortSpec = "tap:one0".parse().unwrap();
     assert!(

@@ -1,4 +1,5 @@
-//! Addresses of the kernel's side, by one message of rtnetlink (Linux `rtnetlink(7)`, `netlink(7)`).
+//! Addresses of the kernel's side, by one message of rtnetlink (Linux `rtnetlink(7)`,
+//! `netlink(7)`).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -6,13 +7,16 @@ use std::os::fd::AsRawFd;
 use clearway_wire::Cidr;
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
 
 /// Gives the interface an address; that it has it already is no error.
 pub(crate) fn add(name: &str, cidr: Cidr) -> io::Result<()> {
     let index = if_nametoindex(name)?;
     let kind = SockType::Raw;
-    let fd = socket(AddressFamily::Netlink, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+    let fd =
+        socket(AddressFamily::Netlink, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
     send(fd.as_raw_fd(), &request(index, cidr), MsgFlags::empty())?;
     // The acknowledgement, with the request quoted.
     let mut answer = [0; 1_024];

@@ -1,7 +1,9 @@
-//! Linux TUN/TAP ports with the virtio-net header: checksums are left undone, and packets of up to 64 KiB cross whole, both ways.
+//! Linux TUN/TAP ports with the virtio-net header: checksums are left undone, and packets of up to
+//! 64 KiB cross whole, both ways.
 //!
-//! [`open`] attaches to an interface, or makes one, and gives as many queues as were asked for. Each is moved to its thread
-//! and becomes a device there ([`TapFd::into_queue`]). The kernel brings a flow's packets to the queue that last sent one of that flow.
+//! [`open`] attaches to an interface, or makes one, and gives as many queues as were asked for.
+//! Each is moved to its thread and becomes a device there ([`TapFd::into_queue`]). The kernel
+//! brings a flow's packets to the queue that last sent one of that flow.
 
 #![cfg(target_os = "linux")]
 

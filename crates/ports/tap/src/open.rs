@@ -52,12 +52,14 @@ impl TapFd {
 /// Attaches to the interface that `spec` names, or makes it, with as many queues as it says.
 ///
 /// An interface that exists and belongs to the user needs no privilege: one made with
-/// `ip tuntap add dev NAME mode tap user USER multi_queue`, for example. An interface made here goes away with its last queue.
-/// The MTU is read once, here. What the kernel was told of checksums and large frames is taken back when the last queue is dropped.
+/// `ip tuntap add dev NAME mode tap user USER multi_queue`, for example. An interface made here
+/// goes away with its last queue. The MTU is read once, here. What the kernel was told of checksums
+/// and large frames is taken back when the last queue is dropped.
 pub fn open(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     let first = attach_first(spec)?;
     let multi_queue = first.multi_queue;
-    sys::set_header_len(&first.file, vnet::HEADER_LEN as libc::c_int).map_err(|error| too_old(spec, error))?;
+    sys::set_header_len(&first.file, vnet::HEADER_LEN as libc::c_int)
+        .map_err(|error| too_old(spec, error))?;
     let offloads = negotiate(spec, &first.file)?;
     let mut files = vec![Attached { file: first.file, queues: Arc::new(AtomicUsize::new(1)) }];
     for _ in 1..spec.queues {
@@ -66,11 +68,13 @@ pub fn open(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     }
     let mtu = settle_mtu(spec)?;
     let mac = choose_mac(spec)?;
-    let fd = |file| TapFd { file, port: spec.to_string(), name: spec.name.clone(), mtu, mac, offloads };
+    let fd =
+        |file| TapFd { file, port: spec.to_string(), name: spec.name.clone(), mtu, mac, offloads };
     Ok(files.into_iter().map(fd).collect())
 }
 
-/// Gives the kernel's side of an interface an address, as `ip address add` does; one that it has already is fine. Asks for CAP_NET_ADMIN.
+/// Gives the kernel's side of an interface an address, as `ip address add` does; one that it has
+/// already is fine. Asks for CAP_NET_ADMIN.
 pub fn add_host_address(name: &str, cidr: Cidr) -> Result<(), DevError> {
     address::add(name, cidr).map_err(|error| {
         let what = format!("Linux's side of the interface cannot have the address {cidr}");
@@ -87,8 +91,9 @@ pub fn bring_up(name: &str) -> Result<(), DevError> {
     })
 }
 
-/// A queue's file. The last one of an interface to be closed takes back what [`negotiate`] told the kernel: an interface that outlives us would go on handing
-/// out long frames without checksums, and who opens it next without a virtio-net header could not tell them from damage.
+/// A queue's file. The last one of an interface to be closed takes back what [`negotiate`] told the
+/// kernel: an interface that outlives us would go on handing out long frames without checksums, and
+/// who opens it next without a virtio-net header could not tell them from damage.
 #[derive(Debug)]
 pub(crate) struct Attached {
     file: File,
@@ -126,21 +131,25 @@ struct First {
     multi_queue: bool,
 }
 
-/// The first queue says what kind of interface this is. One that exists has or has not several queues, and the kernel wants to hear the same from us.
+/// The first queue says what kind of interface this is. One that exists has or has not several
+/// queues, and the kernel wants to hear the same from us.
 fn attach_first(spec: &TapSpec) -> Result<First, DevError> {
     let wanted = spec.queues > 1;
     match attach(spec, wanted) {
         Ok(file) => Ok(First { file, multi_queue: wanted }),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) && !wanted => match attach(spec, true) {
-            Ok(file) => Ok(First { file, multi_queue: true }),
-            Err(_) => Err(explain(spec, error)),
-        },
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) && !wanted => {
+            match attach(spec, true) {
+                Ok(file) => Ok(First { file, multi_queue: true }),
+                Err(_) => Err(explain(spec, error)),
+            }
+        }
         Err(error) => Err(explain(spec, error)),
     }
 }
 
 fn attach(spec: &TapSpec, multi_queue: bool) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(TUN_FILE)?;
+    let file =
+        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(TUN_FILE)?;
     let kind = match spec.mode {
         TapMode::Tap => libc::IFF_TAP,
         TapMode::Tun => libc::IFF_TUN,
@@ -150,15 +159,22 @@ fn attach(spec: &TapSpec, multi_queue: bool) -> io::Result<File> {
     Ok(file)
 }
 
-/// The steps down from all that we can use. UDP segmentation of both families is only granted together, and older kernels know neither.
+/// The steps down from all that we can use. UDP segmentation of both families is only granted
+/// together, and older kernels know neither.
 const OFFERS: [libc::c_uint; 4] = [
-    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN | libc::TUN_F_USO4 | libc::TUN_F_USO6,
+    libc::TUN_F_CSUM
+        | libc::TUN_F_TSO4
+        | libc::TUN_F_TSO6
+        | libc::TUN_F_TSO_ECN
+        | libc::TUN_F_USO4
+        | libc::TUN_F_USO6,
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN,
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6,
     libc::TUN_F_CSUM,
 ];
 
-/// Tells the kernel what it may leave to us, and learns by that what it will do for us: it takes from us every kind that it can hand out.
+/// Tells the kernel what it may leave to us, and learns by that what it will do for us: it takes
+/// from us every kind that it can hand out.
 fn negotiate(spec: &TapSpec, file: &File) -> Result<Offloads, DevError> {
     let offers = if spec.offload { &OFFERS[..] } else { &[] };
     for &offer in offers {
@@ -175,7 +191,8 @@ fn negotiate(spec: &TapSpec, file: &File) -> Result<Offloads, DevError> {
 fn granted(offer: libc::c_uint, mode: TapMode) -> Offloads {
     let has = |flag| offer & flag != 0;
     let ethernet = if mode == TapMode::Tap { clearway_dev::device::ETHERNET_LEN } else { 0 };
-    let segmented = if has(libc::TUN_F_TSO4) { clearway_dev::device::MAX_IP_PACKET + ethernet } else { 0 };
+    let segmented =
+        if has(libc::TUN_F_TSO4) { clearway_dev::device::MAX_IP_PACKET + ethernet } else { 0 };
     Offloads {
         tx_checksum: has(libc::TUN_F_CSUM),
         trusted_link: false,
@@ -186,7 +203,8 @@ fn granted(offer: libc::c_uint, mode: TapMode) -> Offloads {
     }
 }
 
-/// The MTU that was asked for is set when the interface has another; without one, the interface's own counts.
+/// The MTU that was asked for is set when the interface has another; without one, the interface's
+/// own counts.
 fn settle_mtu(spec: &TapSpec) -> Result<usize, DevError> {
     let port = spec.to_string();
     match spec.mtu {
@@ -197,8 +215,12 @@ fn settle_mtu(spec: &TapSpec) -> Result<usize, DevError> {
 
 fn current_mtu(port: &str, name: &str) -> Result<usize, DevError> {
     sys::mtu(name).map_err(|error| {
-        DevError::new(port, "the interface's MTU cannot be read", "Look whether it still exists with: ip link")
-            .with_source(error)
+        DevError::new(
+            port,
+            "the interface's MTU cannot be read",
+            "Look whether it still exists with: ip link",
+        )
+        .with_source(error)
     })
 }
 
@@ -210,12 +232,15 @@ pub(crate) fn set_mtu(port: &str, name: &str, wanted: usize) -> Result<(), DevEr
     }
     sys::set_mtu(name, wanted).map_err(|error| {
         let what = format!("the interface's MTU is {current} and cannot be set to {wanted}");
-        let remedy = format!("Leave mtu={wanted} out, or set it as root with: ip link set {name} mtu {wanted}");
+        let remedy = format!(
+            "Leave mtu={wanted} out, or set it as root with: ip link set {name} mtu {wanted}"
+        );
         DevError::new(port, what, remedy).with_source(error)
     })
 }
 
-/// Our address on the link. The interface's own address belongs to the kernel at the other end, so ours has to differ.
+/// Our address on the link. The interface's own address belongs to the kernel at the other end, so
+/// ours has to differ.
 fn choose_mac(spec: &TapSpec) -> Result<Option<Mac>, DevError> {
     if spec.mode == TapMode::Tun {
         return Ok(None);
@@ -247,8 +272,12 @@ fn choose_mac(spec: &TapSpec) -> Result<Option<Mac>, DevError> {
 }
 
 fn too_old(spec: &TapSpec, error: io::Error) -> DevError {
-    DevError::new(spec.to_string(), "the kernel's TUN/TAP driver lacks what is needed", "Use Linux 4.0 or later")
-        .with_source(error)
+    DevError::new(
+        spec.to_string(),
+        "the kernel's TUN/TAP driver lacks what is needed",
+        "Use Linux 4.0 or later",
+    )
+    .with_source(error)
 }
 
 /// Why an interface could not be attached, and what helps.
@@ -259,7 +288,9 @@ fn explain(spec: &TapSpec, error: io::Error) -> DevError {
     let (what, remedy) = match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => (
             format!("{TUN_FILE} is not there"),
-            "Load the driver as root with: modprobe tun; in a container, pass the device in with: --device /dev/net/tun".into(),
+            "Load the driver as root with: modprobe tun; in a container, pass the device in with: \
+             --device /dev/net/tun"
+                .into(),
         ),
         Some(libc::EACCES) => (
             format!("{TUN_FILE} may not be opened"),
@@ -268,7 +299,8 @@ fn explain(spec: &TapSpec, error: io::Error) -> DevError {
         Some(libc::EPERM) => (
             format!("interface {name} may not be made or attached"),
             format!(
-                "Run as root, or let root make it for you with: ip tuntap add dev {name} mode {mode} user $USER{queues}"
+                "Run as root, or let root make it for you with: ip tuntap add dev {name} mode \
+                 {mode} user $USER{queues}"
             ),
         ),
         Some(libc::EBUSY) => (
@@ -280,8 +312,14 @@ fn explain(spec: &TapSpec, error: io::Error) -> DevError {
             "Ask for fewer with queues=, or stop the other program that uses it".into(),
         ),
         Some(libc::EINVAL) => (
-            format!("interface {name} exists and is not a {mode} interface that takes {} queue(s)", spec.queues),
-            format!("Choose another name, or make it anew with: ip tuntap add dev {name} mode {mode}{queues}"),
+            format!(
+                "interface {name} exists and is not a {mode} interface that takes {} queue(s)",
+                spec.queues
+            ),
+            format!(
+                "Choose another name, or make it anew with: ip tuntap add dev {name} mode \
+                {mode}{queues}"
+            ),
         ),
         _ => (format!("interface {name} cannot be attached"), "Look at it with: ip -d link".into()),
     };

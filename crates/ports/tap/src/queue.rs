@@ -6,17 +6,21 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_dev::device::{MAX_IP_PACKET, max_frame};
 use clearway_dev::frames::LARGE_LEN;
-use clearway_dev::{DevCounters, DevError, Facts, FramePool, Mac, Receive, RxDrop, Transmit, TxDrop};
+use clearway_dev::{
+    DevCounters, DevError, Facts, FramePool, Mac, Receive, RxDrop, Transmit, TxDrop,
+};
 use clearway_pkt::{Buf, Burst, MAX_PIECES, Offloads, PoolBuf, Segmentation, TxMeta};
 
 use crate::open::{Attached, TapFd, set_mtu};
 use crate::vnet::{self, HEADER_LEN};
 
-/// Bytes that end a burst. Joined frames are long, and what a turn has not looked at yet should still lie in the core's own cache when it does; the sender
-/// learns earlier, too, that they have arrived.
+/// Bytes that end a burst. Joined frames are long, and what a turn has not looked at yet should
+/// still lie in the core's own cache when it does; the sender learns earlier, too, that they have
+/// arrived.
 const BURST_BYTES: u64 = 64 * 1024;
 
-/// One queue of a TUN/TAP interface, for one thread. Each frame costs one system call either way, a frame of 64 KiB too.
+/// One queue of a TUN/TAP interface, for one thread. Each frame costs one system call either way, a
+/// frame of 64 KiB too.
 pub struct TapQueue {
     file: Attached,
     port: String,
@@ -26,11 +30,13 @@ pub struct TapQueue {
     offloads: Offloads,
     counters: DevCounters,
     pool: FramePool,
-    /// The next frame is read into these two: its beginning into the small one, and what does not fit into the large one *at the same offset*, so that
-    /// a short frame lies where it should without a copy, and a long one needs only its beginning copied.
+    /// The next frame is read into these two: its beginning into the small one, and what does not
+    /// fit into the large one *at the same offset*, so that a short frame lies where it should
+    /// without a copy, and a long one needs only its beginning copied.
     small: Option<PoolBuf>,
     large: Option<PoolBuf>,
-    /// Where the rest of a frame goes when there is no buffer for it, so that the kernel's queue moves on.
+    /// Where the rest of a frame goes when there is no buffer for it, so that the kernel's queue
+    /// moves on.
     nowhere: Box<[u8]>,
     /// The virtio-net header and the frame that is being written.
     tx: Box<[u8]>,
@@ -92,8 +98,10 @@ impl TapQueue {
             self.large = self.pool.large().take();
         }
         let mut header = [0; HEADER_LEN];
-        let (head, tail) =
-            (self.small.as_mut().map(|buf| buf.bytes_mut()), self.large.as_mut().map(|buf| buf.bytes_mut()));
+        let (head, tail) = (
+            self.small.as_mut().map(|buf| buf.bytes_mut()),
+            self.large.as_mut().map(|buf| buf.bytes_mut()),
+        );
         let head_len = head.as_ref().map_or(0, |bytes| bytes.len());
         let tail = tail.and_then(|bytes| bytes.get_mut(head_len..));
         let space = head_len + tail.as_ref().map_or(0, |bytes| bytes.len());
@@ -120,8 +128,12 @@ impl TapQueue {
             let why = if len > self.pool.max_frame() { RxDrop::TooLong } else { RxDrop::NoBuffer };
             return Ok(Read1::Dropped(why));
         }
-        let Ok(meta) = vnet::parse(&header, len) else { return Ok(Read1::Dropped(RxDrop::BadHeader)) };
-        let Some(buf) = self.finish(len, head_len) else { return Ok(Read1::Dropped(RxDrop::NoBuffer)) };
+        let Ok(meta) = vnet::parse(&header, len) else {
+            return Ok(Read1::Dropped(RxDrop::BadHeader));
+        };
+        let Some(buf) = self.finish(len, head_len) else {
+            return Ok(Read1::Dropped(RxDrop::NoBuffer));
+        };
         self.counters.received(len);
         // The caller asked for no more than the burst has room for.
         let _ = burst.push(buf, meta);
@@ -148,22 +160,29 @@ impl TapQueue {
             Some(libc::EBADFD | libc::EFAULT) => "the interface was removed",
             _ => "the interface cannot be read",
         };
-        DevError::new(&self.port, what, "Make it again and restart; ip link shows what is there").with_source(error)
+        DevError::new(&self.port, what, "Make it again and restart; ip link shows what is there")
+            .with_source(error)
     }
 
-    /// Has the kernel take the virtio-net header, the first `head` bytes of the room, and `body` behind them, in one system call.
+    /// Has the kernel take the virtio-net header, the first `head` bytes of the room, and `body`
+    /// behind them, in one system call.
     fn write_frame(&self, head: usize, body: &[&[u8]], len: usize) -> Result<(), TxDrop> {
         let Some(head) = self.tx.get(..HEADER_LEN + head) else { return Err(TxDrop::TooLong) };
         loop {
-            let written =
-                if body.is_empty() { (&*self.file).write(head) } else { write_pieces(&self.file, head, body) };
+            let written = if body.is_empty() {
+                (&*self.file).write(head)
+            } else {
+                write_pieces(&self.file, head, body)
+            };
             match written {
                 // The driver takes a frame whole or not at all.
                 Ok(written) if written == HEADER_LEN + len => return Ok(()),
                 Ok(_) => return Err(TxDrop::Refused),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Err(TxDrop::QueueFull),
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                        return Err(TxDrop::QueueFull);
+                    }
                     Some(libc::EIO) => return Err(TxDrop::LinkDown),
                     _ => return Err(TxDrop::Refused),
                 },
@@ -171,8 +190,15 @@ impl TapQueue {
         }
     }
 
-    /// Sends a frame whose first `head` bytes stand in the room, and whose rest is `body`; `len` is the length of both together.
-    fn send(&mut self, head: usize, body: &[&[u8]], len: usize, meta: &TxMeta) -> Result<(), TxDrop> {
+    /// Sends a frame whose first `head` bytes stand in the room, and whose rest is `body`; `len` is
+    /// the length of both together.
+    fn send(
+        &mut self,
+        head: usize,
+        body: &[&[u8]],
+        len: usize,
+        meta: &TxMeta,
+    ) -> Result<(), TxDrop> {
         if len > std::mem::take(&mut self.reserved) {
             return Err(TxDrop::BadRequest);
         }
@@ -181,7 +207,8 @@ impl TapQueue {
             return Err(TxDrop::TooLong);
         }
         let (vnet, frame) = self.tx.split_at_mut(HEADER_LEN);
-        let header = vnet::build(meta, &frame[..head], len, ethernet).map_err(|_| TxDrop::BadRequest)?;
+        let header =
+            vnet::build(meta, &frame[..head], len, ethernet).map_err(|_| TxDrop::BadRequest)?;
         vnet.copy_from_slice(&header);
         self.write_frame(head, body, len)
     }
@@ -197,7 +224,8 @@ impl TapQueue {
 #[inline(never)]
 fn write_pieces(mut file: &File, head: &[u8], body: &[&[u8]]) -> io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); 1 + MAX_PIECES];
-    let Some((first, rest)) = slices.get_mut(..1 + body.len()).and_then(<[_]>::split_first_mut) else {
+    let Some((first, rest)) = slices.get_mut(..1 + body.len()).and_then(<[_]>::split_first_mut)
+    else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     *first = IoSlice::new(head);
@@ -211,7 +239,8 @@ impl Receive for TapQueue {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
-        // Dropped frames count against the turn too, so that a flood with an empty pool cannot hold the loop here.
+        // Dropped frames count against the turn too, so that a flood with an empty pool cannot hold
+        // the loop here.
         let enough = self.counters.rx_bytes + BURST_BYTES;
         for _ in 0..burst.room() {
             if self.counters.rx_bytes >= enough {

@@ -11,9 +11,11 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 pub(crate) struct Request(ifreq);
 
 impl Request {
-    /// For the interface `name`; a longer name than the kernel takes is cut, and was refused before.
+    /// For the interface `name`; a longer name than the kernel takes is cut, and was refused
+    /// before.
     pub(crate) fn new(name: &str) -> Request {
-        // SAFETY: ifreq is plain data (an array and a union of plain data), for which all zeroes is a valid value.
+        // SAFETY: ifreq is plain data (an array and a union of plain data), for which all zeroes is
+        // a valid value.
         let mut request: ifreq = unsafe { std::mem::zeroed() };
         // One byte is left for the closing zero.
         let room = request.ifr_name.len() - 1;
@@ -24,7 +26,8 @@ impl Request {
     }
 
     fn flags(&self) -> c_int {
-        // SAFETY: every field of the union is plain data without invalid values, and all of it was zeroed at the start.
+        // SAFETY: every field of the union is plain data without invalid values, and all of it was
+        // zeroed at the start.
         c_int::from(unsafe { self.0.ifr_ifru.ifru_flags })
     }
 
@@ -34,7 +37,8 @@ impl Request {
     }
 
     fn call(&mut self, fd: BorrowedFd<'_>, what: c_ulong) -> io::Result<()> {
-        // SAFETY: every request number used in this file reads or writes at most one ifreq, which `self.0` is and outlives the call.
+        // SAFETY: every request number used in this file reads or writes at most one ifreq, which
+        // `self.0` is and outlives the call.
         let result = unsafe { libc::ioctl(fd.as_raw_fd(), what as _, &raw mut self.0) };
         check(result)
     }
@@ -85,7 +89,8 @@ pub(crate) fn mtu(name: &str) -> io::Result<usize> {
 /// Sets the MTU; asks for CAP_NET_ADMIN.
 pub(crate) fn set_mtu(name: &str, mtu: usize) -> io::Result<()> {
     let mut request = Request::new(name);
-    request.0.ifr_ifru.ifru_mtu = c_int::try_from(mtu).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))?;
+    request.0.ifr_ifru.ifru_mtu =
+        c_int::try_from(mtu).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))?;
     request.call(borrow(&any_socket()?), libc::SIOCSIFMTU as c_ulong)
 }
 
@@ -104,7 +109,8 @@ pub(crate) fn set_up(name: &str) -> io::Result<()> {
 
 /// Interfaces are asked about through a socket of any kind; it never carries anything.
 fn any_socket() -> io::Result<OwnedFd> {
-    socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).map_err(io::Error::from)
+    socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+        .map_err(io::Error::from)
 }
 
 fn borrow(fd: &OwnedFd) -> BorrowedFd<'_> {

@@ -1,8 +1,10 @@
-//! The virtio-net header that stands before every frame (Virtual I/O Device specification 1.2, 5.1.6; Linux `struct virtio_net_hdr`).
+//! The virtio-net header that stands before every frame (Virtual I/O Device specification 1.2,
+//! 5.1.6; Linux `struct virtio_net_hdr`).
 //!
-//! The form of ten bytes is used: the longer one only adds a count of merged buffers, which a TUN/TAP interface never has, and with ten bytes
-//! and an Ethernet header the IP header lies at a multiple of four. Numbers stand in the byte order of the machine, as the kernel
-//! does it unless told otherwise.
+//! The form of ten bytes is used: the longer one only adds a count of merged buffers, which a
+//! TUN/TAP interface never has, and with ten bytes and an Ethernet header the IP header lies at a
+//! multiple of four. Numbers stand in the byte order of the machine, as the kernel does it unless
+//! told otherwise.
 
 use clearway_pkt::{Checksum, RxMeta, Segmentation, TxMeta};
 use clearway_wire::eth;
@@ -19,7 +21,8 @@ const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
-/// Added to a TCP kind when the CWR flag is set and belongs to the first segment only (RFC 3168 6.1.2).
+/// Added to a TCP kind when the CWR flag is set and belongs to the first segment only (RFC 3168
+/// 6.1.2).
 const GSO_ECN: u8 = 0x80;
 
 const TCP_FLAGS: usize = 13;
@@ -40,8 +43,10 @@ pub(crate) fn parse(header: &[u8; HEADER_LEN], frame_len: usize) -> Result<RxMet
     if flags & F_NEEDS_CSUM != 0 && csum_start + csum_offset + 2 > frame_len {
         return Err(BadHeader);
     }
-    // A frame that needs its checksum holds only the pseudo header's sum. It never left this machine, so there is nothing to find out about it.
-    let checksum = if flags & (F_NEEDS_CSUM | F_DATA_VALID) != 0 { Checksum::Good } else { Checksum::Unknown };
+    // A frame that needs its checksum holds only the pseudo header's sum. It never left this
+    // machine, so there is nothing to find out about it.
+    let checksum =
+        if flags & (F_NEEDS_CSUM | F_DATA_VALID) != 0 { Checksum::Good } else { Checksum::Unknown };
     let segment_size = match gso_type {
         GSO_NONE => 0,
         GSO_TCPV4 | GSO_TCPV6 | GSO_UDP_L4 if (1..frame_len).contains(&gso_size) => gso_size as u16,
@@ -50,12 +55,18 @@ pub(crate) fn parse(header: &[u8; HEADER_LEN], frame_len: usize) -> Result<RxMet
     Ok(RxMeta { checksum, segment_size, ..RxMeta::default() })
 }
 
-/// The header for a frame of `len` bytes that the stack sends, of which `frame` are the first, its headers at least; without `ethernet` it begins with
-/// its IP header.
-pub(crate) fn build(meta: &TxMeta, frame: &[u8], len: usize, ethernet: bool) -> Result<[u8; HEADER_LEN], BadHeader> {
+/// The header for a frame of `len` bytes that the stack sends, of which `frame` are the first, its
+/// headers at least; without `ethernet` it begins with its IP header.
+pub(crate) fn build(
+    meta: &TxMeta,
+    frame: &[u8],
+    len: usize,
+    ethernet: bool,
+) -> Result<[u8; HEADER_LEN], BadHeader> {
     let mut header = [0; HEADER_LEN];
     if meta.checksum_start == 0 {
-        // Whoever cuts a packet makes the checksums of the pieces, and has to be told where they are.
+        // Whoever cuts a packet makes the checksums of the pieces, and has to be told where they
+        // are.
         return if meta.segmentation == Segmentation::None { Ok(header) } else { Err(BadHeader) };
     }
     let start = usize::from(meta.checksum_start);
@@ -84,7 +95,8 @@ pub(crate) fn build(meta: &TxMeta, frame: &[u8], len: usize, ethernet: bool) -> 
 }
 
 fn tcp_kind(frame: &[u8], tcp_at: usize, ethernet: bool) -> Result<u8, BadHeader> {
-    let ip_at = if ethernet { eth::check(frame).map_err(|_| BadHeader)?.payload_offset() } else { 0 };
+    let ip_at =
+        if ethernet { eth::check(frame).map_err(|_| BadHeader)?.payload_offset() } else { 0 };
     let kind = match frame.get(ip_at).map(|byte| byte >> 4) {
         Some(4) => GSO_TCPV4,
         Some(6) => GSO_TCPV6,

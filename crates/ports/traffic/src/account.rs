@@ -22,7 +22,8 @@ pub struct Came {
     pub bytes: u64,
     /// Of `frames`, those that were overtaken by later ones of their flow.
     pub reordered: u64,
-    /// Frames that are missing before later ones of their flow. Those that are missing at the end of a flow are not to be seen here.
+    /// Frames that are missing before later ones of their flow. Those that are missing at the end
+    /// of a flow are not to be seen here.
     pub missing: u64,
 }
 
@@ -52,10 +53,17 @@ pub struct Account {
 }
 
 impl Account {
-    /// Of so many flows, those of all queues counted: a frame may come back to another queue than it left from.
+    /// Of so many flows, those of all queues counted: a frame may come back to another queue than
+    /// it left from.
     pub fn new(flows: u32) -> Account {
         let (came, latency) = (Came::default(), Histogram::ready());
-        Account { came, flows: FlowTable::new(flows), latency, last: Instant::ZERO, same: (Stamp(0), 0) }
+        Account {
+            came,
+            flows: FlowTable::new(flows),
+            latency,
+            last: Instant::ZERO,
+            same: (Stamp(0), 0),
+        }
     }
 
     /// Forgets everything.

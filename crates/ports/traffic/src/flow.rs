@@ -13,7 +13,8 @@ pub enum Order {
     Again,
 }
 
-/// Numbers below the next expected of which is known whether they came. One that is older counts as late.
+/// Numbers below the next expected of which is known whether they came. One that is older counts as
+/// late.
 pub const WINDOW: u32 = 64;
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -30,7 +31,8 @@ pub struct FlowTable {
 }
 
 impl FlowTable {
-    /// So many flows. What is never used takes no memory: the system gives zeroed pages on first touch.
+    /// So many flows. What is never used takes no memory: the system gives zeroed pages on first
+    /// touch.
     pub fn new(flows: u32) -> FlowTable {
         FlowTable { flows: vec![Flow::default(); flows as usize].into_boxed_slice() }
     }

@@ -1,26 +1,33 @@
-//! The frames that the generator sends: made once, then only a few fields are patched, and read again when they come back.
+//! The frames that the generator sends: made once, then only a few fields are patched, and read
+//! again when they come back.
 //!
 //! ```text
 //! | Ethernet, if any | IPv4 or IPv6 | UDP or TCP | run 16 | sequence 32 | stamp 32 | filling … |
 //! ```
 //!
-//! The flow stands in the generator's own address and port, so that every device on the way that spreads flows sees them. All that changes
-//! from frame to frame is added to sums that were worked out at the start; so checksums cost the same at any size.
+//! The flow stands in the generator's own address and port, so that every device on the way that
+//! spreads flows sees them. All that changes from frame to frame is added to sums that were worked
+//! out at the start; so checksums cost the same at any size.
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::checksum::{self, Sum};
-use clearway_wire::{Addr, EtherType, Flags, Mac, Proto, Segment, Seq, TcpOptions, eth, ipv4, ipv6, tcp, udp};
+use clearway_wire::{
+    Addr, EtherType, Flags, Mac, Proto, Segment, Seq, TcpOptions, eth, ipv4, ipv6, tcp, udp,
+};
 
-/// Bytes of run, sequence number and stamp: a 64-byte frame of TCP over IPv4 has room for just these.
+/// Bytes of run, sequence number and stamp: a 64-byte frame of TCP over IPv4 has room for just
+/// these.
 pub const TAG_LEN: usize = 10;
 
-/// Flows on one address before the next one is used. A power of two, so that flow and port are found without a division.
+/// Flows on one address before the next one is used. A power of two, so that flow and port are
+/// found without a division.
 pub const FLOWS_PER_ADDR: u32 = 16_384;
 
 /// Flows that one generator has at most.
 pub const MAX_FLOWS: u32 = 1 << 20;
 
-/// Frames shorter than this are filled up by some devices (IEEE 802.3 4.2.3.3, without the check sequence).
+/// Frames shorter than this are filled up by some devices (IEEE 802.3 4.2.3.3, without the check
+/// sequence).
 const MIN_ETHERNET: usize = 60;
 
 /// What all frames of a run have in common.
@@ -74,11 +81,16 @@ impl Stamp {
         Stamp((now.as_nanos() >> 4) as u32)
     }
 
-    /// How long before `now` that was; no time at all when it is later: a frame may come in with a burst that began before it was sent, by another thread.
+    /// How long before `now` that was; no time at all when it is later: a frame may come in with a
+    /// burst that began before it was sent, by another thread.
     #[inline]
     pub fn age(self, now: Instant) -> Duration {
         let steps = Stamp::of(now).0.wrapping_sub(self.0);
-        if steps > u32::MAX / 2 { Duration::ZERO } else { Duration::from_nanos(u64::from(steps) << 4) }
+        if steps > u32::MAX / 2 {
+            Duration::ZERO
+        } else {
+            Duration::from_nanos(u64::from(steps) << 4)
+        }
     }
 }
 
@@ -129,7 +141,8 @@ pub struct Template {
     tag_at: usize,
     /// Over the IPv4 header without the generator's address.
     ip_sum: Sum,
-    /// Over pseudo header and message without the generator's address and port, and of the tag only the run.
+    /// Over pseudo header and message without the generator's address and port, and of the tag only
+    /// the run.
     l4_sum: Sum,
     own_low: u32,
 }
@@ -186,7 +199,15 @@ impl Template {
             ip_sum = checksum::sum(&bytes[ip_at..l4_at]);
         } else {
             let next = shape.proto();
-            let header = ipv6::Header { src, dst, next, traffic_class: 0, flow_label: 0, hop_limit: 64, payload_len };
+            let header = ipv6::Header {
+                src,
+                dst,
+                next,
+                traffic_class: 0,
+                flow_label: 0,
+                hop_limit: 64,
+                payload_len,
+            };
             ipv6::emit(&header, &mut bytes[ip_at..]);
             bytes[addrs.src_low()..addrs.src_low() + 4].fill(0);
         }
@@ -205,12 +226,19 @@ impl Template {
             };
             tcp::emit(&segment, &mut bytes[l4_at..]);
         } else {
-            udp::emit(0, shape.peer_port, payload_len - udp::HEADER_LEN as u16, &mut bytes[l4_at..]);
+            udp::emit(
+                0,
+                shape.peer_port,
+                payload_len - udp::HEADER_LEN as u16,
+                &mut bytes[l4_at..],
+            );
         }
         // The pseudo header sums the addresses of which the generator's low half is still 0.
         let addresses = checksum::sum(&bytes[addrs.at..addrs.at + 2 * addrs.len]);
-        let l4_sum =
-            addresses.add16(u16::from(shape.proto().0)).add16(payload_len).combine(checksum::sum(&bytes[l4_at..]));
+        let l4_sum = addresses
+            .add16(u16::from(shape.proto().0))
+            .add16(payload_len)
+            .combine(checksum::sum(&bytes[l4_at..]));
         let l4_sum = l4_sum.add16(shape.run);
         let own_low = u32_at(shape.own.octets(), 12);
         Ok(Template { shape, bytes, addrs, l4_at, checksum_at, tag_at, ip_sum, l4_sum, own_low })
@@ -248,7 +276,8 @@ impl Template {
         if sum == 0 && !self.shape.tcp { 0xffff } else { sum }
     }
 
-    /// Reads a frame that came in: as it was sent, or with source and destination exchanged in any header. `flows` is how many flows there are.
+    /// Reads a frame that came in: as it was sent, or with source and destination exchanged in any
+    /// header. `flows` is how many flows there are.
     #[inline]
     pub fn read(&self, frame: &[u8], flows: u32) -> Look {
         self.try_read(frame, flows).unwrap_or(Look::Foreign)
@@ -263,7 +292,10 @@ impl Template {
         let same = |range: std::ops::Range<usize>| head[range.clone()] == self.bytes[range];
         // Ethertype, version and header length, and the protocol above IP.
         let proto_at = ip_at + if len == 4 { 9 } else { 6 };
-        if (ip_at > 0 && !same(12..14)) || head[ip_at] != self.bytes[ip_at] || head[proto_at] != self.bytes[proto_at] {
+        if (ip_at > 0 && !same(12..14))
+            || head[ip_at] != self.bytes[ip_at]
+            || head[proto_at] != self.bytes[proto_at]
+        {
             return None;
         }
         let (src, dst) = (&head[at..at + len], &head[at + len..at + 2 * len]);
@@ -282,13 +314,16 @@ impl Template {
         let low = u32_at(own, len - 4);
         let of_addr = low.wrapping_sub(self.own_low).checked_mul(FLOWS_PER_ADDR)?;
         let of_port = u32::from(own_port.wrapping_sub(self.shape.own_port));
-        let flow = of_addr.checked_add(of_port).filter(|&flow| of_port < FLOWS_PER_ADDR && flow < flows)?;
+        let flow = of_addr
+            .checked_add(of_port)
+            .filter(|&flow| of_port < FLOWS_PER_ADDR && flow < flows)?;
         if u16_at(head, self.tag_at) != self.shape.run {
             return Some(Look::Stale);
         }
         let filling = self.tag_at + TAG_LEN;
         let right_len = frame.len() == self.bytes.len()
-            || (self.bytes.len() < MIN_ETHERNET && (self.bytes.len()..=MIN_ETHERNET).contains(&frame.len()));
+            || (self.bytes.len() < MIN_ETHERNET
+                && (self.bytes.len()..=MIN_ETHERNET).contains(&frame.len()));
         if !right_len || frame[filling..self.bytes.len()] != self.bytes[filling..] {
             return Some(Look::Damaged);
         }
@@ -301,16 +336,23 @@ impl Template {
     }
 }
 
-// The places are inside of every frame that is as long as it was found to be; what is not there reads as 0.
+// The places are inside of every frame that is as long as it was found to be; what is not there
+// reads as 0.
 
 #[inline(always)]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u16::from_be_bytes(*bytes))
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |bytes| u16::from_be_bytes(*bytes))
 }
 
 #[inline(always)]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
 #[inline(always)]

@@ -37,7 +37,8 @@ pub struct Sent {
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Frames that were due and were never given to the port, because it had no room for them in time.
+    /// Frames that were due and were never given to the port, because it had no room for them in
+    /// time.
     pub short: u64,
     /// How often the port had no room.
     pub no_room: u64,
@@ -76,11 +77,26 @@ impl Generator {
         // Queue q of n has the flows q, q + n, q + 2n …
         let flows = plan.flows.saturating_sub(plan.queue).div_ceil(plan.queues.max(1)).max(1);
         let sent = Sent::default();
-        Ok(Generator { plan, template, pace, sent, account, turn_of: 0, round: 0, flows, done: false })
+        Ok(Generator {
+            plan,
+            template,
+            pace,
+            sent,
+            account,
+            turn_of: 0,
+            round: 0,
+            flows,
+            done: false,
+        })
     }
 
     /// Takes what came in, sends what is due, and says whether there was anything to do.
-    pub fn turn<D: Dev>(&mut self, now: Instant, dev: &mut D, burst: &mut Burst<D::Buf>) -> Result<bool, DevError> {
+    pub fn turn<D: Dev>(
+        &mut self,
+        now: Instant,
+        dev: &mut D,
+        burst: &mut Burst<D::Buf>,
+    ) -> Result<bool, DevError> {
         dev.set_now(now);
         dev.rx(burst)?;
         let came = !burst.is_empty();

@@ -1,8 +1,9 @@
-//! Frames without a stack: a reflector that sends back what it gets, and a generator that sends numbered frames and keeps account
-//! of what comes back.
+//! Frames without a stack: a reflector that sends back what it gets, and a generator that sends
+//! numbered frames and keeps account of what comes back.
 //!
-//! Both are driven like the stack: whoever owns them calls [`Reflector::turn`] or [`Generator::turn`] with the time and one queue of a port.
-//! Nothing here reads a clock, sleeps, or allocates after it was made.
+//! Both are driven like the stack: whoever owns them calls [`Reflector::turn`] or
+//! [`Generator::turn`] with the time and one queue of a port. Nothing here reads a clock, sleeps,
+//! or allocates after it was made.
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,8 @@ use clearway_base::{Duration, Instant};
 
 use crate::rate::FramesPerSecond;
 
-/// Spaces frames out. What is due is worked out anew from the start each time and never added up, so no error grows with time.
+/// Spaces frames out. What is due is worked out anew from the start each time and never added up,
+/// so no error grows with time.
 #[derive(Clone, Debug)]
 pub struct Pace {
     rate: FramesPerSecond,
@@ -18,8 +19,8 @@ pub struct Pace {
 
 const NANOS: u128 = 1_000_000_000;
 
-/// How much that is due may wait: what a short stop of the thread or of the link holds back is sent later, what a link cannot carry
-/// for longer is not sent at all.
+/// How much that is due may wait: what a short stop of the thread or of the link holds back is sent
+/// later, what a link cannot carry for longer is not sent at all.
 const TIME_LIMIT: Duration = Duration::from_millis(100);
 
 /// Frames that may wait at least: one burst.
@@ -36,7 +37,8 @@ impl Pace {
     /// Frames due between the start and `now`.
     fn due(&self, now: Instant) -> u64 {
         let elapsed = u128::from(now.since(self.start).as_nanos());
-        let frames = elapsed * u128::from(self.rate.frames) / (u128::from(self.rate.seconds) * NANOS);
+        let frames =
+            elapsed * u128::from(self.rate.frames) / (u128::from(self.rate.seconds) * NANOS);
         u64::try_from(frames).unwrap_or(u64::MAX)
     }
 
@@ -74,7 +76,8 @@ impl Pace {
             return Instant::NEVER;
         }
         let frames = u128::from(self.taken) + 1;
-        let nanos = (frames * u128::from(self.rate.seconds) * NANOS).div_ceil(u128::from(self.rate.frames));
+        let nanos =
+            (frames * u128::from(self.rate.seconds) * NANOS).div_ceil(u128::from(self.rate.frames));
         match u64::try_from(nanos) {
             Ok(nanos) => self.start + Duration::from_nanos(nanos),
             Err(_) => Instant::NEVER,

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes that a frame takes on an Ethernet beyond those that a port sees: 4 of the check sequence, 8 of preamble and start, 12 of gap
-/// (IEEE 802.3 3.1.1, 4.4.2).
+/// Bytes that a frame takes on an Ethernet beyond those that a port sees: 4 of the check sequence,
+/// 8 of preamble and start, 12 of gap (IEEE 802.3 3.1.1, 4.4.2).
 pub const WIRE_EXTRA: u64 = 24;
 
 /// An offered load.
@@ -21,7 +21,8 @@ pub enum Rate {
     Bits(f64),
 }
 
-/// A number of frames per second as a fraction, so that nothing is lost by rounding however long it runs.
+/// A number of frames per second as a fraction, so that nothing is lost by rounding however long it
+/// runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FramesPerSecond {
     /// So many frames …
@@ -31,10 +32,12 @@ pub struct FramesPerSecond {
 }
 
 impl Rate {
-    /// How many frames of `size` bytes make up this rate on a link of `link_bits` per second; None when it is without bound.
-    /// `extra` bytes are counted with each frame in a rate of bits; a share of the line always counts what the line carries.
+    /// How many frames of `size` bytes make up this rate on a link of `link_bits` per second; None
+    /// when it is without bound. `extra` bytes are counted with each frame in a rate of bits; a
+    /// share of the line always counts what the line carries.
     pub fn frames(&self, size: usize, link_bits: u64, extra: u64) -> Option<FramesPerSecond> {
-        // A thousandth of a frame or bit is finer than anybody can ask for and leaves room up to 10^16 of them.
+        // A thousandth of a frame or bit is finer than anybody can ask for and leaves room up to
+        // 10^16 of them.
         let milli = |number: f64| (number * 1e3).round().clamp(0.0, 1e19) as u64;
         let bits_of = |extra: u64| (size as u64 + extra) * 8 * 1_000;
         match *self {
@@ -44,7 +47,9 @@ impl Rate {
                 Some(FramesPerSecond { frames: milli(bits), seconds: bits_of(WIRE_EXTRA) })
             }
             Rate::Frames(frames) => Some(FramesPerSecond { frames: milli(frames), seconds: 1_000 }),
-            Rate::Bits(bits) => Some(FramesPerSecond { frames: milli(bits), seconds: bits_of(extra) }),
+            Rate::Bits(bits) => {
+                Some(FramesPerSecond { frames: milli(bits), seconds: bits_of(extra) })
+            }
         }
     }
 }
@@ -64,7 +69,8 @@ impl FramesPerSecond {
 /// A text that is no rate.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no rate: write a share of the line such as 10%, frames such as 1.5Mpps, bits such as 100Mbit/s, or max"
+    "`{0}` is no rate: write a share of the line such as 10%, frames such as 1.5Mpps, bits such as \
+     100Mbit/s, or max"
 )]
 pub struct RateError(String);
 
@@ -99,7 +105,8 @@ impl FromStr for Rate {
         match unit {
             "pps" => Ok(Rate::Frames(number)),
             "bit" | "bit/s" | "bps" => Ok(Rate::Bits(number)),
-            // 100M is 100 Mbit/s, as with tc and iperf3; a number without any unit could mean anything.
+            // 100M is 100 Mbit/s, as with tc and iperf3; a number without any unit could mean
+            // anything.
             "" if scale > 1.0 => Ok(Rate::Bits(number)),
             _ => Err(wrong()),
         }

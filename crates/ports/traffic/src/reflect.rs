@@ -14,7 +14,8 @@ pub enum Mirror {
     /// The Ethernet addresses.
     #[default]
     Macs,
-    /// Ethernet addresses, IP addresses, and the ports of TCP and UDP. No checksum changes: a sum does not know the order of its words.
+    /// Ethernet addresses, IP addresses, and the ports of TCP and UDP. No checksum changes: a sum
+    /// does not know the order of its words.
     Addresses,
 }
 
@@ -31,7 +32,8 @@ pub struct Reflected {
     pub returned_bytes: u64,
     /// The port had no room.
     pub no_room: u64,
-    /// To a group (broadcast or multicast): its address cannot be a sender's, so such a frame cannot go back with the addresses exchanged.
+    /// To a group (broadcast or multicast): its address cannot be a sender's, so such a frame
+    /// cannot go back with the addresses exchanged.
     pub group: u64,
     /// Shorter than its headers say.
     pub malformed: u64,
@@ -91,12 +93,18 @@ impl Reflector {
     }
 
     /// Takes what came in and sends it back; says whether there was anything.
-    pub fn turn<D: Dev>(&mut self, now: Instant, dev: &mut D, burst: &mut Burst<D::Buf>) -> Result<bool, DevError> {
+    pub fn turn<D: Dev>(
+        &mut self,
+        now: Instant,
+        dev: &mut D,
+        burst: &mut Burst<D::Buf>,
+    ) -> Result<bool, DevError> {
         dev.set_now(now);
         let ethernet = dev.mac().is_some();
         let longest = max_frame(dev.mtu(), ethernet);
         // Counted here and not where they lie, so that they stay in registers.
-        let mut judge = Judge { mirror: self.mirror, ethernet, longest, counts: Reflected::default() };
+        let mut judge =
+            Judge { mirror: self.mirror, ethernet, longest, counts: Reflected::default() };
         let sent_back = dev.send_back(|len, meta, frame| judge.goes_back(len, meta, frame))?;
         let came = match sent_back {
             Some(came) => came > 0,
@@ -111,7 +119,11 @@ impl Reflector {
 }
 
 /// The long way, for a device that cannot send a frame in the memory in which it came.
-fn turn_by_copy<D: Dev>(dev: &mut D, burst: &mut Burst<D::Buf>, judge: &mut Judge) -> Result<bool, DevError> {
+fn turn_by_copy<D: Dev>(
+    dev: &mut D,
+    burst: &mut Burst<D::Buf>,
+    judge: &mut Judge,
+) -> Result<bool, DevError> {
     dev.rx(burst)?;
     let came = !burst.is_empty();
     for index in 0..burst.len() {
@@ -221,7 +233,8 @@ fn exchange_addresses(packet: &mut [u8]) -> Result<(), NoWayBack> {
         }
         6 => {
             let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>().ok_or(bad)?;
-            // Ports behind extension headers stay: such packets are rare, and their addresses are enough to bring them back.
+            // Ports behind extension headers stay: such packets are rare, and their addresses are
+            // enough to bring them back.
             (8, 16, Proto(header[6]), ipv6::HEADER_LEN, false)
         }
         _ => return Err(bad),

@@ -1,4 +1,5 @@
-//! The load generator of one core: which connections there are, when a request is made, and what became of it.
+//! The load generator of one core: which connections there are, when a request is made, and what
+//! became of it.
 //!
 //! ```text
 //!   Connecting ─▶ Waiting ─▶ Running ─▶ Draining ─▶ Closing ─▶ Done
@@ -6,9 +7,11 @@
 //!                  others     are made   requests
 //! ```
 //!
-//! In a *closed loop* each answer brings the next request. In an *open loop* requests are due at times that were fixed before: the n-th one is
-//! due at `t0 + n · every`, and goes to whichever connection has been free longest. When none is free it waits, and its latency counts from when it
-//! was due and not from when it could leave, so a server that stalls cannot hide that from its own statistics (coordinated omission).
+//! In a *closed loop* each answer brings the next request. In an *open loop* requests are due at
+//! times that were fixed before: the n-th one is due at `t0 + n · every`, and goes to whichever
+//! connection has been free longest. When none is free it waits, and its latency counts from when
+//! it was due and not from when it could leave, so a server that stalls cannot hide that from its
+//! own statistics (coordinated omission).
 
 mod asking;
 mod report;
@@ -83,15 +86,18 @@ impl State {
 #[derive(Debug)]
 struct Slot {
     conn: u32,
-    /// Where the oldest request without an answer stands in the slot's part of `times`, and how many there are.
+    /// Where the oldest request without an answer stands in the slot's part of `times`, and how
+    /// many there are.
     oldest: u32,
     outstanding: u32,
-    /// Answers since the connection was opened, and those of them that have not brought a new request yet.
+    /// Answers since the connection was opened, and those of them that have not brought a new
+    /// request yet.
     answered: u32,
     freed: u32,
     /// Bytes of requests that have not been handed over.
     unsent: u64,
-    /// When the next answer is overdue, and when the wheel looks at the slot: a wheel that looks early enough is left alone.
+    /// When the next answer is overdue, and when the wheel looks at the slot: a wheel that looks
+    /// early enough is left alone.
     deadline: Instant,
     looked_at: Instant,
     reading: Reading,
@@ -137,8 +143,14 @@ pub struct Client<I> {
 }
 
 impl<I: Copy + Eq> Client<I> {
-    /// A client for `plan`, which is one core's part of it. `sources` says where connections come from when the owner does not choose.
-    pub fn new(plan: ClientPlan, sources: Option<Sources>, start: Arc<Start>, now: Instant) -> Client<I> {
+    /// A client for `plan`, which is one core's part of it. `sources` says where connections come
+    /// from when the owner does not choose.
+    pub fn new(
+        plan: ClientPlan,
+        sources: Option<Sources>,
+        start: Arc<Start>,
+        now: Instant,
+    ) -> Client<I> {
         let (active, all) = (u64::from(plan.active), u64::from(plan.connections));
         // The active ones are spread evenly over all that exist.
         let conn_of = |slot: u64| (slot * all).div_ceil(active.max(1)) as u32;
@@ -155,7 +167,11 @@ impl<I: Copy + Eq> Client<I> {
                 reading: Reading::default(),
             })
             .collect();
-        let copies = if plan.protocol == Protocol::Udp { 1 } else { (64 * 1024 / plan.message.len().max(1)).max(1) };
+        let copies = if plan.protocol == Protocol::Udp {
+            1
+        } else {
+            (64 * 1024 / plan.message.len().max(1)).max(1)
+        };
         Client {
             text: plan.message.repeat(copies),
             reader: AnswerReader::new(plan.answers),
@@ -189,7 +205,8 @@ impl<I: Copy + Eq> Client<I> {
 
     /// The slot of a connection that has one: the inverse of the even spread.
     fn token(&self, conn: u32) -> Token {
-        let slot = (u64::from(conn) * u64::from(self.plan.active) / u64::from(self.plan.connections.max(1))) as u32;
+        let slot = (u64::from(conn) * u64::from(self.plan.active)
+            / u64::from(self.plan.connections.max(1))) as u32;
         let is_active = self.slots.get(slot as usize).is_some_and(|s| s.conn == conn);
         Token { conn, slot: if is_active { slot } else { Token::IDLE } }
     }
@@ -200,7 +217,8 @@ impl<I: Copy + Eq> Client<I> {
         self.conns.get(token.conn as usize).is_some_and(|conn| conn.id == Some(id))
     }
 
-    /// Something of this connection's will be told soon: what it takes to hear it is brought nearer to the processor.
+    /// Something of this connection's will be told soon: what it takes to hear it is brought nearer
+    /// to the processor.
     #[inline]
     pub fn prefetch(&self, token: Token) {
         hint::prefetch_all_at(&self.slots, token.slot as usize);
@@ -208,13 +226,15 @@ impl<I: Copy + Eq> Client<I> {
         hint::prefetch_slice_at(&self.times, token.slot as usize * self.plan.depth as usize);
     }
 
-    /// How long the owner's turns with work took so far, on a clock that only the differences of count.
+    /// How long the owner's turns with work took so far, on a clock that only the differences of
+    /// count.
     #[inline]
     pub fn set_busy(&mut self, busy: Duration) {
         self.busy = busy;
     }
 
-    /// What is due: connections, requests, timeouts. Called in every turn, after everything that happened was told.
+    /// What is due: connections, requests, timeouts. Called in every turn, after everything that
+    /// happened was told.
     pub fn pump<N: Net<Id = I>>(&mut self, net: &mut N, now: Instant) {
         self.now = now;
         match self.report.phase {
@@ -297,7 +317,8 @@ impl<I: Copy + Eq> Client<I> {
         }
         let depth = self.plan.depth;
         let of = |(at, slot): (usize, &Slot)| {
-            let times = (0..slot.outstanding).map(move |n| at * depth as usize + ((slot.oldest + n) % depth) as usize);
+            let times = (0..slot.outstanding)
+                .map(move |n| at * depth as usize + ((slot.oldest + n) % depth) as usize);
             times.filter(|&time| self.times[time] >= self.measure_from).count() as u64
         };
         self.slots.iter().enumerate().map(of).sum()
@@ -366,7 +387,8 @@ impl<I: Copy + Eq> Client<I> {
                 Ok(id) => break Ok(id),
                 Err(OpenError::Taken) if tries > 0 => {}
                 Err(OpenError::Taken) => {
-                    break Err("no source endpoint is free; give more source addresses with -a".to_string());
+                    break Err("no source endpoint is free; give more source addresses with -a"
+                        .to_string());
                 }
                 Err(OpenError::Failed(why)) => break Err(why),
             }
@@ -403,7 +425,13 @@ impl<I: Copy + Eq> Client<I> {
     }
 
     /// The connection is no more; its owner only waits for [`Net::close`].
-    pub fn on_ended<N: Net<Id = I>>(&mut self, net: &mut N, now: Instant, token: Token, why: Ending) {
+    pub fn on_ended<N: Net<Id = I>>(
+        &mut self,
+        net: &mut N,
+        now: Instant,
+        token: Token,
+        why: Ending,
+    ) {
         let Some(conn) = self.conns.get_mut(token.conn as usize) else { return };
         let Some(id) = conn.id.take() else { return };
         let was_opening = conn.state.opening_since().is_some();
@@ -426,7 +454,9 @@ impl<I: Copy + Eq> Client<I> {
             self.report.last_failure = Some(why);
         }
         match why {
-            Ending::PeerClosed if self.report.phase < Phase::Draining => self.report.closed_by_peer += 1,
+            Ending::PeerClosed if self.report.phase < Phase::Draining => {
+                self.report.closed_by_peer += 1
+            }
             Ending::Failed(_) if !was_opening => self.report.connections_failed += 1,
             _ => {}
         }
@@ -441,12 +471,15 @@ impl<I: Copy + Eq> Client<I> {
         self.failures += 1;
         if self.failures > 64 + self.plan.connections.min(10_000) {
             let why = match why {
-                Ending::PeerClosed => "the server closes every connection without an answer".to_string(),
+                Ending::PeerClosed => {
+                    "the server closes every connection without an answer".to_string()
+                }
                 Ending::Failed(why) => format!("connections fail: {why}"),
                 Ending::TimedOut => {
                     let seconds = self.plan.timeout.as_nanos() as f64 / 1e9;
                     format!(
-                        "no answer within {seconds} s on any connection. Is a server there, and does it answer requests of this form?"
+                        "no answer within {seconds} s on any connection. Is a server there, and \
+                         does it answer requests of this form?"
                     )
                 }
             };

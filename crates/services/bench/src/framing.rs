@@ -18,7 +18,8 @@ pub enum Framing {
 pub struct Found {
     /// Messages that ended in it.
     pub ended: u32,
-    /// Bytes that were looked at; fewer than all only when as many messages ended as were asked for.
+    /// Bytes that were looked at; fewer than all only when as many messages ended as were asked
+    /// for.
     pub used: usize,
     /// HTTP answers among them whose status is not 2xx.
     pub refused: u32,
@@ -38,7 +39,9 @@ impl Framing {
     pub fn requests(self, partial: &mut Partial, bytes: &[u8], most: u32) -> Found {
         match self {
             Framing::Fixed(len) => fixed(len, partial, bytes, most),
-            Framing::Any => Found { ended: u32::from(!bytes.is_empty()), used: bytes.len(), refused: 0 },
+            Framing::Any => {
+                Found { ended: u32::from(!bytes.is_empty()), used: bytes.len(), refused: 0 }
+            }
             Framing::HttpRequest | Framing::HttpAnswer => empty_lines(partial, bytes, most),
         }
     }
@@ -67,7 +70,10 @@ fn fixed(len: u32, partial: &mut Partial, bytes: &[u8], most: u32) -> Found {
 fn empty_lines(partial: &mut Partial, bytes: &[u8], most: u32) -> Found {
     let mut found = Found::default();
     // What is usual: a head that came whole and is the only one.
-    if partial.0 == 0 && most > 0 && memchr::memmem::find(bytes, b"\r\n\r\n").is_some_and(|at| at + 4 == bytes.len()) {
+    if partial.0 == 0
+        && most > 0
+        && memchr::memmem::find(bytes, b"\r\n\r\n").is_some_and(|at| at + 4 == bytes.len())
+    {
         return Found { ended: 1, used: bytes.len(), refused: 0 };
     }
     for &byte in bytes {
@@ -92,11 +98,13 @@ fn empty_lines(partial: &mut Partial, bytes: &[u8], most: u32) -> Found {
 /// The longest head of an answer that is read, in bytes.
 const MAX_HEAD: usize = 16 * 1024;
 
-/// Cuts a client's streams into answers. One serves all connections of a core: what one of them needs besides is in its [`Reading`].
+/// Cuts a client's streams into answers. One serves all connections of a core: what one of them
+/// needs besides is in its [`Reading`].
 #[derive(Debug)]
 pub struct AnswerReader {
     framing: Framing,
-    /// The last head that was read to its end, and what it said: servers say the same again and again.
+    /// The last head that was read to its end, and what it said: servers say the same again and
+    /// again.
     last_head: Vec<u8>,
     last: Head,
 }
@@ -123,10 +131,12 @@ impl AnswerReader {
         AnswerReader { framing, last_head: Vec::new(), last: Head::default() }
     }
 
-    /// Whether the next piece of a stream is one answer of a known length, neither more nor less: what is usual, and needs no reading.
+    /// Whether the next piece of a stream is one answer of a known length, neither more nor less:
+    /// what is usual, and needs no reading.
     #[inline(always)]
     pub fn is_one(&self, reading: &Reading, bytes: &[u8]) -> bool {
-        matches!(self.framing, Framing::Fixed(len) if len as usize == bytes.len()) && reading.partial == Partial(0)
+        matches!(self.framing, Framing::Fixed(len) if len as usize == bytes.len())
+            && reading.partial == Partial(0)
     }
 
     /// Looks for ends of answers in the next piece of a stream; all of it is used.
@@ -157,7 +167,11 @@ impl AnswerReader {
     }
 
     /// The head that ends in `bytes`, and where; None when it does not, and then it is kept.
-    fn head(&mut self, reading: &mut Reading, bytes: &[u8]) -> Result<Option<(Head, usize)>, Unreadable> {
+    fn head(
+        &mut self,
+        reading: &mut Reading,
+        bytes: &[u8],
+    ) -> Result<Option<(Head, usize)>, Unreadable> {
         if let Some(mut begun) = reading.head.take() {
             let before = begun.len();
             begun.extend_from_slice(&bytes[..bytes.len().min(MAX_HEAD)]);
@@ -210,7 +224,9 @@ fn parse(head: &[u8]) -> Result<Head, Unreadable> {
             return Ok(Head { body_len, refused });
         }
     }
-    Err(Unreadable("an answer has no Content-Length, so that its end cannot be told; give its length with -l"))
+    Err(Unreadable(
+        "an answer has no Content-Length, so that its end cannot be told; give its length with -l",
+    ))
 }
 
 #[cfg(test)]

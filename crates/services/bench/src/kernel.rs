@@ -1,6 +1,8 @@
-//! Client and server over the kernel's sockets, with epoll and a thread for each core: so that the client can drive any server, and our server has
-//! one to be compared with. A slow rival proves nothing, so a request that finds its socket ready costs a part of an `epoll_wait`, one read and one
-//! write: sockets are watched edge by edge, and a read that was not filled says that there is no more.
+//! Client and server over the kernel's sockets, with epoll and a thread for each core: so that the
+//! client can drive any server, and our server has one to be compared with. A slow rival proves
+//! nothing, so a request that finds its socket ready costs a part of an `epoll_wait`, one read and
+//! one write: sockets are watched edge by edge, and a read that was not filled says that there is
+//! no more.
 
 mod client;
 mod server;
@@ -38,7 +40,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// The longest sleep.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Allows so many open files and some besides, as far as the system lets us; a sentence when it does not.
+/// Allows so many open files and some besides, as far as the system lets us; a sentence when it
+/// does not.
 pub fn allow_open_files(sockets: u64) -> Result<(), String> {
     let wanted = sockets + 64;
     let limit = getrlimit(Resource::Nofile);
@@ -50,14 +53,21 @@ pub fn allow_open_files(sockets: u64) -> Result<(), String> {
     let raised = [limit.maximum.filter(|&most| most >= wanted), Some(maximum)]
         .into_iter()
         .flatten()
-        .any(|maximum| setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: Some(maximum) }).is_ok());
+        .any(|maximum| {
+            setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: Some(maximum) })
+                .is_ok()
+        });
     if raised {
         return Ok(());
     }
-    Err(format!("{sockets} sockets are more than this process may open. Raise the limit with `ulimit -n {wanted}`"))
+    Err(format!(
+        "{sockets} sockets are more than this process may open. Raise the limit with `ulimit -n \
+         {wanted}`"
+    ))
 }
 
-/// How many sockets this process may open at most without anybody's help, some kept for other files.
+/// How many sockets this process may open at most without anybody's help, some kept for other
+/// files.
 pub fn sockets_allowed() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     limit.maximum.or(limit.current).unwrap_or(u64::MAX).saturating_sub(64)
@@ -65,7 +75,8 @@ pub fn sockets_allowed() -> u64 {
 
 fn socket(address: &SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let fd = rustix::net::socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    let fd =
+        rustix::net::socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     if kind == SocketType::STREAM {
         sockopt::set_tcp_nodelay(&fd, true)?;
     }
@@ -91,7 +102,12 @@ struct Watch<R> {
 impl<R: Clone + Default + Send + 'static> Watch<R> {
     fn new(seat: Seat<R>) -> io::Result<Watch<R>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, seat.notifier().as_fd(), epoll::EventData::new_u64(NOTIFIER), epoll::EventFlags::IN)?;
+        epoll::add(
+            &epoll,
+            seat.notifier().as_fd(),
+            epoll::EventData::new_u64(NOTIFIER),
+            epoll::EventFlags::IN,
+        )?;
         let mut clock = Clock::new();
         let now = clock.read().now;
         Ok(Watch {
@@ -114,15 +130,22 @@ impl<R: Clone + Default + Send + 'static> Watch<R> {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(name), flags)?)
     }
 
-    /// Waits for events, until `deadline` at most; not at all when that is less than a millisecond away, which is as exact as the system waits.
-    /// False when the team is to stop.
+    /// Waits for events, until `deadline` at most; not at all when that is less than a millisecond
+    /// away, which is as exact as the system waits. False when the team is to stop.
     fn wait(&mut self, deadline: Instant) -> io::Result<bool> {
         let before = self.clock.read().now;
         let wait = deadline.since(before).min(LONGEST_WAIT);
         let millis = wait.as_millis();
         self.events.clear();
-        let timeout = Timespec { tv_sec: (millis / 1_000) as i64, tv_nsec: (millis % 1_000 * 1_000_000) as i64 };
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&timeout)) {
+        let timeout = Timespec {
+            tv_sec: (millis / 1_000) as i64,
+            tv_nsec: (millis % 1_000 * 1_000_000) as i64,
+        };
+        match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut self.events),
+            Some(&timeout),
+        ) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -150,7 +173,12 @@ impl<R: Clone + Default + Send + 'static> Watch<R> {
     }
 
     fn publish(&mut self, app: R) {
-        self.seat.publish(CoreReport { turns: self.rounds, sleeps: self.sleeps, app, ..CoreReport::default() });
+        self.seat.publish(CoreReport {
+            turns: self.rounds,
+            sleeps: self.sleeps,
+            app,
+            ..CoreReport::default()
+        });
         self.reported = self.now;
     }
 }

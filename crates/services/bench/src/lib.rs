@@ -1,10 +1,12 @@
 //! A load generator and a responder, for our stack and for the kernel's sockets.
 //!
-//! [`Client`] decides what is asked when, and what an answer took; it sees connections only as a [`Net`]. [`stack`] runs it inside the
-//! engine's turn, [`kernel`] over sockets of the operating system with epoll, so that it can drive any server. [`Answerer`] is the other side
-//! in the same manner.
+//! [`Client`] decides what is asked when, and what an answer took; it sees connections only as a
+//! [`Net`]. [`stack`] runs it inside the engine's turn, [`kernel`] over sockets of the operating
+//! system with epoll, so that it can drive any server. [`Answerer`] is the other side in the same
+//! manner.
 //!
-//! Nothing in here walks over all connections in a turn, and what a connection costs that exists and is not asked is 16 bytes.
+//! Nothing in here walks over all connections in a turn, and what a connection costs that exists
+//! and is not asked is 16 bytes.
 
 #![forbid(unsafe_code)]
 

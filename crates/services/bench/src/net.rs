@@ -3,7 +3,8 @@
 use clearway_base::Instant;
 use clearway_wire::Endpoint;
 
-/// What a connection is known by: its number on this core, and its place among those that are asked, if it is one of them.
+/// What a connection is known by: its number on this core, and its place among those that are
+/// asked, if it is one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token {
     /// Which connection, counted from 0.
@@ -38,16 +39,23 @@ pub enum OpenError {
     Failed(String),
 }
 
-/// Makes connections to one server and sends on them; what happens to them is told to the [`Client`](crate::Client) by whoever owns both. Datagram
-/// sockets are connections that are open at once.
+/// Makes connections to one server and sends on them; what happens to them is told to the
+/// [`Client`](crate::Client) by whoever owns both. Datagram sockets are connections that are open
+/// at once.
 pub trait Net {
     /// Names a connection.
     type Id: Copy + Eq;
 
     /// Begins a connection from `from`, or from wherever the owner likes.
-    fn open(&mut self, now: Instant, token: Token, from: Option<Endpoint>) -> Result<Self::Id, OpenError>;
+    fn open(
+        &mut self,
+        now: Instant,
+        token: Token,
+        from: Option<Endpoint>,
+    ) -> Result<Self::Id, OpenError>;
 
-    /// Sends; answers how many bytes were taken. When it is fewer than all, the client is told once there is room. Of a datagram all or nothing is taken.
+    /// Sends; answers how many bytes were taken. When it is fewer than all, the client is told once
+    /// there is room. Of a datagram all or nothing is taken.
     fn send(&mut self, token: Token, id: Self::Id, bytes: &[u8]) -> usize;
 
     /// Ends our side behind what was sent.

@@ -43,7 +43,8 @@ pub struct ClientPlan {
     pub answers: Framing,
     /// When set: a request is due every so many picoseconds, whatever became of those before.
     pub every_ps: Option<u64>,
-    /// When set: a connection is closed after so many answers, and another one opened for the next request.
+    /// When set: a connection is closed after so many answers, and another one opened for the next
+    /// request.
     pub close_after: Option<u32>,
     /// Such a connection is ended by a reset, so that it leaves nothing behind.
     pub reset: bool,
@@ -97,7 +98,8 @@ pub struct ServerPlan {
     pub connections: u32,
 }
 
-/// Where the cores of one client meet: none begins to ask before all have their connections, and none goes home before all are done.
+/// Where the cores of one client meet: none begins to ask before all have their connections, and
+/// none goes home before all are done.
 #[derive(Debug)]
 pub struct Start {
     missing: AtomicUsize,

@@ -60,7 +60,8 @@ impl ServerReport {
     }
 }
 
-/// How far into its talk a connection is: so little that it fits the word that its owner keeps anyway, so a connection costs the server nothing.
+/// How far into its talk a connection is: so little that it fits the word that its owner keeps
+/// anyway, so a connection costs the server nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Talk {
     /// How much of a request is there.
@@ -126,7 +127,8 @@ impl Answerer {
         &self.text[..self.len as usize]
     }
 
-    /// Reads and answers, until there is nothing to read or no room for answers. False when no room was left: come back when there is.
+    /// Reads and answers, until there is nothing to read or no room for answers. False when no room
+    /// was left: come back when there is.
     #[inline]
     pub fn answer(&mut self, talk: &mut Talk, line: &mut impl Line) -> bool {
         loop {

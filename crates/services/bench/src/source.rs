@@ -11,8 +11,8 @@ pub const MAX_ADDRESSES: u32 = 16_384;
 /// The ports that a source address has for a client: all but the well-known ones.
 const PORTS: (u16, u16) = (1_024, 65_535);
 
-/// One address or several that follow each other, with the prefix length of their link, and the port they stand on:
-/// `10.0.0.1/24`, `10.0.0.1-10.0.3.255/8@1`, `fd00::1-fd00::ff/64`.
+/// One address or several that follow each other, with the prefix length of their link, and the
+/// port they stand on: `10.0.0.1/24`, `10.0.0.1-10.0.3.255/8@1`, `fd00::1-fd00::ff/64`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressRange {
     first: Addr,
@@ -36,7 +36,11 @@ impl AddressRange {
 }
 
 fn number(addr: Addr) -> u128 {
-    if addr.is_v4() { u32::from_be_bytes(addr.v4_octets()).into() } else { u128::from_be_bytes(*addr.octets()) }
+    if addr.is_v4() {
+        u32::from_be_bytes(addr.v4_octets()).into()
+    } else {
+        u128::from_be_bytes(*addr.octets())
+    }
 }
 
 fn plus(addr: Addr, step: u32) -> Addr {
@@ -54,7 +58,8 @@ impl FromStr for AddressRange {
             Some((range, len)) => (range, Some(len)),
             None => (range, None),
         };
-        let address = |text: &str| text.parse::<Addr>().map_err(|_| format!("`{text}` is no address"));
+        let address =
+            |text: &str| text.parse::<Addr>().map_err(|_| format!("`{text}` is no address"));
         let (first, last) = match range.split_once('-') {
             Some((first, last)) => (address(first)?, address(last)?),
             None => (address(range)?, address(range)?),
@@ -62,8 +67,9 @@ impl FromStr for AddressRange {
         if first.is_v4() != last.is_v4() {
             return Err(format!("`{range}` begins with one family and ends with the other"));
         }
-        let count =
-            number(last).checked_sub(number(first)).ok_or_else(|| format!("`{range}` ends before it begins"))?;
+        let count = number(last)
+            .checked_sub(number(first))
+            .ok_or_else(|| format!("`{range}` ends before it begins"))?;
         if count >= u128::from(MAX_ADDRESSES) {
             return Err(format!("`{range}` has more than {MAX_ADDRESSES} addresses"));
         }
@@ -72,7 +78,9 @@ impl FromStr for AddressRange {
             None => longest,
             Some(text) => {
                 let len = text.parse::<u8>().ok().filter(|&len| len <= longest);
-                len.ok_or_else(|| format!("`/{text}` is no prefix length: write a number from 0 to {longest}"))?
+                len.ok_or_else(|| {
+                    format!("`/{text}` is no prefix length: write a number from 0 to {longest}")
+                })?
             }
         };
         Ok(AddressRange { first, count: count as u32 + 1, prefix_len, port })
@@ -89,9 +97,10 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// Hands out the endpoints that one core's connections come from: no two of the same at a time, as long as there are enough, and none that
-/// another core hands out. A core's ports are those whose number leaves its own when divided by the number of cores, so that an answer that comes to another core
-/// finds its way ([`clearway_proto::Stack::share_ports`]).
+/// Hands out the endpoints that one core's connections come from: no two of the same at a time, as
+/// long as there are enough, and none that another core hands out. A core's ports are those whose
+/// number leaves its own when divided by the number of cores, so that an answer that comes to
+/// another core finds its way ([`clearway_proto::Stack::share_ports`]).
 #[derive(Clone, Debug)]
 pub struct Sources {
     addresses: Vec<Addr>,
@@ -102,8 +111,9 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The endpoints of core `core` of `cores`, from the `seed`-th on: a client that was there a moment ago, whose connections the server
-    /// still remembers, began elsewhere. None without addresses.
+    /// The endpoints of core `core` of `cores`, from the `seed`-th on: a client that was there a
+    /// moment ago, whose connections the server still remembers, began elsewhere. None without
+    /// addresses.
     pub fn new(addresses: Vec<Addr>, core: usize, cores: usize, seed: u64) -> Option<Sources> {
         let step = cores.max(1) as u16;
         let first_port = PORTS.0 + (core as u16 + step - PORTS.0 % step) % step;

@@ -3,8 +3,8 @@
 use clearway_base::{Duration, Instant};
 use clearway_engine::{App, Time};
 use clearway_proto::{
-    ConnEvents, ConnId, ConnOptions, ConnectError, ConnectSpec, Env, Event, Failure, ListenSpec, ListenerId,
-    NeighbourState, Stack, Table, UdpError, UdpId, UdpSpec,
+    ConnEvents, ConnId, ConnOptions, ConnectError, ConnectSpec, Env, Event, Failure, ListenSpec,
+    ListenerId, NeighbourState, Stack, Table, UdpError, UdpId, UdpSpec,
 };
 use clearway_wire::{Addr, Endpoint};
 
@@ -28,7 +28,12 @@ struct TcpNet<'a, E: Env> {
 impl<E: Env> Net for TcpNet<'_, E> {
     type Id = ConnId;
 
-    fn open(&mut self, now: Instant, token: Token, from: Option<Endpoint>) -> Result<ConnId, OpenError> {
+    fn open(
+        &mut self,
+        now: Instant,
+        token: Token,
+        from: Option<Endpoint>,
+    ) -> Result<ConnId, OpenError> {
         let spec = ConnectSpec {
             table: Table(0),
             local: from,
@@ -70,7 +75,12 @@ struct UdpNet<'a, E: Env> {
 impl<E: Env> Net for UdpNet<'_, E> {
     type Id = UdpId;
 
-    fn open(&mut self, _now: Instant, token: Token, from: Option<Endpoint>) -> Result<UdpId, OpenError> {
+    fn open(
+        &mut self,
+        _now: Instant,
+        token: Token,
+        from: Option<Endpoint>,
+    ) -> Result<UdpId, OpenError> {
         let any = if self.server.addr.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
         let local = from.unwrap_or(Endpoint::new(any, 0));
         let spec = UdpSpec { table: Table(0), local, token: token.to_bits(), v6_only: false };
@@ -92,7 +102,8 @@ impl<E: Env> Net for UdpNet<'_, E> {
     fn send(&mut self, _token: Token, id: UdpId, bytes: &[u8]) -> usize {
         match self.stack.udp_send(id, None, None, bytes) {
             Ok(()) => bytes.len(),
-            // Full: the stack tells when there is room. Anything else ends in the timeout of the answer.
+            // Full: the stack tells when there is room. Anything else ends in the timeout of the
+            // answer.
             Err(_) => 0,
         }
     }
@@ -113,8 +124,8 @@ enum Kind {
     Udp(Client<UdpId>),
 }
 
-/// Whether it is known which way the server lies. Packets that wait for a neighbour's address are few by design, so that the first requests of many
-/// connections would be lost.
+/// Whether it is known which way the server lies. Packets that wait for a neighbour's address are
+/// few by design, so that the first requests of many connections would be lost.
 #[derive(Clone, Copy)]
 enum Way {
     Unknown,
@@ -138,10 +149,17 @@ impl Way {
             Way::Known => true,
             Way::Unknown => {
                 let any = if server.addr.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
-                let spec = UdpSpec { table: Table(0), local: Endpoint::new(any, 0), token: 0, v6_only: true };
+                let spec = UdpSpec {
+                    table: Table(0),
+                    local: Endpoint::new(any, 0),
+                    token: 0,
+                    v6_only: true,
+                };
                 let to = Endpoint::new(server.addr, DISCARD);
                 *self = match stack.udp_bind(spec) {
-                    Ok(socket) if stack.udp_send(socket, to, None, &[]).is_ok() => Way::Asked(socket, now),
+                    Ok(socket) if stack.udp_send(socket, to, None, &[]).is_ok() => {
+                        Way::Asked(socket, now)
+                    }
                     Ok(socket) => {
                         stack.udp_close(socket);
                         Way::Known
@@ -151,7 +169,8 @@ impl Way {
                 matches!(self, Way::Known)
             }
             Way::Asked(socket, since) => {
-                let waits = stack.wants_emit() || stack.neighbours().any(|n| n.state == NeighbourState::Incomplete);
+                let waits = stack.wants_emit()
+                    || stack.neighbours().any(|n| n.state == NeighbourState::Incomplete);
                 if waits && now.since(since) < NEIGHBOUR_WITHIN {
                     return false;
                 }
@@ -174,12 +193,17 @@ pub struct ClientApp {
     had_work: bool,
 }
 
-/// Events that are taken together, so that what the later ones need is on its way while the earlier ones are looked at.
+/// Events that are taken together, so that what the later ones need is on its way while the earlier
+/// ones are looked at.
 const TOGETHER: usize = 64;
 
 /// Takes some events; false when there was none.
 #[inline]
-fn take_events<E: Env>(events: &mut Vec<Event>, stack: &mut Stack<E>, prefetch: impl Fn(Token)) -> bool {
+fn take_events<E: Env>(
+    events: &mut Vec<Event>,
+    stack: &mut Stack<E>,
+    prefetch: impl Fn(Token),
+) -> bool {
     while events.len() < TOGETHER {
         let Some(event) = stack.next_event() else { break };
         if let Event::Conn { token, .. } = event {
@@ -200,7 +224,8 @@ macro_rules! each {
 }
 
 impl ClientApp {
-    /// A client that asks `server`. What it gives must hold all connections: the limits of its stack are the caller's to set.
+    /// A client that asks `server`. What it gives must hold all connections: the limits of its
+    /// stack are the caller's to set.
     pub fn new(
         plan: ClientPlan,
         server: Endpoint,
@@ -212,7 +237,14 @@ impl ClientApp {
             Protocol::Tcp => Kind::Tcp(Client::new(plan, sources, start, now)),
             Protocol::Udp => Kind::Udp(Client::new(plan, sources, start, now)),
         };
-        ClientApp { kind, server, way: Way::Unknown, now, events: Vec::with_capacity(TOGETHER), had_work: false }
+        ClientApp {
+            kind,
+            server,
+            way: Way::Unknown,
+            now,
+            events: Vec::with_capacity(TOGETHER),
+            had_work: false,
+        }
     }
 }
 
@@ -220,7 +252,9 @@ fn in_words(why: Option<Failure>) -> &'static str {
     match why {
         Some(Failure::Reset) => "reset by the server",
         Some(Failure::Refused) => "refused by the server; is it listening there?",
-        Some(Failure::TimedOut | Failure::UserTimeout | Failure::KeepaliveTimedOut) => "the server does not answer",
+        Some(Failure::TimedOut | Failure::UserTimeout | Failure::KeepaliveTimedOut) => {
+            "the server does not answer"
+        }
         Some(Failure::Unreachable(_)) => "the network says that the server cannot be reached",
         Some(Failure::NoMemory) => "no memory",
         Some(Failure::Broken) | None => "the connection broke",
@@ -292,7 +326,9 @@ fn on_udp_event<E: Env>(
             net,
             now,
             token,
-            Ending::Failed("the network says that the server cannot be reached; is it listening there?"),
+            Ending::Failed(
+                "the network says that the server cannot be reached; is it listening there?",
+            ),
         );
     }
     client.go_on(net, now, token);
@@ -327,7 +363,14 @@ impl<E: Env> App<E> for ClientApp {
                 while take_events(&mut self.events, net.stack, |token| client.prefetch(token)) {
                     for event in self.events.drain(..) {
                         if let Event::Conn { conn, token, what } = event {
-                            on_tcp_event(client, &mut net, now, conn, Token::from_bits(token), what);
+                            on_tcp_event(
+                                client,
+                                &mut net,
+                                now,
+                                conn,
+                                Token::from_bits(token),
+                                what,
+                            );
                         }
                     }
                 }
@@ -424,7 +467,13 @@ impl ServerApp {
     }
 
     #[inline]
-    fn on_conn<E: Env>(&mut self, stack: &mut Stack<E>, conn: ConnId, token: u64, what: ConnEvents) {
+    fn on_conn<E: Env>(
+        &mut self,
+        stack: &mut Stack<E>,
+        conn: ConnId,
+        token: u64,
+        what: ConnEvents,
+    ) {
         if what.has(ConnEvents::FAILED) {
             self.answerer.report.failed += 1;
             self.answerer.report.open -= 1;
@@ -432,7 +481,8 @@ impl ServerApp {
             return;
         }
         let mut talk = Talk::from_bits(token);
-        // Asked now, because sending marks the connection, and whoever reads the marks right after that waits for them to be written.
+        // Asked now, because sending marks the connection, and whoever reads the marks right after
+        // that waits for them to be written.
         let peer_closed = stack.peer_closed(conn);
         let done = self.answerer.answer(&mut talk, &mut StackLine { stack, conn });
         if talk.to_bits() != token {
@@ -474,12 +524,21 @@ impl<E: Env> App<E> for ServerApp {
         let port = self.port;
         // The IPv6 wildcard without v6_only takes IPv4 too.
         let local = Endpoint::new(Addr::ANY_V6, port);
-        let spec =
-            ListenSpec { table: Table(0), local, v6_only: false, backlog: BACKLOG, token: 0, options: options() };
-        let listener = stack.listen(spec).map_err(|error| format!("cannot listen on port {port}: {error}"))?;
+        let spec = ListenSpec {
+            table: Table(0),
+            local,
+            v6_only: false,
+            backlog: BACKLOG,
+            token: 0,
+            options: options(),
+        };
+        let listener =
+            stack.listen(spec).map_err(|error| format!("cannot listen on port {port}: {error}"))?;
         self.listener = Some(listener);
         let spec = UdpSpec { table: Table(0), local, token: 0, v6_only: false };
-        let socket = stack.udp_bind(spec).map_err(|error| format!("cannot bind UDP port {port}: {error:?}"))?;
+        let socket = stack
+            .udp_bind(spec)
+            .map_err(|error| format!("cannot bind UDP port {port}: {error:?}"))?;
         self.socket = Some(socket);
         self.answerer.report.from = time.now;
         self.cycles = clearway_hint::cycles();

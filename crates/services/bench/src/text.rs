@@ -1,6 +1,7 @@
 //! Messages as people write them on a command line.
 
-/// The bytes that a text means: `\r`, `\n`, `\t`, `\0`, `\\` and `\xNN` stand for one byte each, everything else for itself.
+/// The bytes that a text means: `\r`, `\n`, `\t`, `\0`, `\\` and `\xNN` stand for one byte each,
+/// everything else for itself.
 ///
 /// ```
 /// assert_eq!(clearway_bench::text::unescape(r"GET / HTTP/1.1\r\n\r\n").unwrap(), b"GET / HTTP/1.1\r\n\r\n");
@@ -27,7 +28,9 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
                 }
             }
             _ => {
-                return Err(r"a backslash stands before r, n, t, 0, x or another backslash: write \\ for itself".into());
+                return Err(r"a backslash stands before r, n, t, 0,
+                    x or another backslash: write \\ for itself"
+                    .into());
             }
         });
     }

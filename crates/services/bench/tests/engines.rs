@@ -1,12 +1,13 @@
-//! A client and a server, each on a stack of its own, joined by a cable in memory and driven by a clock that the test turns: what is asserted
-//! about times repeats exactly.
+//! A client and a server, each on a stack of its own, joined by a cable in memory and driven by a
+//! clock that the test turns: what is asserted about times repeats exactly.
 
 use std::sync::Arc;
 
 use clearway_base::{Duration, Instant};
 use clearway_bench::stack::{ClientApp, ServerApp};
 use clearway_bench::{
-    AddressRange, ClientPlan, ClientReport, Framing, Pattern, Protocol, ServerPlan, ServerReport, Sources, Start,
+    AddressRange, ClientPlan, ClientReport, Framing, Pattern, Protocol, ServerPlan, ServerReport,
+    Sources, Start,
 };
 use clearway_dev::{FramePool, PairConfig, PairEnd, PoolBudget, pair};
 use clearway_engine::{App, CoreReport, Engine, Mode, Stores, Team, Time};
@@ -35,8 +36,10 @@ fn engine<A: App<Stores>>(
         waiting_frames: 1_024,
         ..config.limits
     };
-    let stack = Stack::new(config, ChainRx::new(20_000, 1 << 20), RingTx::new(40_000, 256, 1 << 20));
-    let mut engine = Engine::new(stack, vec![end], pool.clone(), app, Mode::Interrupt, seats.remove(0)).unwrap();
+    let stack =
+        Stack::new(config, ChainRx::new(20_000, 1 << 20), RingTx::new(40_000, 256, 1 << 20));
+    let mut engine =
+        Engine::new(stack, vec![end], pool.clone(), app, Mode::Interrupt, seats.remove(0)).unwrap();
     for cidr in addresses.parse::<AddressRange>().unwrap().cidrs() {
         engine.stack().add_address(Instant::ZERO, Iface(0), cidr).unwrap();
     }
@@ -76,12 +79,19 @@ fn server_plan() -> ServerPlan {
     }
 }
 
-/// Both sides take a turn every 10 us until the client has finished. What both have done, and the bytes of their stacks.
-fn run_between(plan: ClientPlan, server: &ServerPlan, ours: &str, theirs: &str) -> (ClientReport, ServerReport) {
+/// Both sides take a turn every 10 us until the client has finished. What both have done, and the
+/// bytes of their stacks.
+fn run_between(
+    plan: ClientPlan,
+    server: &ServerPlan,
+    ours: &str,
+    theirs: &str,
+) -> (ClientReport, ServerReport) {
     let pool = FramePool::new(PoolBudget::of_bytes(32 << 20));
     let (a, b) = pair(PairConfig { limit: 4_096, ..PairConfig::default() }, &pool);
     let remote: Addr = theirs.split('/').next().unwrap().parse().unwrap();
-    let addresses: Vec<Addr> = ours.parse::<AddressRange>().unwrap().cidrs().map(|cidr| cidr.addr).collect();
+    let addresses: Vec<Addr> =
+        ours.parse::<AddressRange>().unwrap().cidrs().map(|cidr| cidr.addr).collect();
     let mut now = Instant::from_millis(1);
     let app = ClientApp::new(
         plan,
@@ -96,7 +106,11 @@ fn run_between(plan: ClientPlan, server: &ServerPlan, ours: &str, theirs: &str) 
     app.start(at(now), stack).unwrap();
     while !App::<Stores>::is_finished(client.app()) {
         now += Duration::from_micros(10);
-        assert!(now < Instant::from_millis(60_000), "not finished: {:?}", App::<Stores>::report(client.app()));
+        assert!(
+            now < Instant::from_millis(60_000),
+            "not finished: {:?}",
+            App::<Stores>::report(client.app())
+        );
         client.turn(at(now)).unwrap();
         server.turn(at(now)).unwrap();
     }
@@ -118,8 +132,16 @@ fn run(plan: ClientPlan) -> (ClientReport, ServerReport) {
 
 fn checked((client, server): (ClientReport, ServerReport)) -> (ClientReport, ServerReport) {
     assert_eq!(client.error, None);
-    assert_eq!(client.requests, client.answers + client.timeouts + client.failed + client.unanswered, "{client:?}");
-    assert_eq!((client.requests, client.answers), (server.requests, server.answers), "{client:?} {server:?}");
+    assert_eq!(
+        client.requests,
+        client.answers + client.timeouts + client.failed + client.unanswered,
+        "{client:?}"
+    );
+    assert_eq!(
+        (client.requests, client.answers),
+        (server.requests, server.answers),
+        "{client:?} {server:?}"
+    );
     assert_eq!((client.bytes_out, client.bytes_in), (server.bytes_in, server.bytes_out));
     assert_eq!(server.accepted, client.connected);
     assert_eq!(server.open, 0, "{server:?}");
@@ -128,8 +150,11 @@ fn checked((client, server): (ClientReport, ServerReport)) -> (ClientReport, Ser
 
 #[test]
 fn every_request_has_its_answer_over_both_families_and_both_protocols() {
-    for (ours, theirs) in [("10.0.0.1-10.0.0.4/24", "10.0.0.100/24"), ("2001:db8::1/64", "2001:db8::2/64")] {
-        let (client, _) = checked(run_between(client_plan(Protocol::Tcp, 100), &server_plan(), ours, theirs));
+    for (ours, theirs) in
+        [("10.0.0.1-10.0.0.4/24", "10.0.0.100/24"), ("2001:db8::1/64", "2001:db8::2/64")]
+    {
+        let (client, _) =
+            checked(run_between(client_plan(Protocol::Tcp, 100), &server_plan(), ours, theirs));
         // 100 connections for 20 ms; a request and its answer take two turns at most.
         assert!(client.answers >= 100 * 1_000, "{client:?}");
         assert!(client.latency.max() <= 20_000, "{:?}", client.latency);
@@ -155,7 +180,11 @@ fn an_open_loop_makes_exactly_the_requests_that_are_due() {
         // 100,000 a second for 20 ms.
         let plan = ClientPlan { every_ps: Some(10_000_000), ..client_plan(protocol, 50) };
         let (client, server) = run(plan);
-        assert_eq!((client.requests, client.answers, server.answers), (2_000, 2_000, 2_000), "{protocol:?}");
+        assert_eq!(
+            (client.requests, client.answers, server.answers),
+            (2_000, 2_000, 2_000),
+            "{protocol:?}"
+        );
         assert_eq!((client.not_sent, client.unanswered), (0, 0));
     }
 }
@@ -198,8 +227,10 @@ fn a_burst_arrives_whole_and_is_not_answered() {
 #[test]
 fn an_http_answer_is_read_by_its_length() {
     let body = "x".repeat(1_000);
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes();
-    let server = ServerPlan { message: answer.clone(), requests: Framing::HttpRequest, ..server_plan() };
+    let answer =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes();
+    let server =
+        ServerPlan { message: answer.clone(), requests: Framing::HttpRequest, ..server_plan() };
     let plan = ClientPlan {
         message: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
         answers: Framing::HttpAnswer,
@@ -213,7 +244,11 @@ fn an_http_answer_is_read_by_its_length() {
 
 #[test]
 fn an_answer_that_cannot_be_read_ends_it_with_a_sentence() {
-    let server = ServerPlan { message: b"no such thing\r\n\r\n".to_vec(), requests: Framing::Any, ..server_plan() };
+    let server = ServerPlan {
+        message: b"no such thing\r\n\r\n".to_vec(),
+        requests: Framing::Any,
+        ..server_plan()
+    };
     let plan = ClientPlan { answers: Framing::HttpAnswer, ..client_plan(Protocol::Tcp, 3) };
     let (client, _) = run_between(plan, &server, "10.0.0.1/24", "10.0.0.2/24");
     assert_eq!(client.error.as_deref(), Some("an answer is no HTTP/1 answer"));
@@ -222,7 +257,11 @@ fn an_answer_that_cannot_be_read_ends_it_with_a_sentence() {
 
 #[test]
 fn a_message_longer_than_a_segment_goes_both_ways() {
-    let server = ServerPlan { message: vec![b'a'; 100_000], requests: Framing::Fixed(50_000), ..server_plan() };
+    let server = ServerPlan {
+        message: vec![b'a'; 100_000],
+        requests: Framing::Fixed(50_000),
+        ..server_plan()
+    };
     let plan = ClientPlan {
         message: vec![b'q'; 50_000],
         answers: Framing::Fixed(100_000),
@@ -237,7 +276,11 @@ fn a_message_longer_than_a_segment_goes_both_ways() {
 fn a_port_where_nobody_listens_is_told_of() {
     let server = ServerPlan { port: PORT + 1, ..server_plan() };
     for protocol in [Protocol::Tcp, Protocol::Udp] {
-        let (client, _) = run_between(client_plan(protocol, 3), &server, "10.0.0.1/24", "10.0.0.2/24");
-        assert!(client.error.as_ref().is_some_and(|why| why.contains("is it listening there?")), "{client:?}");
+        let (client, _) =
+            run_between(client_plan(protocol, 3), &server, "10.0.0.1/24", "10.0.0.2/24");
+        assert!(
+            client.error.as_ref().is_some_and(|why| why.contains("is it listening there?")),
+            "{client:?}"
+        );
     }
 }

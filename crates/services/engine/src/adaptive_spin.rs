@@ -1,12 +1,14 @@
 //! Whether to look for more packets for a while, or to sleep at once.
 //!
-//! Looking costs the processor's time and saves the time of falling asleep and waking up. It pays when the next packet comes before the looking ends,
-//! and the last few packets say whether that is so: every idle moment that was short enough speaks for it, every longer one against it, also the ones
-//! that were slept through.
+//! Looking costs the processor's time and saves the time of falling asleep and waking up. It pays
+//! when the next packet comes before the looking ends, and the last few packets say whether that is
+//! so: every idle moment that was short enough speaks for it, every longer one against it, also the
+//! ones that were slept through.
 
 use clearway_base::{Duration, Instant};
 
-/// Idle moments that may speak for looking; so many more against it are needed before it is given up.
+/// Idle moments that may speak for looking; so many more against it are needed before it is given
+/// up.
 const MOST: u8 = 8;
 
 /// Decides between looking and sleeping.
@@ -29,7 +31,8 @@ impl AdaptiveSpin {
     pub(crate) fn worked(&mut self, now: Instant) {
         if self.idle_since.is_set() {
             let short = now.since(self.idle_since) <= self.spin;
-            self.credit = if short { (self.credit + 1).min(MOST) } else { self.credit.saturating_sub(1) };
+            self.credit =
+                if short { (self.credit + 1).min(MOST) } else { self.credit.saturating_sub(1) };
             self.idle_since = Instant::NEVER;
         }
     }

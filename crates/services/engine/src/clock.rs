@@ -1,4 +1,5 @@
-//! The clock of the operating system. No other code of the data path reads it, and the engine reads it once per turn.
+//! The clock of the operating system. No other code of the data path reads it, and the engine reads
+//! it once per turn.
 
 use clearway_base::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
@@ -60,6 +61,9 @@ fn monotonic() -> Instant {
 
 #[inline]
 fn nanos(clock: ClockId) -> u64 {
-    // Both clocks are there on every Linux; a failure could only mean a broken machine, and time standing still is the mildest answer.
-    clock_gettime(clock).map_or(0, |t| (t.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec() as u64))
+    // Both clocks are there on every Linux; a failure could only mean a broken machine, and time
+    // standing still is the mildest answer.
+    clock_gettime(clock).map_or(0, |t| {
+        (t.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec() as u64)
+    })
 }

@@ -1,10 +1,13 @@
-//! Frames between cores. Cores share nothing on the packet path, but a port with several queues may bring an answer to another
-//! core than the one that asked: an ARP reply has no flow, and an ICMP error has another flow than the packet it speaks of. Such frames
-//! are rare and small; the core that gets one copies it to the others, and each stack checks it as if its own queue had brought it.
+//! Frames between cores. Cores share nothing on the packet path, but a port with several queues may
+//! bring an answer to another core than the one that asked: an ARP reply has no flow, and an ICMP
+//! error has another flow than the packet it speaks of. Such frames are rare and small; the core
+//! that gets one copies it to the others, and each stack checks it as if its own queue had brought
+//! it.
 //!
-//! Answers to what a core began may come to another as well: the kernel learns which queue of a TAP device a flow belongs to only after it has answered the first
-//! packet, and forgets it after three seconds of silence. Cores share out the source ports ([`clearway_proto::Stack::share_ports`]), and hand over what belongs to
-//! another one.
+//! Answers to what a core began may come to another as well: the kernel learns which queue of a TAP
+//! device a flow belongs to only after it has answered the first packet, and forgets it after three
+//! seconds of silence. Cores share out the source ports ([`clearway_proto::Stack::share_ports`]),
+//! and hand over what belongs to another one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,15 +17,17 @@ use clearway_pkt::{Iface, RxMeta};
 
 use crate::wait::Notifier;
 
-/// Frames that wait for one core at most; more are dropped and counted. All of them answer something that is asked again after a while.
+/// Frames that wait for one core at most; more are dropped and counted. All of them answer
+/// something that is asked again after a while.
 const LIMIT: usize = 256;
 
-/// How many of them may be packets that belong to another core, and their bytes. Strangers can send any number of those, and must not keep out what answers us.
+/// How many of them may be packets that belong to another core, and their bytes. Strangers can send
+/// any number of those, and must not keep out what answers us.
 const MISDELIVERED: usize = LIMIT / 2;
 const MISDELIVERED_BYTES: usize = 1 << 20;
 
-/// The longest frame that is forwarded, in bytes: ARP and NDP messages and ICMP errors fit (RFC 4443 2.4 c: 1,280 with its IP header), with Ethernet
-/// and VLAN headers.
+/// The longest frame that is forwarded, in bytes: ARP and NDP messages and ICMP errors fit (RFC
+/// 4443 2.4 c: 1,280 with its IP header), with Ethernet and VLAN headers.
 const MAX_FRAME: usize = 1_280 + 18;
 
 /// The protocol number of IGMP (RFC 3376 4).
@@ -64,14 +69,20 @@ pub(crate) struct CoreQueues {
 
 impl CoreQueue {
     fn new(notifier: Notifier) -> CoreQueue {
-        CoreQueue { full: AtomicBool::new(false), frames: Mutex::default(), lost: AtomicU64::new(0), notifier }
+        CoreQueue {
+            full: AtomicBool::new(false),
+            frames: Mutex::default(),
+            lost: AtomicU64::new(0),
+            notifier,
+        }
     }
 
     fn put(&self, frame: Frame, misdelivered: bool) {
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         let len = frame.frame.len();
         let many = misdelivered
-            && (frames.misdelivered >= MISDELIVERED || frames.misdelivered_bytes + len > MISDELIVERED_BYTES);
+            && (frames.misdelivered >= MISDELIVERED
+                || frames.misdelivered_bytes + len > MISDELIVERED_BYTES);
         if many || frames.list.len() >= LIMIT {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
@@ -94,7 +105,11 @@ impl CoreQueues {
         let boxes: Arc<[CoreQueue]> = notifiers.into_iter().map(CoreQueue::new).collect();
         let reaching = Arc::new(AtomicBool::new(false));
         (0..boxes.len())
-            .map(|mine| CoreQueues { boxes: Arc::clone(&boxes), reaching: Arc::clone(&reaching), mine })
+            .map(|mine| CoreQueues {
+                boxes: Arc::clone(&boxes),
+                reaching: Arc::clone(&reaching),
+                mine,
+            })
             .collect()
     }
 
@@ -103,7 +118,8 @@ impl CoreQueues {
         self.boxes.len()
     }
 
-    /// This core has begun something whose answers may come to another. To be said before it leaves.
+    /// This core has begun something whose answers may come to another. To be said before it
+    /// leaves.
     #[inline]
     pub(crate) fn reach_out(&self) {
         if !self.is_reaching() {
@@ -130,7 +146,8 @@ impl CoreQueues {
         self.boxes.len() > 1
     }
 
-    /// Sends a copy of a frame to all other cores when it is of the kind that they may be waiting for.
+    /// Sends a copy of a frame to all other cores when it is of the kind that they may be waiting
+    /// for.
     #[inline]
     pub(crate) fn share(&self, iface: Iface, ethernet: bool, frame: &[u8]) {
         if frame.len() <= MAX_FRAME && concerns_all(ethernet, frame) {
@@ -160,8 +177,10 @@ impl CoreQueues {
     }
 }
 
-/// ARP replies, NDP advertisements, and ICMP errors: what answers or concerns a packet that any core may have sent; and IGMP and MLD, for each core tells of its
-/// own memberships. Requests stay with the core that got them, or all would answer. The frame is looked at just far enough to know its kind; a stack checks it afterwards.
+/// ARP replies, NDP advertisements, and ICMP errors: what answers or concerns a packet that any
+/// core may have sent; and IGMP and MLD, for each core tells of its own memberships. Requests stay
+/// with the core that got them, or all would answer. The frame is looked at just far enough to know
+/// its kind; a stack checks it afterwards.
 fn concerns_all(ethernet: bool, frame: &[u8]) -> bool {
     let Some((ethertype, packet)) = network_layer(ethernet, frame) else { return false };
     match ethertype {
@@ -176,12 +195,17 @@ fn concerns_all(ethernet: bool, frame: &[u8]) -> bool {
                 None => false,
             }
         }
-        // MLD stands behind a hop-by-hop header of eight bytes with a router alert (RFC 3810 5): 130 to 132, and 143.
+        // MLD stands behind a hop-by-hop header of eight bytes with a router alert (RFC 3810 5):
+        // 130 to 132, and 143.
         0x86dd if packet.get(6) == Some(&0) && packet.get(40) == Some(&58) => {
             packet.get(48).is_some_and(|kind| matches!(kind, 130..=132 | 143))
         }
-        // RFC 4443 2.1: errors have a type below 128. RFC 4861 4.4: 136 is an advertisement. Behind extension headers neither is expected.
-        0x86dd => packet.get(6) == Some(&58) && packet.get(40).is_some_and(|kind| *kind < 128 || *kind == 136),
+        // RFC 4443 2.1: errors have a type below 128. RFC 4861 4.4: 136 is an advertisement. Behind
+        // extension headers neither is expected.
+        0x86dd => {
+            packet.get(6) == Some(&58)
+                && packet.get(40).is_some_and(|kind| *kind < 128 || *kind == 136)
+        }
         _ => false,
     }
 }

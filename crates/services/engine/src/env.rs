@@ -1,11 +1,13 @@
-//! The stores of applications in the same process, and how one core's memory is shared out among its connections.
+//! The stores of applications in the same process, and how one core's memory is shared out among
+//! its connections.
 
 use clearway_dev::FramePool;
 use clearway_pkt::PoolBuf;
 use clearway_proto::Env;
 use clearway_proto::store::{ChainRx, Minimum, Pots, RingTx};
 
-/// Received bytes stay in the packet buffers that brought them until the application is done with them; sent bytes are copied once, into chunks of an arena.
+/// Received bytes stay in the packet buffers that brought them until the application is done with
+/// them; sent bytes are copied once, into chunks of an arena.
 pub enum Stores {}
 
 impl Env for Stores {
@@ -14,15 +16,17 @@ impl Env for Stores {
     type Tx = RingTx;
 }
 
-/// Memory of one core's connections: what is lent to those that need more than their minimum, and the minimum that each has for itself. Pages that were never
-/// used cost nothing.
+/// Memory of one core's connections: what is lent to those that need more than their minimum, and
+/// the minimum that each has for itself. Pages that were never used cost nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// How many connections there may be, and the bytes that each of them may have written and not acknowledged, and again those that it may have received and
-    /// not read, whatever the others do.
+    /// How many connections there may be, and the bytes that each of them may have written and not
+    /// acknowledged, and again those that it may have received and not read, whatever the others
+    /// do.
     pub minimum: Minimum,
-    /// Chunks of send queues that are lent, and the bytes of each. A packet of 64 KiB leaves a TAP device in as many pieces as it has chunks, and each piece is
-    /// a copy of its own in the kernel: with chunks of 4 KiB a stream is up to a sixth slower.
+    /// Chunks of send queues that are lent, and the bytes of each. A packet of 64 KiB leaves a TAP
+    /// device in as many pieces as it has chunks, and each piece is a copy of its own in the
+    /// kernel: with chunks of 4 KiB a stream is up to a sixth slower.
     pub send_chunks: u32,
     /// See [`Memory::send_chunks`].
     pub send_chunk_len: u32,
@@ -33,8 +37,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// 256 MiB of send queues, 4 MiB of them for one connection at most, of which it has what its congestion window is worth; 64 MiB of buffers for one connection's
-    /// unread data, which are windows of up to 32 MiB, as far as there are so many; and a minimum of 2 KiB each way for each of so many connections.
+    /// 256 MiB of send queues, 4 MiB of them for one connection at most, of which it has what its
+    /// congestion window is worth; 64 MiB of buffers for one connection's unread data, which are
+    /// windows of up to 32 MiB, as far as there are so many; and a minimum of 2 KiB each way for
+    /// each of so many connections.
     pub const fn of(connections: u32) -> Memory {
         Memory {
             minimum: Minimum::of(connections),

@@ -44,10 +44,14 @@ impl fmt::Display for EngineError {
             EngineError::Interface { name, why } => {
                 let why = match why {
                     AddError::Full => "there are as many interfaces as the limits allow",
-                    AddError::NoTable => "its routing table is not there; raise the limit of tables",
+                    AddError::NoTable => {
+                        "its routing table is not there; raise the limit of tables"
+                    }
                     AddError::BadMtu => "its MTU is not between 576 and 65535 bytes",
                     AddError::BadAddress => "its Ethernet address is a group's or none",
-                    AddError::Exists | AddError::NoInterface | AddError::BadGateway => "the stack refuses it",
+                    AddError::Exists | AddError::NoInterface | AddError::BadGateway => {
+                        "the stack refuses it"
+                    }
                 };
                 write!(f, "{name} cannot be an interface: {why}")
             }
@@ -55,9 +59,10 @@ impl fmt::Display for EngineError {
                 write!(f, "the stack has an interface {} already that no port belongs to", iface.0)
             }
             EngineError::NoPort(iface) => write!(f, "interface {} has no port", iface.0),
-            EngineError::Mtu(_) => {
-                f.write_str("an MTU is from 576 to 65535 bytes, and at least 1280 on an interface with IPv6 addresses")
-            }
+            EngineError::Mtu(_) => f.write_str(
+                "an MTU is from 576 to 65535 bytes, and at least 1280 on an interface \
+                    with IPv6 addresses",
+            ),
             EngineError::TooManyPorts => write!(f, "one engine drives {MAX_PORTS} ports at most"),
         }
     }

@@ -9,7 +9,8 @@ pub enum Mode {
     Polling,
     /// Sleeps at once.
     Interrupt,
-    /// Goes on asking for this long after the last packet, then sleeps; sleeps at once while packets come at longer intervals than that.
+    /// Goes on asking for this long after the last packet, then sleeps; sleeps at once while
+    /// packets come at longer intervals than that.
     Adaptive(Duration),
 }
 
@@ -19,7 +20,9 @@ impl Mode {
         match (self, other) {
             (Mode::Polling, _) | (_, Mode::Polling) => Mode::Polling,
             (Mode::Adaptive(a), Mode::Adaptive(b)) => Mode::Adaptive(a.max(b)),
-            (Mode::Adaptive(spin), Mode::Interrupt) | (Mode::Interrupt, Mode::Adaptive(spin)) => Mode::Adaptive(spin),
+            (Mode::Adaptive(spin), Mode::Interrupt) | (Mode::Interrupt, Mode::Adaptive(spin)) => {
+                Mode::Adaptive(spin)
+            }
             (Mode::Interrupt, Mode::Interrupt) => Mode::Interrupt,
         }
     }

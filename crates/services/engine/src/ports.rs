@@ -20,7 +20,8 @@ pub struct PortOptions {
     pub mtu: Option<u32>,
 }
 
-/// What becomes of an engine when one of its devices is of no more use: its interface was removed, say.
+/// What becomes of an engine when one of its devices is of no more use: its interface was removed,
+/// say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnDeviceError {
     /// It ends with the device's error.
@@ -115,7 +116,8 @@ impl<D: Dev, P: Probe> Ports<D, P> {
         working(&mut self.slots, place)
     }
 
-    /// As [`Sink::reserve`], for a probe: what the device does is told apart from what the stack does, where it does more than hand out memory.
+    /// As [`Sink::reserve`], for a probe: what the device does is told apart from what the stack
+    /// does, where it does more than hand out memory.
     fn reserve_probed(&mut self, iface: Iface, len: usize) -> Option<&mut [u8]> {
         let dev = working(&mut self.slots, usize::from(iface.0))?;
         if !dev.sends_next() {
@@ -134,10 +136,14 @@ impl<D: Dev, P: Probe> Ports<D, P> {
 
     /// Everything that is there, also what works no more.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Iface, &Port<D>)> {
-        self.slots.iter().enumerate().filter_map(|(at, slot)| Some((Iface(at as u16), slot.as_ref()?)))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(at, slot)| Some((Iface(at as u16), slot.as_ref()?)))
     }
 
-    /// Lets everything go that was committed. Answers when the next of the devices has something to do.
+    /// Lets everything go that was committed. Answers when the next of the devices has something to
+    /// do.
     #[inline]
     pub(crate) fn flush(&mut self) -> Instant {
         let mut deadline = Instant::NEVER;
@@ -156,7 +162,10 @@ impl<D: Dev, P: Probe> Ports<D, P> {
 }
 
 /// What the stack is told of a device.
-pub(crate) fn interface_of(dev: &impl Facts, options: &PortOptions) -> Result<InterfaceSpec, AddError> {
+pub(crate) fn interface_of(
+    dev: &impl Facts,
+    options: &PortOptions,
+) -> Result<InterfaceSpec, AddError> {
     let offloads = dev.offloads();
     let link = match dev.mac() {
         Some(mac) => Link::Ethernet(Mac(mac.0)),
@@ -165,14 +174,16 @@ pub(crate) fn interface_of(dev: &impl Facts, options: &PortOptions) -> Result<In
     };
     let largest = u32::try_from(dev.mtu()).unwrap_or(u32::MAX).min(65_535);
     let mtu = options.mtu.unwrap_or(largest);
-    // A loopback carries any packet, whatever its MTU; other devices lose what is too long for them.
+    // A loopback carries any packet, whatever its MTU; other devices lose what is too long for
+    // them.
     if mtu > largest && link != Link::Loopback {
         return Err(AddError::BadMtu);
     }
     Ok(InterfaceSpec { link, mtu, offloads, table: options.table })
 }
 
-/// The IPv6 address that every Ethernet interface has (RFC 4291 2.1, and appendix A for the modified EUI-64).
+/// The IPv6 address that every Ethernet interface has (RFC 4291 2.1, and appendix A for the
+/// modified EUI-64).
 pub(crate) fn link_local(mac: Mac) -> Cidr {
     let [a, b, c, d, e, f] = mac.0;
     let addr = Addr::v6([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]);

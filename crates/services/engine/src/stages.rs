@@ -5,9 +5,11 @@
 //!   other: reading the clock, reports, and what lies between two turns
 //! ```
 //!
-//! An [`Engine`](crate::Engine) is made with a probe or without one. Without, it is another function of the compiler's: nothing is asked and nothing counted.
-//! With, the processor's counter is read where one stage ends and the next begins, a few times a turn and not once per packet. The counter does not wait for
-//! instructions that are under way, so that what a stage left unfinished counts for the next one; over a burst that is little.
+//! An [`Engine`](crate::Engine) is made with a probe or without one. Without, it is another
+//! function of the compiler's: nothing is asked and nothing counted. With, the processor's counter
+//! is read where one stage ends and the next begins, a few times a turn and not once per packet.
+//! The counter does not wait for instructions that are under way, so that what a stage left
+//! unfinished counts for the next one; over a burst that is little.
 //!
 //! Only turns that had work count, as for how busy a core is.
 
@@ -34,8 +36,15 @@ pub enum Stage {
 
 impl Stage {
     /// All of them, in the order of a turn.
-    pub const ALL: [Stage; 7] =
-        [Stage::DriverIn, Stage::StackIn, Stage::Timers, Stage::App, Stage::StackOut, Stage::DriverOut, Stage::Other];
+    pub const ALL: [Stage; 7] = [
+        Stage::DriverIn,
+        Stage::StackIn,
+        Stage::Timers,
+        Stage::App,
+        Stage::StackOut,
+        Stage::DriverOut,
+        Stage::Other,
+    ];
 
     /// Its name, for people.
     pub const fn name(self) -> &'static str {
@@ -91,7 +100,8 @@ impl StageCycles {
 
 /// Who is told where one stage ends and the next begins.
 pub trait Probe {
-    /// Whether anybody listens. What is only done for the probe asks this, and vanishes when it is false.
+    /// Whether anybody listens. What is only done for the probe asks this, and vanishes when it is
+    /// false.
     const ON: bool;
 
     /// What follows belongs to `stage`.
@@ -136,7 +146,12 @@ pub struct StageProbe {
 impl StageProbe {
     /// A probe that has counted nothing.
     pub fn new() -> StageProbe {
-        StageProbe { stage: Stage::Other, since: cycles(), turn: [0; Stage::ALL.len()], sum: StageCycles::default() }
+        StageProbe {
+            stage: Stage::Other,
+            since: cycles(),
+            turn: [0; Stage::ALL.len()],
+            sum: StageCycles::default(),
+        }
     }
 }
 

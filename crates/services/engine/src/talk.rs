@@ -1,11 +1,14 @@
-//! Conversations: applications that answer each connection by itself, written once for every kind of connection.
+//! Conversations: applications that answer each connection by itself, written once for every kind
+//! of connection.
 //!
-//! A [`Service`] leads the conversations and sees a connection only as [`Io`]. [`Talks`] runs a service on a stack, inside the turn;
-//! the same service can be run over sockets of the operating system, to be compared or where there is no stack.
+//! A [`Service`] leads the conversations and sees a connection only as [`Io`]. [`Talks`] runs a
+//! service on a stack, inside the turn; the same service can be run over sockets of the operating
+//! system, to be compared or where there is no stack.
 
 use clearway_base::{Handle, Instant, Slab, Wheel};
 use clearway_proto::{
-    ConnEvents, ConnId, ConnOptions, ConnectSpec, Env, Event, Failure, ListenSpec, ListenerId, Stack, Table,
+    ConnEvents, ConnId, ConnOptions, ConnectSpec, Env, Event, Failure, ListenSpec, ListenerId,
+    Stack, Table,
 };
 use clearway_wire::{Addr, Endpoint};
 
@@ -13,7 +16,8 @@ use crate::{App, Time};
 
 /// A connection as a conversation sees it.
 pub trait Io {
-    /// The oldest bytes that were received and not consumed and that lie together; empty when there are none now.
+    /// The oldest bytes that were received and not consumed and that lie together; empty when there
+    /// are none now.
     fn recv(&self) -> &[u8];
     /// The oldest `n` of them are done with.
     fn consumed(&mut self, n: usize);
@@ -21,10 +25,11 @@ pub trait Io {
     fn peer_closed(&self) -> bool;
     /// Bytes that [`Io::send`] would take now, as far as is known.
     fn room(&self) -> usize;
-    /// Sends; returns how many bytes were taken. Fewer than all: the conversation is called again when there is room.
+    /// Sends; returns how many bytes were taken. Fewer than all: the conversation is called again
+    /// when there is room.
     fn send(&mut self, bytes: &[u8]) -> usize;
-    /// As [`Io::send`], and more follows soon: what does not fill a segment waits for it, for a fraction of a second at most. A kind of connection that cannot
-    /// do so sends at once.
+    /// As [`Io::send`], and more follows soon: what does not fill a segment waits for it, for a
+    /// fraction of a second at most. A kind of connection that cannot do so sends at once.
     fn send_more(&mut self, bytes: &[u8]) -> usize {
         self.send(bytes)
     }
@@ -50,7 +55,8 @@ pub enum Ended {
     Failed(Option<Failure>),
     /// Both sides were done, and all that came was consumed.
     Closed,
-    /// Both sides were done, and the service left bytes where they lay: it was called until it took no more, and named no deadline.
+    /// Both sides were done, and the service left bytes where they lay: it was called until it took
+    /// no more, and named no deadline.
     Unread,
     /// The program ends.
     Stopped,
@@ -73,8 +79,9 @@ pub trait Service {
     /// A connection is there.
     fn begin(&mut self, now: Instant) -> Self::Talk;
 
-    /// Something happened to the connection: goes on as far as its bytes and its room allow. When the connection is over, it is called for as long as it consumes
-    /// bytes and there are more: then nothing else would call it.
+    /// Something happened to the connection: goes on as far as its bytes and its room allow. When
+    /// the connection is over, it is called for as long as it consumes bytes and there are more:
+    /// then nothing else would call it.
     fn on_ready<I: Io>(&mut self, now: Instant, talk: &mut Self::Talk, io: &mut I) -> Next;
 
     /// When [`Service::on_timeout`] is due if nothing happens before; every step may move it.
@@ -107,8 +114,9 @@ pub enum Source {
     Connect(Endpoint, u32),
 }
 
-/// Handshakes in progress, and finished ones not yet accepted, at most. They are accepted in the turn in which they finish, so this bounds the
-/// handshakes of one round trip; beyond it the stack answers with SYN cookies.
+/// Handshakes in progress, and finished ones not yet accepted, at most. They are accepted in the
+/// turn in which they finish, so this bounds the handshakes of one round trip; beyond it the stack
+/// answers with SYN cookies.
 const BACKLOG: u32 = 4_096;
 
 /// Ticks of 2^24 ns, about 17 ms: fine enough for timeouts that people choose, in seconds.
@@ -185,7 +193,12 @@ impl<S: Service> Talks<S> {
         &mut self.service
     }
 
-    fn begin<E: Env>(&mut self, now: Instant, stack: &mut Stack<E>, conn: ConnId) -> Option<Handle<Place<S::Talk>>> {
+    fn begin<E: Env>(
+        &mut self,
+        now: Instant,
+        stack: &mut Stack<E>,
+        conn: ConnId,
+    ) -> Option<Handle<Place<S::Talk>>> {
         let talk = self.service.begin(now);
         let place = self.talks.insert(Place { conn, talk, is_over: false });
         match place {
@@ -208,7 +221,12 @@ impl<S: Service> Talks<S> {
     }
 
     #[inline]
-    fn ready<E: Env>(&mut self, now: Instant, stack: &mut Stack<E>, handle: Handle<Place<S::Talk>>) {
+    fn ready<E: Env>(
+        &mut self,
+        now: Instant,
+        stack: &mut Stack<E>,
+        handle: Handle<Place<S::Talk>>,
+    ) {
         let Some(Place { conn, talk, .. }) = self.talks.get_mut(handle) else { return };
         let conn = *conn;
         let next = self.service.on_ready(now, talk, &mut StackIo { stack, conn });
@@ -243,7 +261,14 @@ impl<S: Service> Talks<S> {
     }
 
     #[inline]
-    fn on_conn<E: Env>(&mut self, now: Instant, stack: &mut Stack<E>, conn: ConnId, token: u64, what: ConnEvents) {
+    fn on_conn<E: Env>(
+        &mut self,
+        now: Instant,
+        stack: &mut Stack<E>,
+        conn: ConnId,
+        token: u64,
+        what: ConnEvents,
+    ) {
         let Some(handle) = Handle::from_bits(token) else { return };
         if self.talks.get(handle).is_none_or(|place| place.conn != conn) {
             return;
@@ -257,9 +282,16 @@ impl<S: Service> Talks<S> {
         }
     }
 
-    /// Nothing comes or goes on this connection any more. What came before is heard first, all of it: it was acknowledged, so the peer believes that it was.
+    /// Nothing comes or goes on this connection any more. What came before is heard first, all of
+    /// it: it was acknowledged, so the peer believes that it was.
     #[cold]
-    fn over<E: Env>(&mut self, now: Instant, stack: &mut Stack<E>, handle: Handle<Place<S::Talk>>, why: Ended) {
+    fn over<E: Env>(
+        &mut self,
+        now: Instant,
+        stack: &mut Stack<E>,
+        handle: Handle<Place<S::Talk>>,
+        why: Ended,
+    ) {
         let Some(&Place { conn, .. }) = self.talks.get(handle) else { return };
         let mut unread = stack.unread(conn);
         while unread > 0 {
@@ -306,17 +338,29 @@ impl<S: Service, E: Env> App<E> for Talks<S> {
         self.service.tick(time);
         let options = ConnOptions { nodelay: true, ..ConnOptions::default() };
         match self.source {
-            Source::Listen(0) => return Err("nobody could name port 0: say which port to listen on".into()),
+            Source::Listen(0) => {
+                return Err("nobody could name port 0: say which port to listen on".into());
+            }
             Source::Listen(port) => {
                 // The IPv6 wildcard without v6_only takes IPv4 too.
                 let local = Endpoint::new(Addr::ANY_V6, port);
-                let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog: BACKLOG, token: 0, options };
-                let listener = stack.listen(spec).map_err(|error| format!("cannot listen on port {port}: {error}"))?;
+                let spec = ListenSpec {
+                    table: Table(0),
+                    local,
+                    v6_only: false,
+                    backlog: BACKLOG,
+                    token: 0,
+                    options,
+                };
+                let listener = stack
+                    .listen(spec)
+                    .map_err(|error| format!("cannot listen on port {port}: {error}"))?;
                 self.listener = Some(listener);
             }
             Source::Connect(remote, count) => {
                 for _ in 0..count {
-                    let spec = ConnectSpec { table: Table(0), local: None, remote, token: 0, options };
+                    let spec =
+                        ConnectSpec { table: Table(0), local: None, remote, token: 0, options };
                     let conn = stack
                         .connect(time.now, spec)
                         .map_err(|error| format!("cannot connect to {remote}: {error}"))?;
@@ -332,7 +376,9 @@ impl<S: Service, E: Env> App<E> for Talks<S> {
         self.service.tick(time);
         while let Some(event) = stack.next_event() {
             match event {
-                Event::Conn { conn, token, what } => self.on_conn(time.now, stack, conn, token, what),
+                Event::Conn { conn, token, what } => {
+                    self.on_conn(time.now, stack, conn, token, what)
+                }
                 Event::Incoming { listener, .. } => self.accept(time.now, stack, listener),
                 Event::Udp { .. } => {}
             }
@@ -354,7 +400,8 @@ impl<S: Service, E: Env> App<E> for Talks<S> {
         if let Some(listener) = self.listener.take() {
             stack.unlisten(listener);
         }
-        // Whoever waits for the rest of an answer learns by a reset that it will not come; an idle connection just ends.
+        // Whoever waits for the rest of an answer learns by a reset that it will not come; an idle
+        // connection just ends.
         let open: Vec<_> = self.talks.iter().map(|(handle, _)| handle).collect();
         for handle in open {
             if let Some(place) = self.talks.get(handle) {

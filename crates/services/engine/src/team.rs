@@ -1,5 +1,5 @@
-//! Several cores and the one who watches them. On the packet path they share nothing but a flag that is read; figures are left on a
-//! board once per second.
+//! Several cores and the one who watches them. On the packet path they share nothing but a flag
+//! that is read; figures are left on a board once per second.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,7 +39,8 @@ pub struct Team<R> {
     running: Arc<Running>,
 }
 
-/// One core's side: everything that an engine needs of its surroundings. Goes to the thread that will run it.
+/// One core's side: everything that an engine needs of its surroundings. Goes to the thread that
+/// will run it.
 pub struct Seat<R> {
     index: usize,
     pub(crate) stop: Arc<AtomicBool>,
@@ -65,7 +66,8 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
         Team::with_notifiers((0..count).map(|_| Notifier::new()).collect::<io::Result<Vec<_>>>()?)
     }
 
-    /// A team of a core for each notifier, and their seats. The notifier wakes its core, whoever rings it.
+    /// A team of a core for each notifier, and their seats. The notifier wakes its core, whoever
+    /// rings it.
     ///
     /// # Errors
     /// When the system has no descriptor left for one notifier more.
@@ -73,7 +75,8 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
         let count = notifiers.len();
         let boards: Vec<Board<R>> = (0..count).map(|_| Board::default()).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        let running = Arc::new(Running { seats: AtomicUsize::new(count), changed: Notifier::new()? });
+        let running =
+            Arc::new(Running { seats: AtomicUsize::new(count), changed: Notifier::new()? });
         let seats = CoreQueues::between(notifiers.clone())
             .into_iter()
             .enumerate()
@@ -89,7 +92,8 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
         Ok((Team { stop, notifiers, boards, running }, seats))
     }
 
-    /// Tells all engines to stop. They finish their turn, let their applications say goodbye, and return.
+    /// Tells all engines to stop. They finish their turn, let their applications say goodbye, and
+    /// return.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         for notifier in &self.notifiers {
@@ -107,9 +111,13 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
         &self.running.changed
     }
 
-    /// What each core had done when it last wrote it down: at most about a second ago while it works, and up to date when it sleeps or has returned.
+    /// What each core had done when it last wrote it down: at most about a second ago while it
+    /// works, and up to date when it sleeps or has returned.
     pub fn reports(&self) -> Vec<CoreReport<R>> {
-        self.boards.iter().map(|board| board.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
+        self.boards
+            .iter()
+            .map(|board| board.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .collect()
     }
 }
 
@@ -129,7 +137,8 @@ impl<R> Seat<R> {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Leaves a report for the watcher. An engine does so itself; this is for those who have no engine.
+    /// Leaves a report for the watcher. An engine does so itself; this is for those who have no
+    /// engine.
     pub fn publish(&self, report: CoreReport<R>) {
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }

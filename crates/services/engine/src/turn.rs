@@ -49,9 +49,11 @@ pub enum Step {
     Stop,
 }
 
-/// One core's clock, ports, stack and application, and perhaps a probe that counts the cycles of each [`Stage`].
+/// One core's clock, ports, stack and application, and perhaps a probe that counts the cycles of
+/// each [`Stage`].
 ///
-/// Packets stay in whatever buffers the ports hand over, which are those that the stack is built over; `M` is where a packet is put that comes by no port.
+/// Packets stay in whatever buffers the ports hand over, which are those that the stack is built
+/// over; `M` is where a packet is put that comes by no port.
 pub struct Engine<E: Env, D, A: App<E>, P = NoProbe, M = FramePool> {
     clock: Clock,
     stack: Stack<E>,
@@ -75,12 +77,15 @@ pub struct Engine<E: Env, D, A: App<E>, P = NoProbe, M = FramePool> {
     busy_since: Instant,
 }
 
-impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, M: BufferSource<Buf = E::Buf>> Engine<E, D, A, NoProbe, M> {
-    /// Makes each device an interface of the stack, in their order: the first is `Iface(0)`. The stack must have no interface yet. `pool` is
-    /// the one that the devices use.
+impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, M: BufferSource<Buf = E::Buf>>
+    Engine<E, D, A, NoProbe, M>
+{
+    /// Makes each device an interface of the stack, in their order: the first is `Iface(0)`. The
+    /// stack must have no interface yet. `pool` is the one that the devices use.
     ///
     /// # Errors
-    /// [`EngineError::Interface`] when the stack does not take a device, [`EngineError::TooManyPorts`].
+    /// [`EngineError::Interface`] when the stack does not take a device,
+    /// [`EngineError::TooManyPorts`].
     pub fn new(
         stack: Stack<E>,
         devs: Vec<D>,
@@ -93,7 +98,9 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, M: BufferSource<Buf = E::Buf>> Eng
     }
 }
 
-impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>> Engine<E, D, A, P, M> {
+impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>>
+    Engine<E, D, A, P, M>
+{
     /// As [`Engine::new`], with a probe.
     ///
     /// # Errors
@@ -133,7 +140,10 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             busy_since: Instant::NEVER,
         };
         for (index, dev) in devs.into_iter().enumerate() {
-            engine.add_port(dev, PortOptions { name: format!("port {index}"), ..PortOptions::default() })?;
+            engine.add_port(
+                dev,
+                PortOptions { name: format!("port {index}"), ..PortOptions::default() },
+            )?;
         }
         Ok(engine)
     }
@@ -158,7 +168,10 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
     }
 
     /// Lets somebody look at every frame, or nobody any more; gives back who did.
-    pub fn set_inspector(&mut self, inspector: Option<Box<dyn Inspect>>) -> Option<Box<dyn Inspect>> {
+    pub fn set_inspector(
+        &mut self,
+        inspector: Option<Box<dyn Inspect>>,
+    ) -> Option<Box<dyn Inspect>> {
         std::mem::replace(&mut self.ports.inspector, inspector)
     }
 
@@ -197,12 +210,12 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         (self.turns, self.sleeps)
     }
 
-    /// Runs until the team is stopped, the application is finished, or something fails: [`Engine::start`], then [`Engine::step`] again and again,
-    /// then [`Engine::finish`].
+    /// Runs until the team is stopped, the application is finished, or something fails:
+    /// [`Engine::start`], then [`Engine::step`] again and again, then [`Engine::finish`].
     ///
     /// # Errors
-    /// [`EngineError::App`] when the application could not begin, [`EngineError::Device`] when a port is of no more use, [`EngineError::Wait`] when the system
-    /// does not let us sleep.
+    /// [`EngineError::App`] when the application could not begin, [`EngineError::Device`] when a
+    /// port is of no more use, [`EngineError::Wait`] when the system does not let us sleep.
     pub fn run(&mut self) -> Result<(), EngineError> {
         self.start()?;
         let ended = loop {
@@ -225,7 +238,8 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         self.app.start(time, &mut self.stack).map_err(EngineError::App)
     }
 
-    /// One round of the loop: a turn, the report when it is time for one, and sleep when there is nothing to do.
+    /// One round of the loop: a turn, the report when it is time for one, and sleep when there is
+    /// nothing to do.
     ///
     /// # Errors
     /// As [`Engine::turn`], and [`EngineError::Wait`] when the system does not let us sleep.
@@ -259,19 +273,25 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         self.sleep(time.now, turn.deadline)
     }
 
-    /// Lets the application say goodbye, sends what that left when `send` says so, and leaves the last report.
+    /// Lets the application say goodbye, sends what that left when `send` says so, and leaves the
+    /// last report.
     ///
     /// # Errors
     /// [`EngineError::Device`] when a port broke while the last packets left.
     pub fn finish(&mut self, send: bool) -> Result<(), EngineError> {
         let time = self.clock.read();
         self.app.stop(time, &mut self.stack);
-        let sent = if send { self.run_out(time.now + STOP_WITHIN).and_then(|()| self.part()) } else { Ok(()) };
+        let sent = if send {
+            self.run_out(time.now + STOP_WITHIN).and_then(|()| self.part())
+        } else {
+            Ok(())
+        };
         self.publish(self.reported);
         sent
     }
 
-    // What a peer's window kept here is not sent any more, and there will be nobody who answers: the peer is told.
+    // What a peer's window kept here is not sent any more, and there will be nobody who answers:
+    // the peer is told.
     fn part(&mut self) -> Result<(), EngineError> {
         self.stack.reset_unsent();
         let now = self.clock.read().now;
@@ -289,7 +309,8 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         }
     }
 
-    // The turn before has ended: the one reading of the clock that each turn begins with tells when.
+    // The turn before has ended: the one reading of the clock that each turn begins with tells
+    // when.
     #[inline]
     fn rest(&mut self, now: Instant) {
         self.ports.probe.turn_ends(self.busy_since.is_set());
@@ -308,12 +329,19 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             let now = self.clock.read().now;
             self.rest(now);
         }
-        // Whoever watches sees the last figures of a busy second, and after that the sleep is as long as it can be.
+        // Whoever watches sees the last figures of a busy second, and after that the sleep is as
+        // long as it can be.
         let report = if self.news { self.reported + REPORT_EVERY } else { Instant::NEVER };
         let may_sleep = self.app.may_sleep();
         let slept = if may_sleep {
             self.sleeps += 1;
-            wait::sleep(&self.seat.notifier, self.app.wait_fd(), self.ports.all_working(), now, deadline.min(report))
+            wait::sleep(
+                &self.seat.notifier,
+                self.app.wait_fd(),
+                self.ports.all_working(),
+                now,
+                deadline.min(report),
+            )
         } else {
             // Who left something may have rung for the sleep that did not come.
             Ok(true)
@@ -323,10 +351,12 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         Ok(if may_sleep { Step::Slept } else { Step::Again })
     }
 
-    /// One turn at `time`: packets in, timers, application, packets out. Public for tests that bring their own time.
+    /// One turn at `time`: packets in, timers, application, packets out. Public for tests that
+    /// bring their own time.
     ///
     /// # Errors
-    /// [`EngineError::Device`] when a port is of no more use, and the application does not go on without it.
+    /// [`EngineError::Device`] when a port is of no more use, and the application does not go on
+    /// without it.
     pub fn turn(&mut self, time: Time) -> Result<Turn, EngineError> {
         self.turns += 1;
         self.ports.time = time;

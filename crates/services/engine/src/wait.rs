@@ -28,14 +28,16 @@ impl Notifier {
         Ok(Notifier::from_fd(fd.into()))
     }
 
-    /// A notifier around an eventfd that exists, for somebody who has other ways to ring it. It must be nonblocking.
+    /// A notifier around an eventfd that exists, for somebody who has other ways to ring it. It
+    /// must be nonblocking.
     pub fn from_fd(eventfd: OwnedFd) -> Notifier {
         Notifier { fd: Arc::new(eventfd) }
     }
 
     /// Wakes the sleeper, or keeps it from falling asleep next time.
     pub fn notify(&self) {
-        // The counter can only be full when nobody has heard the notifier for 2^64 - 1 rings; it rings then anyway.
+        // The counter can only be full when nobody has heard the notifier for 2^64 - 1 rings; it
+        // rings then anyway.
         let _ = unistd::write(&self.fd, &1u64.to_ne_bytes());
     }
 
@@ -52,7 +54,8 @@ impl AsFd for Notifier {
     }
 }
 
-/// Sleeps until `notifier` rings, `other` or one of the ports is readable, or `deadline`; not at all when it has passed. Waking early is allowed. Answers whether `other` is readable.
+/// Sleeps until `notifier` rings, `other` or one of the ports is readable, or `deadline`; not at
+/// all when it has passed. Waking early is allowed. Answers whether `other` is readable.
 pub(crate) fn sleep<'a, D: Facts + 'a>(
     notifier: &Notifier,
     other: Option<BorrowedFd<'a>>,

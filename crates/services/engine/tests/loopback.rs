@@ -1,4 +1,5 @@
-//! TCP from one address of a stack to another over two loopbacks in two routing tables, as two application namespaces of one host use them.
+//! TCP from one address of a stack to another over two loopbacks in two routing tables, as two
+//! application namespaces of one host use them.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +8,9 @@ use clearway_dev::{Dev, DevCounters, Fault, FaultSpec, FramePool, Loopback, Pool
 use clearway_engine::{App, Engine, Mode, Notifier, PortOptions, Stores, Team, Time};
 use clearway_pkt::PoolBuf;
 use clearway_proto::store::{ChainRx, RingTx};
-use clearway_proto::{Config, ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, ListenSpec, NextHop, Stack, Table};
+use clearway_proto::{
+    Config, ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, ListenSpec, NextHop, Stack, Table,
+};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(172, 16, 1, 1);
@@ -67,9 +70,17 @@ impl App<Stores> for Transfer {
     fn start(&mut self, time: Time, stack: &mut Stack<Stores>) -> Result<(), String> {
         let options = ConnOptions::default();
         let local = Endpoint::new(SERVER.into(), PORT);
-        let listen = ListenSpec { table: Table(0), local, v6_only: false, backlog: 4, token: SERVERS, options };
+        let listen = ListenSpec {
+            table: Table(0),
+            local,
+            v6_only: false,
+            backlog: 4,
+            token: SERVERS,
+            options,
+        };
         stack.listen(listen).map_err(|error| format!("{error:?}"))?;
-        let connect = ConnectSpec { table: Table(1), local: None, remote: local, token: CLIENTS, options };
+        let connect =
+            ConnectSpec { table: Table(1), local: None, remote: local, token: CLIENTS, options };
         self.client = Some(stack.connect(time.now, connect).map_err(|error| format!("{error:?}"))?);
         Ok(())
     }
@@ -114,9 +125,15 @@ fn loopback(pool: &FramePool, mtu: usize, fault: &str) -> Port {
 fn engine(mtu: usize, fault: &str) -> Engine<Stores, Port, Transfer> {
     let pool = FramePool::new(PoolBudget::for_mtu(16 << 20, mtu));
     let (_, mut seats) = Team::with_notifiers(vec![Notifier::new().unwrap()]).unwrap();
-    let stack = Stack::new(Config::new([7; 32]), ChainRx::new(5_000, 4 << 20), RingTx::new(1_000, 4_096, 1 << 20));
+    let stack = Stack::new(
+        Config::new([7; 32]),
+        ChainRx::new(5_000, 4 << 20),
+        RingTx::new(1_000, 4_096, 1 << 20),
+    );
     let mode = Mode::Interrupt;
-    let mut engine = Engine::new(stack, Vec::new(), pool.clone(), Transfer::default(), mode, seats.remove(0)).unwrap();
+    let mut engine =
+        Engine::new(stack, Vec::new(), pool.clone(), Transfer::default(), mode, seats.remove(0))
+            .unwrap();
     for (table, addr) in [(0, SERVER), (1, CLIENT)] {
         let options = PortOptions { name: format!("loop{table}"), table: Table(table), mtu: None };
         let iface = engine.add_port(loopback(&pool, mtu, fault), options).unwrap();
@@ -129,7 +146,8 @@ fn engine(mtu: usize, fault: &str) -> Engine<Stores, Port, Transfer> {
     engine
 }
 
-/// Transfers everything; answers with the counters of both ports added up and the segments that were sent again.
+/// Transfers everything; answers with the counters of both ports added up and the segments that
+/// were sent again.
 fn transfer(mtu: usize, fault: &str) -> (DevCounters, u64) {
     let mut engine = engine(mtu, fault);
     let mut us = 1_000;
@@ -138,7 +156,11 @@ fn transfer(mtu: usize, fault: &str) -> (DevCounters, u64) {
     app.start(at(us), stack).unwrap();
     while !engine.app().is_finished() {
         us += 20;
-        assert!(us < 600_000_000, "mtu {mtu} {fault}: only {} of {TOTAL} bytes came", engine.app().received);
+        assert!(
+            us < 600_000_000,
+            "mtu {mtu} {fault}: only {} of {TOTAL} bytes came",
+            engine.app().received
+        );
         let turn = engine.turn(at(us)).unwrap();
         if !turn.again && turn.deadline.is_set() {
             us = us.max(turn.deadline.as_nanos() / 1_000);
@@ -156,7 +178,11 @@ fn transfer(mtu: usize, fault: &str) -> (DevCounters, u64) {
 fn large_packets_cross_whole_whatever_the_mtu() {
     for mtu in [576, 1_500, 9_000, 65_535] {
         let (dev, retransmitted) = transfer(mtu, "");
-        assert_eq!((dev.rx_dropped_total(), dev.tx_dropped_total(), retransmitted), (0, 0, 0), "{mtu}");
+        assert_eq!(
+            (dev.rx_dropped_total(), dev.tx_dropped_total(), retransmitted),
+            (0, 0, 0),
+            "{mtu}"
+        );
         let most = 8 * TOTAL as u64 / 60_000;
         assert!(dev.tx_packets < most, "mtu {mtu}: {} packets for {TOTAL} bytes", dev.tx_packets);
     }
@@ -168,8 +194,12 @@ fn a_bad_wire_loses_segments_and_not_whole_large_packets() {
         let (dev, retransmitted) = transfer(mtu, "loss=1%");
         let lost = dev.rx_dropped(RxDrop::FaultLoss);
         assert_eq!(dev.rx_dropped_total(), lost, "nothing is lost but by the fault");
-        // Acknowledgements are lost too, and nobody sends those again; a few segments more may be sent again than were lost.
-        assert!(retransmitted <= 2 * lost + 2, "mtu {mtu}: {lost} lost and {retransmitted} sent again");
+        // Acknowledgements are lost too, and nobody sends those again; a few segments more may be
+        // sent again than were lost.
+        assert!(
+            retransmitted <= 2 * lost + 2,
+            "mtu {mtu}: {lost} lost and {retransmitted} sent again"
+        );
         assert!(mtu > 1_500 || lost > 10, "{lost}");
     }
 }

@@ -1,4 +1,5 @@
-//! A port with packet memory of its own, as AF_XDP has it: what the application reads lies where the device put it.
+//! A port with packet memory of its own, as AF_XDP has it: what the application reads lies where
+//! the device put it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -9,7 +10,9 @@ use clearway_dev::{BufferSource, DevCounters, DevError, Facts, Mac, Receive, Tra
 use clearway_engine::{App, Engine, Mode, Notifier, Team, Time};
 use clearway_pkt::{Buf, Burst, Offloads, RxMeta, TxMeta};
 use clearway_proto::store::{ChainRx, RingTx};
-use clearway_proto::{Config, ConnId, ConnOptions, ConnectSpec, Env, Event, ListenSpec, Stack, Table};
+use clearway_proto::{
+    Config, ConnId, ConnOptions, ConnectSpec, Env, Event, ListenSpec, Stack, Table,
+};
 use clearway_wire::{Cidr, Endpoint};
 
 const FRAME: usize = 2_048;
@@ -96,7 +99,8 @@ impl Env for UmemEnv {
     type Tx = RingTx;
 }
 
-/// A wire that leads back: frames are written into the device's memory, and come in where they were written.
+/// A wire that leads back: frames are written into the device's memory, and come in where they were
+/// written.
 struct Wire {
     umem: Umem,
     room: Option<UmemBuf>,
@@ -202,7 +206,8 @@ impl Transfer {
     fn push(&mut self, stack: &mut Stack<UmemEnv>) {
         let Some(conn) = self.client else { return };
         while self.sent < TOTAL {
-            let taken = stack.send(conn, &[7; 8_192][..(TOTAL - self.sent).min(8_192)]).unwrap_or(0);
+            let taken =
+                stack.send(conn, &[7; 8_192][..(TOTAL - self.sent).min(8_192)]).unwrap_or(0);
             self.sent += taken;
             if taken == 0 {
                 return;
@@ -225,10 +230,20 @@ impl Transfer {
 fn what_an_application_reads_lies_where_the_device_put_it() {
     let umem = Umem::new();
     let (_, mut seats) = Team::with_notifiers(vec![Notifier::new().unwrap()]).unwrap();
-    let stack = Stack::new(Config::new([7; 32]), ChainRx::new(FRAMES as u32, 1 << 17), RingTx::new(64, 4_096, 1 << 16));
-    let wire = Wire { umem: umem.clone(), room: None, queue: VecDeque::new(), counters: DevCounters::default() };
+    let stack = Stack::new(
+        Config::new([7; 32]),
+        ChainRx::new(FRAMES as u32, 1 << 17),
+        RingTx::new(64, 4_096, 1 << 16),
+    );
+    let wire = Wire {
+        umem: umem.clone(),
+        room: None,
+        queue: VecDeque::new(),
+        counters: DevCounters::default(),
+    };
     let addr = Endpoint::new(std::net::Ipv4Addr::new(10, 0, 0, 1).into(), 80);
-    let app = Transfer { umem: umem.clone(), addr, client: None, sent: 0, received: 0, elsewhere: 0 };
+    let app =
+        Transfer { umem: umem.clone(), addr, client: None, sent: 0, received: 0, elsewhere: 0 };
     let mut engine = Engine::<UmemEnv, Wire, Transfer, _, Umem>::new(
         stack,
         vec![wire],

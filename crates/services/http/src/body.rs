@@ -1,4 +1,5 @@
-//! Where the bytes of a response come from, piece by piece, so that a body of any length takes no more memory than one piece.
+//! Where the bytes of a response come from, piece by piece, so that a body of any length takes no
+//! more memory than one piece.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -47,7 +48,8 @@ impl Body {
         self.end - self.at
     }
 
-    /// Puts the next bytes into `out` without moving on; returns how many. An error, or a file that has become shorter than was promised, means that the rest cannot be had.
+    /// Puts the next bytes into `out` without moving on; returns how many. An error, or a file that
+    /// has become shorter than was promised, means that the rest cannot be had.
     pub fn peek(&self, out: &mut [u8]) -> std::io::Result<usize> {
         let len = usize::try_from(self.remaining()).unwrap_or(usize::MAX).min(out.len());
         let out = &mut out[..len];
@@ -78,8 +80,9 @@ pub fn text(at: u64, out: &mut [u8]) {
     }
 }
 
-/// Fills `out` with the bytes that stand from position `at` in the sequence of `seed`: the word of eight bytes (little endian) at position 8 i is the
-/// finaliser of SplitMix64 applied to `seed + (i + 1) * 0x9e3779b97f4a7c15`. Any position can be had without those before it.
+/// Fills `out` with the bytes that stand from position `at` in the sequence of `seed`: the word of
+/// eight bytes (little endian) at position 8 i is the finaliser of SplitMix64 applied to
+/// `seed + (i + 1) * 0x9e3779b97f4a7c15`. Any position can be had without those before it.
 pub fn random(seed: u64, at: u64, out: &mut [u8]) {
     let mut index = at / 8;
     let skip = (at % 8) as usize;

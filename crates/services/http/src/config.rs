@@ -11,8 +11,9 @@ pub struct Config {
     pub page_len: u64,
     /// A folder whose files are served.
     pub root: Option<PathBuf>,
-    /// For tests of transfers: PUT and POST to any path answer with length and SHA-256 of the body, and
-    /// `GET /random/BYTES?seed=NUMBER` with that many bytes of the sequence in [`crate::body::random`].
+    /// For tests of transfers: PUT and POST to any path answer with length and SHA-256 of the body,
+    /// and `GET /random/BYTES?seed=NUMBER` with that many bytes of the sequence in
+    /// [`crate::body::random`].
     pub sink: bool,
     /// How long things may take.
     pub timeouts: Timeouts,
@@ -27,7 +28,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// Without any progress in a body, either way.
     pub stall: Duration,
-    /// For the peer to read an answer that ends the connection, while its further bytes are thrown away (RFC 9112 9.6).
+    /// For the peer to read an answer that ends the connection, while its further bytes are thrown
+    /// away (RFC 9112 9.6).
     pub linger: Duration,
 }
 

@@ -1,5 +1,6 @@
-//! Files below one root. Every name is resolved by the kernel in one step that cannot leave the root (openat2 with
-//! RESOLVE_BENEATH), so that a symbolic link, or one that is changed while we look, leads nowhere else.
+//! Files below one root. Every name is resolved by the kernel in one step that cannot leave the
+//! root (openat2 with RESOLVE_BENEATH), so that a symbolic link, or one that is changed while we
+//! look, leads nowhere else.
 
 use std::fs::File;
 use std::io;
@@ -33,7 +34,8 @@ pub struct Found {
 /// Why there is no file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// Nothing of that name below the root (404). Something that leads outside of it counts as nothing.
+    /// Nothing of that name below the root (404). Something that leads outside of it counts as
+    /// nothing.
     NotFound,
     /// It is there and may not be read, or is neither a file nor a folder (403).
     Forbidden,
@@ -53,8 +55,8 @@ impl Root {
         Ok(Root { folder: folder.into() })
     }
 
-    /// Opens what `relative` names: a path as [`crate::target::relative_path`] makes it. A folder stands for its `index.html`
-    /// when `slash` says that the URL ended in a slash.
+    /// Opens what `relative` names: a path as [`crate::target::relative_path`] makes it. A folder
+    /// stands for its `index.html` when `slash` says that the URL ended in a slash.
     pub fn find(&self, relative: &[u8], slash: bool) -> Result<Found, Missing> {
         let name: &[u8] = if relative.is_empty() { b"." } else { relative };
         let (file, stat) = self.look(name)?;
@@ -74,12 +76,14 @@ impl Root {
     }
 
     fn look(&self, name: &[u8]) -> Result<(File, nix::sys::stat::FileStat), Missing> {
-        // Without O_NONBLOCK the opening of a FIFO would stop the whole core until somebody writes to it.
+        // Without O_NONBLOCK the opening of a FIFO would stop the whole core until somebody writes
+        // to it.
         let how = OpenHow::new()
             .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
             .mode(Mode::empty())
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let fd = openat2(self.folder.as_fd(), Path::new(std::ffi::OsStr::from_bytes(name)), how).map_err(missing)?;
+        let fd = openat2(self.folder.as_fd(), Path::new(std::ffi::OsStr::from_bytes(name)), how)
+            .map_err(missing)?;
         let stat = fstat(&fd).map_err(missing)?;
         Ok((File::from(fd), stat))
     }
@@ -89,9 +93,12 @@ fn missing(errno: nix::Error) -> Missing {
     use nix::errno::Errno;
     match errno {
         // EXDEV: the way led outside of the root. It is not said whether something is there.
-        Errno::ENOENT | Errno::ENOTDIR | Errno::EXDEV | Errno::ELOOP | Errno::ENAMETOOLONG | Errno::EINVAL => {
-            Missing::NotFound
-        }
+        Errno::ENOENT
+        | Errno::ENOTDIR
+        | Errno::EXDEV
+        | Errno::ELOOP
+        | Errno::ENAMETOOLONG
+        | Errno::EINVAL => Missing::NotFound,
         Errno::EACCES | Errno::EPERM | Errno::ENXIO | Errno::EOPNOTSUPP => Missing::Forbidden,
         _ => Missing::Trouble,
     }
@@ -115,7 +122,8 @@ fn found(file: File, stat: &nix::sys::stat::FileStat, name: &[u8]) -> Found {
 
 fn content_type(name: &[u8]) -> &'static str {
     let last = name.rsplit(|&b| b == b'/').next().unwrap_or_default();
-    let extension = last.iter().rposition(|&b| b == b'.').map(|dot| &last[dot + 1..]).unwrap_or_default();
+    let extension =
+        last.iter().rposition(|&b| b == b'.').map(|dot| &last[dot + 1..]).unwrap_or_default();
     match extension.to_ascii_lowercase().as_slice() {
         b"html" | b"htm" => "text/html; charset=utf-8",
         b"css" => "text/css; charset=utf-8",

@@ -1,4 +1,5 @@
-//! Responses as bytes: the fixed page, made once and sent in one piece, and the heads of all others.
+//! Responses as bytes: the fixed page, made once and sent in one piece, and the heads of all
+//! others.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -63,7 +64,8 @@ impl Persistence {
     }
 }
 
-/// Length of a date in its one form that is to be sent, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 5.6.7).
+/// Length of a date in its one form that is to be sent, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110
+/// 5.6.7).
 const DATE_LEN: usize = 29;
 
 /// The date of the moment in text.
@@ -89,10 +91,22 @@ impl Date {
     }
 }
 
-/// Head of a response, from `HTTP/1.1` to the empty line. `fields` are whole lines, each with its CRLF.
-pub fn head(status: u16, date: &Date, persistence: Persistence, content_length: u64, fields: &str) -> Vec<u8> {
+/// Head of a response, from `HTTP/1.1` to the empty line. `fields` are whole lines, each with its
+/// CRLF.
+pub fn head(
+    status: u16,
+    date: &Date,
+    persistence: Persistence,
+    content_length: u64,
+    fields: &str,
+) -> Vec<u8> {
     let mut text = String::with_capacity(192 + fields.len());
-    let _ = write!(text, "HTTP/1.1 {status} {}\r\nDate: {}\r\nServer: clearway\r\n", reason(status), date.as_str());
+    let _ = write!(
+        text,
+        "HTTP/1.1 {status} {}\r\nDate: {}\r\nServer: clearway\r\n",
+        reason(status),
+        date.as_str()
+    );
     // RFC 9110 8.6: 304 describes the length of what is not sent; it is left out.
     if status != 304 {
         let _ = write!(text, "Content-Length: {content_length}\r\n");
@@ -102,7 +116,13 @@ pub fn head(status: u16, date: &Date, persistence: Persistence, content_length: 
 }
 
 /// A response that says what is wrong in a line of text. HEAD gets the head alone.
-pub fn error(status: u16, date: &Date, persistence: Persistence, is_head: bool, fields: &str) -> Vec<u8> {
+pub fn error(
+    status: u16,
+    date: &Date,
+    persistence: Persistence,
+    is_head: bool,
+    fields: &str,
+) -> Vec<u8> {
     let body = format!("{status} {}\n", reason(status));
     let all_fields = format!("Content-Type: text/plain; charset=utf-8\r\n{fields}");
     let mut bytes = head(status, date, persistence, body.len() as u64, &all_fields);
@@ -125,7 +145,8 @@ impl Page {
     /// The page of `len` bytes at this date.
     pub fn new(len: u64, date: &Date) -> Page {
         let kinds = [Persistence::Implied, Persistence::KeepAlive, Persistence::Close];
-        let mut whole = kinds.map(|p| head(200, date, p, len, "Content-Type: text/plain; charset=utf-8\r\n"));
+        let mut whole =
+            kinds.map(|p| head(200, date, p, len, "Content-Type: text/plain; charset=utf-8\r\n"));
         let head_len = [whole[0].len(), whole[1].len(), whole[2].len()];
         if len <= MAX_WHOLE {
             for bytes in &mut whole {

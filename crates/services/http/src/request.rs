@@ -1,11 +1,13 @@
 //! The head of a request, read from bytes that may arrive in any pieces.
 //!
-//! [`Parser::advance`] is given the bytes from the start of the request, as many as there are, and remembers how far it
-//! came. It keeps offsets only, so the caller may move the bytes between calls. Nothing is copied and nothing allocated.
+//! [`Parser::advance`] is given the bytes from the start of the request, as many as there are, and
+//! remembers how far it came. It keeps offsets only, so the caller may move the bytes between
+//! calls. Nothing is copied and nothing allocated.
 
 use memchr::memchr;
 
-/// The longest head (request line and header section) that is taken, in bytes; also stated in RFC 9112 3 as at least 8,000 octets for the request line.
+/// The longest head (request line and header section) that is taken, in bytes; also stated in RFC
+/// 9112 3 as at least 8,000 octets for the request line.
 pub const MAX_HEAD: usize = 8_192;
 
 /// The most header fields that are taken.
@@ -124,8 +126,9 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Goes on with `bytes`, which start at the first byte of the request and hold everything that was there at the last call.
-    /// None: the head is not complete. The answer does not depend on how the bytes were cut into calls.
+    /// Goes on with `bytes`, which start at the first byte of the request and hold everything that
+    /// was there at the last call. None: the head is not complete. The answer does not depend on
+    /// how the bytes were cut into calls.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Option<Head>, Reject> {
         let seen = &bytes[..bytes.len().min(MAX_HEAD)];
         while let Some(found) = memchr(b'\n', &seen[self.scanned.min(seen.len())..]) {
@@ -137,7 +140,8 @@ impl Parser {
             let text_end = if end > start && seen[end - 1] == b'\r' { end - 1 } else { end };
             let line = &seen[start..text_end];
             if !self.has_request_line {
-                // RFC 9112 2.2: empty lines before the request line are skipped; the length limit bounds them.
+                // RFC 9112 2.2: empty lines before the request line are skipped; the length limit
+                // bounds them.
                 if !line.is_empty() {
                     self.request_line(line, start)?;
                     self.has_request_line = true;
@@ -150,11 +154,18 @@ impl Parser {
         }
         self.scanned = seen.len();
         if seen.len() == MAX_HEAD {
-            return Err(if self.has_request_line { Reject::HeadTooLarge } else { Reject::TargetTooLong });
+            return Err(if self.has_request_line {
+                Reject::HeadTooLarge
+            } else {
+                Reject::TargetTooLong
+            });
         }
-        // Something that is not HTTP at all (a TLS hello, say) is told at its first byte, not when its time has run out.
+        // Something that is not HTTP at all (a TLS hello, say) is told at its first byte, not when
+        // its time has run out.
         match seen.get(self.line) {
-            Some(&byte) if !self.has_request_line && !is_token(byte) && byte != b'\r' => Err(Reject::Malformed),
+            Some(&byte) if !self.has_request_line && !is_token(byte) && byte != b'\r' => {
+                Err(Reject::Malformed)
+            }
             _ => Ok(None),
         }
     }
@@ -202,7 +213,8 @@ impl Parser {
         Ok(())
     }
 
-    // RFC 9112 5: field-name ":" OWS field-value OWS. A line that begins with white space (obs-fold) has no token for a name and is refused.
+    // RFC 9112 5: field-name ":" OWS field-value OWS. A line that begins with white space
+    // (obs-fold) has no token for a name and is refused.
     fn field(&mut self, line: &[u8], start: usize) -> Result<(), Reject> {
         self.fields += 1;
         if self.fields > MAX_FIELDS {
@@ -233,13 +245,19 @@ impl Parser {
             }
             8 if name.eq_ignore_ascii_case(b"if-range") => self.head.if_range = Some(span),
             10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
-            13 if name.eq_ignore_ascii_case(b"if-none-match") => self.head.if_none_match = Some(span),
+            13 if name.eq_ignore_ascii_case(b"if-none-match") => {
+                self.head.if_none_match = Some(span)
+            }
             14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value)?,
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                let chunked = value.eq_ignore_ascii_case(b"chunked") && self.transfer_encoding.is_none();
-                self.transfer_encoding = Some(if chunked { Reject::LengthRequired } else { Reject::NotImplemented });
+                let chunked =
+                    value.eq_ignore_ascii_case(b"chunked") && self.transfer_encoding.is_none();
+                self.transfer_encoding =
+                    Some(if chunked { Reject::LengthRequired } else { Reject::NotImplemented });
             }
-            17 if name.eq_ignore_ascii_case(b"if-modified-since") => self.head.if_modified_since = Some(span),
+            17 if name.eq_ignore_ascii_case(b"if-modified-since") => {
+                self.head.if_modified_since = Some(span)
+            }
             _ => {}
         }
         Ok(())
@@ -263,8 +281,10 @@ impl Parser {
             if !digit.is_ascii_digit() {
                 return Err(Reject::Malformed);
             }
-            length =
-                length.checked_mul(10).and_then(|l| l.checked_add(u64::from(digit - b'0'))).ok_or(Reject::Malformed)?;
+            length = length
+                .checked_mul(10)
+                .and_then(|l| l.checked_add(u64::from(digit - b'0')))
+                .ok_or(Reject::Malformed)?;
         }
         match self.head.content_length {
             Some(before) if before != length => Err(Reject::Malformed),
@@ -281,7 +301,8 @@ impl Parser {
             return Err(Reject::Malformed);
         }
         if let Some(reject) = self.transfer_encoding {
-            // RFC 9112 6.1 and 6.3: both framings at once is how requests are smuggled; HTTP/1.0 has no transfer codings.
+            // RFC 9112 6.1 and 6.3: both framings at once is how requests are smuggled; HTTP/1.0
+            // has no transfer codings.
             let smuggled = self.head.content_length.is_some() || !self.head.http11;
             return Err(if smuggled { Reject::Malformed } else { reject });
         }
@@ -302,7 +323,20 @@ const TOKEN: [bool; 256] = {
         table[i] = b.is_ascii_alphanumeric()
             || matches!(
                 b,
-                b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+                b'!' | b'#'
+                    | b'$'
+                    | b'%'
+                    | b'&'
+                    | b'\''
+                    | b'*'
+                    | b'+'
+                    | b'-'
+                    | b'.'
+                    | b'^'
+                    | b'_'
+                    | b'`'
+                    | b'|'
+                    | b'~'
             );
         i += 1;
     }

@@ -1,4 +1,5 @@
-//! The server as the engine sees it: each connection is a [`Session`], and all of a core share one [`Server`].
+//! The server as the engine sees it: each connection is a [`Session`], and all of a core share one
+//! [`Server`].
 
 use clearway_base::Instant;
 use clearway_engine::{Ended, Io, Next, Service, Time};

@@ -1,4 +1,5 @@
-//! One connection's conversation: head, body, response, and again. It knows no socket and no stack; [`Io`] is all it sees of either.
+//! One connection's conversation: head, body, response, and again. It knows no socket and no stack;
+//! [`Io`] is all it sees of either.
 
 use clearway_base::Instant;
 use clearway_engine::{Io, Next};
@@ -56,7 +57,8 @@ impl Session {
         Session { phase: Phase::Idle, deadline: now + timeouts.idle, keep: true }
     }
 
-    /// When [`Session::on_timeout`] is due, unless something happens before. Only read it after a step: every step may move it.
+    /// When [`Session::on_timeout`] is due, unless something happens before. Only read it after a
+    /// step: every step may move it.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -97,7 +99,12 @@ impl Session {
 
     // The steps below answer None to be asked again at once.
 
-    fn first_piece<I: Io>(&mut self, now: Instant, server: &mut Server, io: &mut I) -> Option<Next> {
+    fn first_piece<I: Io>(
+        &mut self,
+        now: Instant,
+        server: &mut Server,
+        io: &mut I,
+    ) -> Option<Next> {
         let bytes = io.recv();
         if bytes.is_empty() {
             return Some(if io.peer_closed() { Next::Close } else { Next::Wait });
@@ -204,7 +211,14 @@ impl Session {
                     self.phase = Phase::Sending(Box::new(transfer));
                     self.deadline = now + server.timeouts().stall;
                 } else {
-                    self.begin_upload(now, server, io, head, persistence, Answer::Planned(transfer));
+                    self.begin_upload(
+                        now,
+                        server,
+                        io,
+                        head,
+                        persistence,
+                        Answer::Planned(transfer),
+                    );
                 }
             }
         }
@@ -226,7 +240,8 @@ impl Session {
             return;
         }
         if head.expect_continue && len > 0 {
-            // 25 bytes at the start of a response; should they not fit, the client begins by itself after a while (RFC 9110 10.1.1).
+            // 25 bytes at the start of a response; should they not fit, the client begins by itself
+            // after a while (RFC 9110 10.1.1).
             io.send(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         self.phase = Phase::Upload(Box::new(Upload { remaining: len, len, persistence, answer }));
@@ -250,10 +265,14 @@ impl Session {
             server.stats.body_in += n as u64;
             self.deadline = now + server.timeouts().stall;
         }
-        let Phase::Upload(upload) = core::mem::replace(&mut self.phase, Phase::Idle) else { return None };
+        let Phase::Upload(upload) = core::mem::replace(&mut self.phase, Phase::Idle) else {
+            return None;
+        };
         let transfer = match upload.answer {
             Answer::Planned(transfer) => transfer,
-            Answer::Digest(digest) => server.digest_transfer(upload.len, &digest.finalize(), upload.persistence),
+            Answer::Digest(digest) => {
+                server.digest_transfer(upload.len, &digest.finalize(), upload.persistence)
+            }
         };
         self.phase = Phase::Sending(Box::new(transfer));
         self.deadline = now + server.timeouts().stall;
@@ -273,7 +292,8 @@ impl Session {
             }
         }
         while transfer.body.remaining() > 0 {
-            // One byte more than there is room for, so that the send is cut short and its end is told.
+            // One byte more than there is room for, so that the send is cut short and its end is
+            // told.
             let (scratch, stats) = server.scratch();
             let len = scratch.len().min(io.room().saturating_add(1));
             let Ok(len) = transfer.body.peek(&mut scratch[..len]) else { return Some(Next::Abort) };
@@ -300,7 +320,8 @@ impl Session {
         if io.recv().is_empty() {
             return Some(Next::Close);
         }
-        // Closing over unread bytes resets the connection, and the reset may overtake the answer (RFC 9112 9.6).
+        // Closing over unread bytes resets the connection, and the reset may overtake the answer
+        // (RFC 9112 9.6).
         self.begin_linger(now, server, io);
         None
     }
@@ -319,7 +340,8 @@ impl Session {
     fn refuse<I: Io>(&mut self, now: Instant, server: &mut Server, io: &mut I, status: u16) {
         server.stats.answered(status);
         let bytes = page::error(status, server.date(), Persistence::Close, false, "");
-        // A send queue that has no room for this line belongs to a peer that does not read; it learns by the close.
+        // A send queue that has no room for this line belongs to a peer that does not read; it
+        // learns by the close.
         io.send(&bytes);
         self.begin_linger(now, server, io);
     }

@@ -1,12 +1,18 @@
-//! From a request target to a path below the root, or to the words of a query. Nothing that leaves the root comes out.
+//! From a request target to a path below the root, or to the words of a query. Nothing that leaves
+//! the root comes out.
 
 /// Why a target names nothing that could be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadTarget;
 
-/// The path and the query of a target in origin form (`/path?query`) or absolute form (`http://host/path?query`, RFC 9112 3.2.2).
+/// The path and the query of a target in origin form (`/path?query`) or absolute form
+/// (`http://host/path?query`, RFC 9112 3.2.2).
 pub fn split(target: &[u8]) -> Result<(&[u8], &[u8]), BadTarget> {
-    let rest = if target.first() == Some(&b'/') { target } else { after_authority(target).ok_or(BadTarget)? };
+    let rest = if target.first() == Some(&b'/') {
+        target
+    } else {
+        after_authority(target).ok_or(BadTarget)?
+    };
     if rest.contains(&b'#') {
         // RFC 9112 3.2: a fragment is never sent.
         return Err(BadTarget);
@@ -32,8 +38,9 @@ fn after_authority(target: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The relative path that an URL path stands for: percent-decoded, without leading or doubled slashes; empty for the root itself.
-/// `..` is refused wherever it stands and however it is written, and so is a NUL (RFC 3986 2.1, 7.3).
+/// The relative path that an URL path stands for: percent-decoded, without leading or doubled
+/// slashes; empty for the root itself. `..` is refused wherever it stands and however it is
+/// written, and so is a NUL (RFC 3986 2.1, 7.3).
 pub fn relative_path(path: &[u8]) -> Result<Vec<u8>, BadTarget> {
     let decoded = percent_decode(path)?;
     let mut out = Vec::with_capacity(decoded.len());
@@ -75,14 +82,17 @@ fn hex(digit: Option<&u8>) -> Result<u8, BadTarget> {
 
 /// The number that `name=` has in a query, if it is there and a number.
 pub fn query_number(query: &[u8], name: &str) -> Option<u64> {
-    let pair = query.split(|&b| b == b'&').find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    let pair = query
+        .split(|&b| b == b'&')
+        .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
     core::str::from_utf8(pair).ok()?.parse().ok()
 }
 
 /// What a `Range` field asks of something `len` bytes long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// The whole: no range, one that is not understood, or several (RFC 9110 14.2 lets a server ignore them).
+    /// The whole: no range, one that is not understood, or several (RFC 9110 14.2 lets a server
+    /// ignore them).
     All,
     /// Bytes from the first up to, not including, the second.
     Part(u64, u64),
@@ -92,7 +102,9 @@ pub enum Wanted {
 
 /// Reads `Range: bytes=…` (RFC 9110 14.1.2).
 pub fn range(value: &[u8], len: u64) -> Wanted {
-    let Some(set) = core::str::from_utf8(value).ok().and_then(|v| v.strip_prefix("bytes=")) else { return Wanted::All };
+    let Some(set) = core::str::from_utf8(value).ok().and_then(|v| v.strip_prefix("bytes=")) else {
+        return Wanted::All;
+    };
     let Some((first, last)) = set.trim().split_once('-') else { return Wanted::All };
     let number = |text: &str| -> Option<u64> {
         if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {

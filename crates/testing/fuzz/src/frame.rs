@@ -1,4 +1,5 @@
-//! Target `frame`: arbitrary frames, one after the other, on an Ethernet and on a bare IP interface.
+//! Target `frame`: arbitrary frames, one after the other, on an Ethernet and on a bare IP
+//! interface.
 
 use clearway_base::{Duration, Instant};
 use clearway_pkt::Iface;
@@ -7,10 +8,12 @@ use clearway_wire::{Cidr, Endpoint};
 
 use crate::rig::{MAC, Rig};
 
-/// The input is a row of records: one byte of flags, two bytes of length, then that many bytes of frame.
+/// The input is a row of records: one byte of flags, two bytes of length, then that many bytes of
+/// frame.
 ///
-/// Flag bits: 0 the bare IP interface instead of Ethernet; 1 mend the Ethernet destination so that the frame is for us;
-/// 2 a second passes first; 3 the frame comes twice; 4 the owner accepts, reads and answers.
+/// Flag bits: 0 the bare IP interface instead of Ethernet; 1 mend the Ethernet destination so that
+/// the frame is for us; 2 a second passes first; 3 the frame comes twice; 4 the owner accepts,
+/// reads and answers.
 pub fn frame(data: &[u8]) {
     let mut rig = Rig::new(&[Link::Ethernet(MAC), Link::Raw]);
     set_up(&mut rig);
@@ -72,9 +75,13 @@ pub(crate) fn endpoint(text: &str) -> Endpoint {
 }
 
 fn set_up(rig: &mut Rig) {
-    for (iface, cidr) in [(0, "10.0.0.1/24"), (0, "fd00::1/64"), (1, "10.1.0.1/24"), (1, "fd01::1/64")] {
+    for (iface, cidr) in
+        [(0, "10.0.0.1/24"), (0, "fd00::1/64"), (1, "10.1.0.1/24"), (1, "fd01::1/64")]
+    {
         let cidr: Cidr = cidr.parse().expect("an address written in this file");
-        rig.stack.add_address(Instant::ZERO, Iface(iface), cidr).expect("the limits allow four addresses");
+        rig.stack
+            .add_address(Instant::ZERO, Iface(iface), cidr)
+            .expect("the limits allow four addresses");
     }
     for iface in [Iface(0), Iface(1)] {
         rig.stack.set_up(iface, true);

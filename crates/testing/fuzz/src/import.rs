@@ -2,7 +2,9 @@
 
 use clearway_base::Duration;
 use clearway_pkt::Iface;
-use clearway_proto::{BindSpec, ConnId, ConnOptions, ConnectSpec, Keepalive, Link, ListenSpec, Table, UdpId, UdpSpec};
+use clearway_proto::{
+    BindSpec, ConnId, ConnOptions, ConnectSpec, Keepalive, Link, ListenSpec, Table, UdpId, UdpSpec,
+};
 use clearway_wire::{Addr, Cidr, Endpoint};
 
 use crate::rig::{MAC, Rig};
@@ -13,7 +15,8 @@ const STEPS: u32 = 20;
 
 const LISTENED: u16 = 80;
 
-/// Whatever is imported: what is refused changes nothing, what is taken can be gone on with, and when its owner has closed it, every buffer comes back.
+/// Whatever is imported: what is refused changes nothing, what is taken can be gone on with, and
+/// when its owner has closed it, every buffer comes back.
 pub fn import(data: &[u8]) {
     let mut rig = Rig::sealed(&[Link::Raw, Link::Ethernet(MAC)]);
     let made = rig.stack.import(rig.now, data);
@@ -87,16 +90,31 @@ impl Pair {
 
     fn listen(&mut self) {
         let local = Endpoint::new(Addr::ANY_V4, LISTENED);
-        let bind = BindSpec { table: Table(0), local, v6_only: false, reuse_address: true, reuse_port: true, owner: 7 };
+        let bind = BindSpec {
+            table: Table(0),
+            local,
+            v6_only: false,
+            reuse_address: true,
+            reuse_port: true,
+            owner: 7,
+        };
         let bind = self.b.stack.bind(bind).expect("a free port");
-        let options = ConnOptions { keepalive: Some(Keepalive::default()), ..ConnOptions::default() };
-        let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog: 4, token: 1, options };
+        let options =
+            ConnOptions { keepalive: Some(Keepalive::default()), ..ConnOptions::default() };
+        let spec =
+            ListenSpec { table: Table(0), local, v6_only: false, backlog: 4, token: 1, options };
         self.b.stack.listen_bound(bind, spec).expect("a free port");
     }
 
     fn connect(&mut self) -> ConnId {
         let remote = Endpoint::new(Addr::v4([10, 0, 0, 2]), LISTENED);
-        let spec = ConnectSpec { table: Table(0), local: None, remote, token: 2, options: ConnOptions::default() };
+        let spec = ConnectSpec {
+            table: Table(0),
+            local: None,
+            remote,
+            token: 2,
+            options: ConnOptions::default(),
+        };
         self.a.stack.connect(self.a.now, spec).expect("a way")
     }
 }
@@ -135,7 +153,8 @@ pub fn exports() -> Vec<(&'static str, Vec<u8>)> {
     let local = Endpoint::new(Addr::v4([10, 0, 0, 2]), 53);
     let there = pair.b.stack.udp_bind(UdpSpec { table: Table(0), local, token: 3, v6_only: false });
     let here = Endpoint::new(Addr::v4([10, 0, 0, 1]), 1053);
-    let here = pair.a.stack.udp_bind(UdpSpec { table: Table(0), local: here, token: 3, v6_only: false });
+    let here =
+        pair.a.stack.udp_bind(UdpSpec { table: Table(0), local: here, token: 3, v6_only: false });
     if let (Ok(_), Ok(here)) = (there, here) {
         let _ = pair.a.stack.udp_connect(here, local);
         let _ = pair.a.stack.udp_send(here, None, None, b"a question");

@@ -1,7 +1,9 @@
-//! Target `peer`: a program that says anything to the host, at the attach socket, in its rings and in every word of the memory that it shares with it.
+//! Target `peer`: a program that says anything to the host, at the attach socket, in its rings and
+//! in every word of the memory that it shares with it.
 //!
-//! Whatever it does, the host must not panic, an honest pair of programs beside it must not lose a byte, and when it is gone nothing of it may be left. The
-//! host is one without threads, at a time of its own, so that the same input does the same.
+//! Whatever it does, the host must not panic, an honest pair of programs beside it must not lose a
+//! byte, and when it is gone nothing of it may be left. The host is one without threads, at a time
+//! of its own, so that the same input does the same.
 
 mod honest;
 mod host;
@@ -13,7 +15,8 @@ use honest::Pair;
 use host::Home;
 use hostile::Hostile;
 
-/// Times that may pass at once, in milliseconds: nothing, acknowledgements that wait, retransmissions, and the longest that anything waits.
+/// Times that may pass at once, in milliseconds: nothing, acknowledgements that wait,
+/// retransmissions, and the longest that anything waits.
 const TIMES: [u64; 8] = [0, 1, 40, 200, 1_000, 3_000, 30_000, 130_000];
 
 /// Bytes that an honest program sends each time.
@@ -45,7 +48,8 @@ impl Input<'_> {
     }
 }
 
-/// The first byte says whether both sides ask for cut-through; what follows is a program of steps, each of one byte and what it needs.
+/// The first byte says whether both sides ask for cut-through; what follows is a program of steps,
+/// each of one byte and what it needs.
 pub fn peer(data: &[u8]) {
     let mut input = Input(data);
     let ways = input.byte();

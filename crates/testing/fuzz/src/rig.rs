@@ -5,7 +5,9 @@ use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::chain::ChainRx;
 use clearway_proto::store::ring::RingTx;
 use clearway_proto::{Config, Env, InterfaceSpec, Limits, Link, Stack, Table};
-use clearway_wire::{EtherType, Mac, Proto, arp, eth, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, tcp, udp};
+use clearway_wire::{
+    EtherType, Mac, Proto, arp, eth, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, tcp, udp,
+};
 
 /// The types of the stack under test.
 pub(crate) struct Fuzzed;
@@ -74,9 +76,15 @@ impl Rig {
         let mut config = Config { limits, ..Config::new([3; 32]) };
         config.tcp.max_receive_window = 256 * 1024;
         let pool = Pool::new(BUFS, BUF_LEN);
-        let mut stack = Stack::new(config, ChainRx::new(96, 128 * 1024), RingTx::new(32, 2048, 64 * 1024));
+        let mut stack =
+            Stack::new(config, ChainRx::new(96, 128 * 1024), RingTx::new(32, 2048, 64 * 1024));
         for link in links {
-            let spec = InterfaceSpec { link: *link, mtu: 1500, offloads: Offloads::default(), table: Table(0) };
+            let spec = InterfaceSpec {
+                link: *link,
+                mtu: 1500,
+                offloads: Offloads::default(),
+                table: Table(0),
+            };
             stack.add_interface(spec).expect("the limits allow the interfaces of the rig");
         }
         let ethernet = links.iter().map(|link| matches!(link, Link::Ethernet(_))).collect();
@@ -103,7 +111,8 @@ impl Rig {
 
     /// Sends all that wants to be sent.
     pub(crate) fn answer(&mut self) {
-        // A stack that always has one more packet to send is broken; the bound is far above what the tiny tables can hold.
+        // A stack that always has one more packet to send is broken; the bound is far above what
+        // the tiny tables can hold.
         for _ in 0..1_000 {
             if !self.stack.emit(self.now, &mut self.judge) && !self.stack.wants_emit() {
                 return;
@@ -117,7 +126,8 @@ impl Rig {
         std::mem::take(&mut self.judge.sent)
     }
 
-    /// Lets every timer run out, then looks whether all came to rest. The owner must have closed everything it had.
+    /// Lets every timer run out, then looks whether all came to rest. The owner must have closed
+    /// everything it had.
     pub(crate) fn rest(mut self) {
         for _ in 0..20_000 {
             let next = self.stack.next_deadline();
@@ -175,7 +185,8 @@ fn judge_packet(packet: &[u8]) {
             match ip.proto() {
                 Proto::TCP => judge_tcp(&ip.src(), &ip.dst(), ip.payload()),
                 Proto::UDP => {
-                    udp::check(&ip.src(), &ip.dst(), ip.payload(), true).expect("a sent datagram is well-formed");
+                    udp::check(&ip.src(), &ip.dst(), ip.payload(), true)
+                        .expect("a sent datagram is well-formed");
                 }
                 Proto::ICMP => {
                     icmpv4::check(ip.payload(), true).expect("a sent ICMP message is well-formed");
@@ -185,7 +196,8 @@ fn judge_packet(packet: &[u8]) {
         }
         6 => {
             let ip = ipv6::check(packet).expect("a sent IPv6 packet is well-formed");
-            let chain = ipv6_ext::walk(&ip).expect("the extension headers of a sent packet are well-formed");
+            let chain = ipv6_ext::walk(&ip)
+                .expect("the extension headers of a sent packet are well-formed");
             if chain.fragment.is_some() {
                 return;
             }

@@ -1,11 +1,17 @@
-//! Target `segments`: a peer that says anything at any moment, to connections whose owner does anything at any moment.
+//! Target `segments`: a peer that says anything at any moment, to connections whose owner does
+//! anything at any moment.
 //!
-//! The bytes of the input are a program: segments with sequence numbers near the interesting ones, pauses, and what the owner does.
+//! The bytes of the input are a program: segments with sequence numbers near the interesting ones,
+//! pauses, and what the owner does.
 
 use clearway_base::{Duration, Instant};
 use clearway_pkt::Iface;
-use clearway_proto::{Congestion, ConnId, ConnOptions, ConnectSpec, Keepalive, Link, ListenSpec, ListenerId, Table};
-use clearway_wire::{Addr, Cidr, Endpoint, Flags, Proto, SackBlocks, Segment, Seq, TcpOptions, ipv4, tcp};
+use clearway_proto::{
+    Congestion, ConnId, ConnOptions, ConnectSpec, Keepalive, Link, ListenSpec, ListenerId, Table,
+};
+use clearway_wire::{
+    Addr, Cidr, Endpoint, Flags, Proto, SackBlocks, Segment, Seq, TcpOptions, ipv4, tcp,
+};
 
 use crate::frame::endpoint;
 use crate::rig::Rig;
@@ -98,7 +104,11 @@ impl World {
                 v6_only: false,
                 backlog: 2,
                 token: 0,
-                options: ConnOptions { nodelay: options & 1 != 0, keepalive, ..ConnOptions::default() },
+                options: ConnOptions {
+                    nodelay: options & 1 != 0,
+                    keepalive,
+                    ..ConnOptions::default()
+                },
             })
             .expect("port 80 is free");
         let peers = std::array::from_fn(|n| Peer {
@@ -134,8 +144,17 @@ impl World {
         }
         let urg = if flags.contains(Flags::URG) { program.word() } else { 0 };
         let payload = if shape & 32 != 0 { usize::from(program.word() % 1400) } else { 0 };
-        let segment =
-            Segment { src_port: port(who), dst_port: peer.ours, seq, ack, flags, wnd, urg, opts, ..Segment::default() };
+        let segment = Segment {
+            src_port: port(who),
+            dst_port: peer.ours,
+            seq,
+            ack,
+            flags,
+            wnd,
+            urg,
+            opts,
+            ..Segment::default()
+        };
         if program.byte() & 1 == 0 {
             peer.next = seq + segment.seq_len(payload);
         }
@@ -150,7 +169,8 @@ impl World {
     }
 
     fn connect(&mut self, program: &mut Program<'_>, who: usize) {
-        let local = (program.byte() & 1 != 0).then_some(Endpoint::new(OURS.addr, 5000 + who as u16));
+        let local =
+            (program.byte() & 1 != 0).then_some(Endpoint::new(OURS.addr, 5000 + who as u16));
         let spec = ConnectSpec {
             table: Table(0),
             local,
@@ -216,7 +236,10 @@ impl World {
             }
             let Ok(segment) = tcp::parse(ip.payload()) else { continue };
             let payload = ip.payload().len() - usize::from(segment.header_len);
-            let Some(peer) = self.peers.get_mut(usize::from(segment.dst_port.wrapping_sub(1000))) else { continue };
+            let Some(peer) = self.peers.get_mut(usize::from(segment.dst_port.wrapping_sub(1000)))
+            else {
+                continue;
+            };
             peer.ours = segment.src_port;
             if segment.flags.rst() {
                 continue;

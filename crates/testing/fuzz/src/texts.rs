@@ -1,4 +1,5 @@
-//! Targets `command`, `config`, `script` and `vcl`: texts that somebody else wrote. None may make its reader panic, and what is wrong is said with its place.
+//! Targets `command`, `config`, `script` and `vcl`: texts that somebody else wrote. None may make
+//! its reader panic, and what is wrong is said with its place.
 
 use std::path::Path;
 
@@ -6,7 +7,8 @@ use clearway_client::{AppConfig, ConfigError};
 use clearway_command::{NoNames, complete, help, parse, statements};
 use clearway_host::{ControlOptions, Settings, SettingsError};
 
-/// The command language: each line as a command, as the beginning of one, and all of them as a script.
+/// The command language: each line as a command, as the beginning of one, and all of them as a
+/// script.
 pub fn command(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for line in text.lines() {
@@ -18,16 +20,26 @@ pub fn command(data: &[u8]) {
             }
         }
         for candidate in complete(line, &NoNames) {
-            let rest = line.get(candidate.start..).expect("a completion begins in the line, or at its end");
+            let rest = line
+                .get(candidate.start..)
+                .expect("a completion begins in the line, or at its end");
             // Also a shortened word is completed to one that begins like it.
-            let fits = !candidate.literal || candidate.text.starts_with(rest.trim_start_matches(['"', '\'']));
-            assert!(fits || rest.contains(['"', '\'', '\\']), "{candidate:?} does not complete {line:?}");
+            let fits = !candidate.literal
+                || candidate.text.starts_with(rest.trim_start_matches(['"', '\'']));
+            assert!(
+                fits || rest.contains(['"', '\'', '\\']),
+                "{candidate:?} does not complete {line:?}"
+            );
         }
         help(line, &NoNames);
     }
     if let Ok(all) = statements(&text) {
         for (statement, line) in all {
-            assert_eq!(parse(statement.text).as_ref(), Ok(&line), "a line of a script means what it means alone");
+            assert_eq!(
+                parse(statement.text).as_ref(),
+                Ok(&line),
+                "a line of a script means what it means alone"
+            );
         }
     }
 }

@@ -9,7 +9,8 @@ fn is_found(path: &Path) -> bool {
 }
 
 fn corpus(target: &str, of_these: fn(&Path) -> bool) -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
+    let folder =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
     let mut paths: Vec<PathBuf> = fs::read_dir(&folder)
         .expect("every target has a corpus")
         .map(|entry| entry.expect("a readable folder").path())
@@ -69,7 +70,8 @@ fn every_truncation_and_every_flipped_bit_of_a_text_is_survived() {
 
 #[test]
 fn every_truncation_and_every_flipped_bit_of_a_frame_input_is_survived() {
-    // Those written by hand are small and stand for every kind of packet; all of the corpus would take minutes.
+    // Those written by hand are small and stand for every kind of packet; all of the corpus would
+    // take minutes.
     for input in corpus("frame", |path| !is_found(path)) {
         damaged(&input, clearway_fuzz::frame);
     }
@@ -81,7 +83,9 @@ fn every_import_input_and_every_truncation_and_every_flipped_bit_of_it_is_surviv
         clearway_fuzz::import(&input);
     }
     // The long ones are mostly payload.
-    for input in corpus("import", |path| !is_found(path)).into_iter().filter(|input| input.len() < 3_000) {
+    for input in
+        corpus("import", |path| !is_found(path)).into_iter().filter(|input| input.len() < 3_000)
+    {
         damaged(&input, clearway_fuzz::import);
     }
 }

@@ -11,7 +11,8 @@ use clearway_script::backend::kernel;
 use clearway_script::suite::{Job, Options, Outcome, find, run_all};
 use clearway_script::{IpVersion, Subject};
 
-/// Runs packet scripts against Clearway's core in virtual time, or against the kernel of this machine.
+/// Runs packet scripts against Clearway's core in virtual time, or against the kernel of this
+/// machine.
 #[derive(Parser, Debug)]
 #[command(name = "scripts")]
 struct Arguments {
@@ -26,7 +27,8 @@ struct Arguments {
     /// The family to run with: ipv4, ipv6 or ipv4_mapped; all of them by default
     #[arg(long, value_name = "VERSION", value_parser = version)]
     ip_version: Vec<IpVersion>,
-    /// How many scripts run at once; by default 1 for the core and 12 for the kernel, where they mostly wait
+    /// How many scripts run at once; by default 1 for the core and 12 for the kernel, where they
+    /// mostly wait
     #[arg(short, long, value_name = "N")]
     jobs: Option<usize>,
     /// Added to the peer's sequence numbers
@@ -68,7 +70,9 @@ fn select(filters: &[String]) -> Result<Vec<PathBuf>> {
             continue;
         }
         let before = chosen.len();
-        let fits = |path: &&PathBuf| path.strip_prefix(&root).unwrap_or(path).to_string_lossy().contains(filter);
+        let fits = |path: &&PathBuf| {
+            path.strip_prefix(&root).unwrap_or(path).to_string_lossy().contains(filter)
+        };
         chosen.extend(all.iter().filter(fits).cloned());
         if chosen.len() == before {
             bail!("no script has `{filter}` in its path");
@@ -84,10 +88,18 @@ fn run(arguments: &Arguments) -> Result<bool> {
     if arguments.kernel {
         kernel::may_run().map_err(anyhow::Error::msg)?;
     }
-    let versions = if arguments.ip_version.is_empty() { IpVersion::ALL.to_vec() } else { arguments.ip_version.clone() };
+    let versions = if arguments.ip_version.is_empty() {
+        IpVersion::ALL.to_vec()
+    } else {
+        arguments.ip_version.clone()
+    };
     let mut jobs = Vec::new();
     for path in select(&arguments.filters)? {
-        jobs.extend(versions.iter().map(|version| Job { path: path.clone(), subject, version: *version }));
+        jobs.extend(versions.iter().map(|version| Job {
+            path: path.clone(),
+            subject,
+            version: *version,
+        }));
     }
     let threads = arguments.jobs.unwrap_or(if arguments.kernel { 12 } else { 1 });
     let options = Options { verbose: arguments.verbose, remote_shift: arguments.remote_shift };
@@ -106,10 +118,13 @@ fn run(arguments: &Arguments) -> Result<bool> {
             println!("{}", log.trim_end());
         }
     });
-    let of = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
+    let of =
+        |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
     let failed = of(|outcome| matches!(outcome, Outcome::Failed(_)));
-    let (held, skipped) =
-        (of(|outcome| *outcome == Outcome::Held), of(|outcome| matches!(outcome, Outcome::Skipped(_))));
+    let (held, skipped) = (
+        of(|outcome| *outcome == Outcome::Held),
+        of(|outcome| matches!(outcome, Outcome::Skipped(_))),
+    );
     let name = if arguments.kernel { "the kernel" } else { "the core" };
     println!(
         "{held} held, {failed} failed, {skipped} skipped against {name} in {:.1} s",

@@ -37,11 +37,16 @@ impl Net {
     pub fn new(version: IpVersion, settings: &Settings) -> Net {
         let mtu = settings.mtu(version);
         match version {
-            IpVersion::V4 | IpVersion::V4Mapped => {
-                Net { version, local: Addr::v4([192, 168, 0, 1]), remote: Addr::v4([192, 0, 2, 1]), mtu }
-            }
+            IpVersion::V4 | IpVersion::V4Mapped => Net {
+                version,
+                local: Addr::v4([192, 168, 0, 1]),
+                remote: Addr::v4([192, 0, 2, 1]),
+                mtu,
+            },
             IpVersion::V6 => {
-                let addr = |net, host| Addr::v6([0xfd, 0x3d, 0, net, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+                let addr = |net, host| {
+                    Addr::v6([0xfd, 0x3d, 0, net, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host])
+                };
                 Net { version, local: addr(1, 1), remote: addr(2, 1), mtu }
             }
         }
@@ -85,7 +90,8 @@ pub enum Op {
     TakeError(Fd),
     /// Sets whether calls block.
     Block(Fd, bool),
-    /// Asks which of the wanted things (`poll`'s bits) are so, waiting for at most so many milliseconds, or for ever.
+    /// Asks which of the wanted things (`poll`'s bits) are so, waiting for at most so many
+    /// milliseconds, or for ever.
     Poll(Vec<(Fd, i16)>, Option<u32>),
     /// The same, but what was told of a socket before is no reason to end.
     Edges(Vec<(Fd, i16, Told)>, Option<u32>),
@@ -101,7 +107,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// Which of `bits` there are to tell when the last occasions are these: all when one of them is news, none else.
+    /// Which of `bits` there are to tell when the last occasions are these: all when one of them is
+    /// news, none else.
     pub fn news(&mut self, bits: i16, (read, write): (u64, u64)) -> i16 {
         let reads = bits & (poll::IN | poll::PRI | poll::RDHUP | poll::HUP | poll::ERR) != 0;
         let writes = bits & (poll::OUT | poll::HUP | poll::ERR) != 0;
@@ -211,7 +218,10 @@ pub type Info = BTreeMap<&'static str, i64>;
 
 /// All values of TCP_INFO by their names.
 pub(crate) fn told(info: &clearway_options::Info) -> Info {
-    clearway_options::Info::FIELDS.iter().map(|field| (field.name, field.get(info) as i64)).collect()
+    clearway_options::Info::FIELDS
+        .iter()
+        .map(|field| (field.name, field.get(info) as i64))
+        .collect()
 }
 
 /// The stack under test. Errors are about the test bench, not about the stack.
@@ -219,7 +229,8 @@ pub trait Backend {
     /// Script time.
     fn now(&self) -> Micros;
 
-    /// Goes on until then, or until a packet was sent or the call in progress returned, if that is earlier.
+    /// Goes on until then, or until a packet was sent or the call in progress returned, if that is
+    /// earlier.
     fn advance(&mut self, until: Micros) -> Result<(), String>;
 
     /// A packet arrives, from the IP header on.

@@ -19,7 +19,9 @@ pub(crate) fn inbound(net: &Net, flow: &mut Flow, packet: &Packet) -> Result<Vec
             (Proto::TCP, tcp_segment(flow, segment, remote, local)?)
         }
         Body::Udp(len) => (Proto::UDP, datagram(*len, remote, local)),
-        Body::Icmp(icmp) => (if net.v6() { Proto::ICMPV6 } else { Proto::ICMP }, icmp_message(net, flow, icmp)?),
+        Body::Icmp(icmp) => {
+            (if net.v6() { Proto::ICMPV6 } else { Proto::ICMP }, icmp_message(net, flow, icmp)?)
+        }
     };
     Ok(ip_packet(remote.addr, local.addr, proto, packet.ecn, &bytes))
 }
@@ -87,10 +89,19 @@ fn option_bytes(flow: &Flow, options: &[TcpOption]) -> Result<Vec<u8>, String> {
         }
     }
     bytes.resize(bytes.len().next_multiple_of(4), 0);
-    if bytes.len() > 40 { Err(format!("{} bytes of TCP options do not fit a header", bytes.len())) } else { Ok(bytes) }
+    if bytes.len() > 40 {
+        Err(format!("{} bytes of TCP options do not fit a header", bytes.len()))
+    } else {
+        Ok(bytes)
+    }
 }
 
-fn tcp_segment(flow: &Flow, segment: &Segment, src: Endpoint, dst: Endpoint) -> Result<Vec<u8>, String> {
+fn tcp_segment(
+    flow: &Flow,
+    segment: &Segment,
+    src: Endpoint,
+    dst: Endpoint,
+) -> Result<Vec<u8>, String> {
     let options = option_bytes(flow, segment.options.as_deref().unwrap_or_default())?;
     let header = tcp::Segment {
         src_port: src.port,
@@ -151,7 +162,11 @@ fn quoted(net: &Net, flow: &mut Flow, icmp: &Icmp) -> Vec<u8> {
 fn icmp_message(net: &Net, flow: &mut Flow, icmp: &Icmp) -> Result<Vec<u8>, String> {
     let quoted = quoted(net, flow, icmp);
     let (IcmpKind::EchoRequest(id, len) | IcmpKind::EchoReply(id, len)) = icmp.kind else {
-        return if net.v6() { error_v6(net, icmp.kind, &quoted) } else { error_v4(icmp.kind, &quoted) };
+        return if net.v6() {
+            error_v6(net, icmp.kind, &quoted)
+        } else {
+            error_v4(icmp.kind, &quoted)
+        };
     };
     let data = bytes_from(0, u32::from(len));
     let request = matches!(icmp.kind, IcmpKind::EchoRequest(..));
@@ -180,17 +195,22 @@ fn error_v4(kind: IcmpKind, quoted: &[u8]) -> Result<Vec<u8>, String> {
     Ok(match kind {
         IcmpKind::Unreachable(reason) => unreachable(code_v4(reason), 0),
         IcmpKind::TooBig(mtu) => {
-            let mtu = u16::try_from(mtu).map_err(|_| format!("an MTU of {mtu} does not fit an ICMP message"))?;
+            let mtu = u16::try_from(mtu)
+                .map_err(|_| format!("an MTU of {mtu} does not fit an ICMP message"))?;
             unreachable(icmpv4::UNREACHABLE_FRAGMENTATION_NEEDED, mtu)
         }
-        IcmpKind::TimeExceeded => v4_bytes(&Icmpv4::TimeExceeded { code: icmpv4::TIME_EXCEEDED_TTL, quoted }),
+        IcmpKind::TimeExceeded => {
+            v4_bytes(&Icmpv4::TimeExceeded { code: icmpv4::TIME_EXCEEDED_TTL, quoted })
+        }
         _ => v4_bytes(&Icmpv4::ParamProblem { code: 0, pointer: 0, quoted }),
     })
 }
 
 fn error_v6(net: &Net, kind: IcmpKind, quoted: &[u8]) -> Result<Vec<u8>, String> {
     Ok(match kind {
-        IcmpKind::Unreachable(reason) => v6_bytes(net, &Icmpv6::Unreachable { code: code_v6(reason)?, quoted }),
+        IcmpKind::Unreachable(reason) => {
+            v6_bytes(net, &Icmpv6::Unreachable { code: code_v6(reason)?, quoted })
+        }
         IcmpKind::TooBig(mtu) => v6_bytes(net, &Icmpv6::PacketTooBig { mtu, quoted }),
         IcmpKind::TimeExceeded => {
             v6_bytes(net, &Icmpv6::TimeExceeded { code: icmpv6::TIME_EXCEEDED_HOP_LIMIT, quoted })
@@ -217,6 +237,8 @@ pub(crate) fn code_v6(reason: Reason) -> Result<u8, String> {
         Reason::Host => icmpv6::UNREACHABLE_ADDRESS,
         Reason::Port => icmpv6::UNREACHABLE_PORT,
         Reason::Prohibited => icmpv6::UNREACHABLE_PROHIBITED,
-        Reason::Protocol => return Err("ICMPv6 has no `protocol unreachable`; add --ip_version=ipv4".into()),
+        Reason::Protocol => {
+            return Err("ICMPv6 has no `protocol unreachable`; add --ip_version=ipv4".into());
+        }
     })
 }

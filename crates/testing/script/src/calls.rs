@@ -5,7 +5,8 @@ use clearway_wire::Endpoint;
 
 use crate::ast::{Arg, Call};
 use crate::backend::{
-    BOUND_PORT, Fd, How as Side, Op, OptionValue, ReadFlags, SERVER_PORT, SetOption, WriteFlags, poll,
+    BOUND_PORT, Fd, How as Side, Op, OptionValue, ReadFlags, SERVER_PORT, SetOption, WriteFlags,
+    poll,
 };
 use crate::errno::Errno;
 
@@ -51,15 +52,28 @@ pub(crate) fn translate(call: &Call, context: &dyn Context) -> Result<(Option<Op
     let args = Args { call, context };
     let op = match call.name.as_str() {
         "socket" => {
-            return Ok((Some(Op::Socket(args.names(1)?.iter().any(|name| name == "SOCK_STREAM"))), Check::NewSocket));
+            return Ok((
+                Some(Op::Socket(args.names(1)?.iter().any(|name| name == "SOCK_STREAM"))),
+                Check::NewSocket,
+            ));
         }
         "bind" => Op::Bind(args.fd()?, BOUND_PORT),
         "listen" => Op::Listen(args.fd()?, args.number(1)?),
         "accept" | "accept4" => return Ok((Some(Op::Accept(args.fd()?)), Check::NewConnection)),
-        "connect" => return Ok((Some(Op::Connect(args.fd()?, context.server())), Check::Connection(args.raw_fd()?))),
+        "connect" => {
+            return Ok((
+                Some(Op::Connect(args.fd()?, context.server())),
+                Check::Connection(args.raw_fd()?),
+            ));
+        }
         "read" => return args.read(ReadFlags::default()),
         "recv" => return args.read(args.read_flags(3)?),
-        "recvfrom" => return Ok((Some(Op::Read(args.fd()?, args.number(2)?, args.read_flags(3)?)), Check::Datagram)),
+        "recvfrom" => {
+            return Ok((
+                Some(Op::Read(args.fd()?, args.number(2)?, args.read_flags(3)?)),
+                Check::Datagram,
+            ));
+        }
         "write" => return args.write(WriteFlags::default()),
         "send" => return args.write(args.write_flags(3)?),
         "sendto" => {
@@ -72,7 +86,9 @@ pub(crate) fn translate(call: &Call, context: &dyn Context) -> Result<(Option<Op
         "getsockopt" => return args.getsockopt(),
         "fcntl" => match args.names(1)?.first().map(String::as_str) {
             Some("F_GETFL") => return Ok((None, Check::Nothing)),
-            Some("F_SETFL") => Op::Block(args.fd()?, !args.names(2)?.iter().any(|name| name == "O_NONBLOCK")),
+            Some("F_SETFL") => {
+                Op::Block(args.fd()?, !args.names(2)?.iter().any(|name| name == "O_NONBLOCK"))
+            }
             _ => return Err("fcntl is for F_GETFL and F_SETFL".into()),
         },
         "poll" => return args.poll(),
@@ -90,12 +106,17 @@ type Translated = Result<(Option<Op>, Check), String>;
 
 impl Args<'_> {
     fn get(&self, index: usize) -> Result<&Arg, String> {
-        self.call.args.get(index).ok_or_else(|| format!("`{}` wants more arguments", self.call.name))
+        self.call
+            .args
+            .get(index)
+            .ok_or_else(|| format!("`{}` wants more arguments", self.call.name))
     }
 
     fn number(&self, index: usize) -> Result<u32, String> {
         match self.get(index)? {
-            Arg::Number(value) => u32::try_from(*value).map_err(|_| format!("{value} is out of range")),
+            Arg::Number(value) => {
+                u32::try_from(*value).map_err(|_| format!("{value} is out of range"))
+            }
             _ => Err(format!("argument {} of `{}` has to be a number", index + 1, self.call.name)),
         }
     }
@@ -116,14 +137,22 @@ impl Args<'_> {
         match self.get(index)? {
             Arg::Names(names) => Ok(names),
             Arg::Number(0) | Arg::Whatever => Ok(&[]),
-            _ => Err(format!("argument {} of `{}` has to be names of constants", index + 1, self.call.name)),
+            _ => Err(format!(
+                "argument {} of `{}` has to be names of constants",
+                index + 1,
+                self.call.name
+            )),
         }
     }
 
     fn name(&self, index: usize) -> Result<&str, String> {
         match self.names(index)? {
             [name] => Ok(name),
-            _ => Err(format!("argument {} of `{}` has to be the name of a constant", index + 1, self.call.name)),
+            _ => Err(format!(
+                "argument {} of `{}` has to be the name of a constant",
+                index + 1,
+                self.call.name
+            )),
         }
     }
 
@@ -155,7 +184,10 @@ impl Args<'_> {
     }
 
     fn read(&self, flags: ReadFlags) -> Translated {
-        Ok((Some(Op::Read(self.fd()?, self.number(2)?, flags)), Check::Stream(self.raw_fd()?, flags)))
+        Ok((
+            Some(Op::Read(self.fd()?, self.number(2)?, flags)),
+            Check::Stream(self.raw_fd()?, flags),
+        ))
     }
 
     fn write(&self, flags: WriteFlags) -> Translated {
@@ -182,14 +214,17 @@ impl Args<'_> {
 
     fn option_value(&self) -> Result<i32, String> {
         match self.boxed(3)? {
-            Arg::Number(value) => i32::try_from(*value).map_err(|_| format!("{value} is out of range")),
+            Arg::Number(value) => {
+                i32::try_from(*value).map_err(|_| format!("{value} is out of range"))
+            }
             _ => Err("the value of this option has to be a number in brackets, as in [1]".into()),
         }
     }
 
     fn option(&self) -> Result<SetOption, String> {
         let name = self.name(2)?;
-        let option = SetOption::option(name).ok_or_else(|| format!("the option {name} is not known here"))?;
+        let option = SetOption::option(name)
+            .ok_or_else(|| format!("the option {name} is not known here"))?;
         let value = match option.how {
             How::Shaped(Field::Linger) => OptionValue::Linger(self.linger()?),
             How::Shaped(Field::Congestion) => match self.boxed(3)? {
@@ -229,12 +264,16 @@ impl Args<'_> {
         };
         let raw = self.raw_fd()?;
         match self.name(2)? {
-            "SO_ERROR" => Ok((Some(Op::TakeError(self.fd()?)), wanted.map_or(Check::Nothing, Check::Error))),
-            "TCP_MAXSEG" => {
-                Ok((None, wanted.map_or(Check::Nothing, |wanted| Check::Info(raw, "tcpi_snd_mss", wanted))))
+            "SO_ERROR" => {
+                Ok((Some(Op::TakeError(self.fd()?)), wanted.map_or(Check::Nothing, Check::Error)))
             }
+            "TCP_MAXSEG" => Ok((
+                None,
+                wanted.map_or(Check::Nothing, |wanted| Check::Info(raw, "tcpi_snd_mss", wanted)),
+            )),
             other => Err(format!(
-                "getsockopt is for SO_ERROR and TCP_MAXSEG here, not for {other}; assertions tell the rest"
+                "getsockopt is for SO_ERROR and TCP_MAXSEG here, not for {other}; assertions tell \
+                 the rest"
             )),
         }
     }
@@ -244,8 +283,11 @@ impl Args<'_> {
         let mut wanted = Vec::new();
         let mut expected = Vec::new();
         for item in items {
-            let Arg::Fields(fields) = item else { return Err("poll wants {fd=3, events=POLLIN, revents=0}".into()) };
-            let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
+            let Arg::Fields(fields) = item else {
+                return Err("poll wants {fd=3, events=POLLIN, revents=0}".into());
+            };
+            let field =
+                |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
             let Some(Arg::Number(fd)) = field("fd") else { return Err("poll wants fd=".into()) };
             wanted.push((self.context.fd(*fd)?, bits(field("events"))?));
             expected.push(bits(field("revents"))?);

@@ -8,7 +8,13 @@ use crate::flow::{Flow, byte_at};
 use crate::show::{self, View, option, read_icmp, read_segment, view};
 
 /// What is different, one line each; empty when the packet is as expected.
-pub(crate) fn outbound(net: &Net, flow: &mut Flow, wanted: &Packet, bytes: &[u8], tolerance: Micros) -> Vec<String> {
+pub(crate) fn outbound(
+    net: &Net,
+    flow: &mut Flow,
+    wanted: &Packet,
+    bytes: &[u8],
+    tolerance: Micros,
+) -> Vec<String> {
     let Some(found) = view(bytes) else { return vec!["the packet is malformed".into()] };
     let mut wrong = Vec::new();
     if wanted.ecn.is_some_and(|ecn| ecn != found.ecn) {
@@ -36,7 +42,9 @@ fn compare_tcp(
     if tcp::verify_checksum(&found.src, &found.dst, found.payload).is_err() {
         wrong.push("its TCP checksum is wrong".into());
     }
-    let Ok(header) = tcp::parse(found.payload) else { return wrong.push("its TCP header is malformed".into()) };
+    let Ok(header) = tcp::parse(found.payload) else {
+        return wrong.push("its TCP header is malformed".into());
+    };
     if !flow.claims(net, (found.src, header.src_port), (found.dst, header.dst_port)) {
         return wrong.push("it belongs to another connection".into());
     }
@@ -47,21 +55,32 @@ fn compare_tcp(
     let Some(segment) = read_segment(flow, found.payload) else {
         return wrong.push("its TCP header is malformed".into());
     };
-    let push = if wanted.len > 0 && !wanted.flags.contains(Flags::PSH) { Flags::PSH } else { Flags::NONE };
+    let push =
+        if wanted.len > 0 && !wanted.flags.contains(Flags::PSH) { Flags::PSH } else { Flags::NONE };
     if segment.flags.without(push) != wanted.flags {
         wrong.push(format!("its flags are {}", segment.flags));
     }
     if (segment.seq, segment.len) != (wanted.seq, wanted.len) {
-        wrong.push(format!("its data is {}:{}({})", segment.seq, segment.seq.wrapping_add(segment.len), segment.len));
+        wrong.push(format!(
+            "its data is {}:{}({})",
+            segment.seq,
+            segment.seq.wrapping_add(segment.len),
+            segment.len
+        ));
     }
     if let Some(ack) = segment.ack.filter(|ack| wanted.ack.is_some_and(|wanted| wanted != *ack)) {
         wrong.push(format!("it acknowledges {ack}"));
     }
-    if let Some(window) = segment.window.filter(|window| wanted.window.is_some_and(|wanted| wanted != *window)) {
+    if let Some(window) =
+        segment.window.filter(|window| wanted.window.is_some_and(|wanted| wanted != *window))
+    {
         wrong.push(format!("its window is {window}"));
     }
     if segment.urgent != wanted.urgent {
-        wrong.push(format!("its urgent pointer is {}", segment.urgent.map_or("not set".into(), |urg| urg.to_string())));
+        wrong.push(format!(
+            "its urgent pointer is {}",
+            segment.urgent.map_or("not set".into(), |urg| urg.to_string())
+        ));
     }
     wrong.extend(stamps);
     compare_options(wanted, &segment, wrong);
@@ -69,7 +88,12 @@ fn compare_tcp(
 }
 
 /// The timestamp of the stack under test is mapped, the one that it echoes is not.
-fn compare_stamps(flow: &mut Flow, wanted: &Segment, bytes: &[u8], tolerance: Micros) -> Option<String> {
+fn compare_stamps(
+    flow: &mut Flow,
+    wanted: &Segment,
+    bytes: &[u8],
+    tolerance: Micros,
+) -> Option<String> {
     let options = wanted.options.as_ref()?;
     let (val, ecr) = options.iter().find_map(|option| match option {
         TcpOption::Ts(val, ecr) => Some((*val, *ecr)),
@@ -86,9 +110,16 @@ fn compare_stamps(flow: &mut Flow, wanted: &Segment, bytes: &[u8], tolerance: Mi
 fn compare_options(wanted: &Segment, found: &Segment, wrong: &mut Vec<String>) {
     let Some(options) = &wanted.options else { return };
     let kinds = |options: &[TcpOption]| -> Vec<TcpOption> {
-        let counts = options.iter().filter(|option| !matches!(option, TcpOption::Nop | TcpOption::Eol));
+        let counts =
+            options.iter().filter(|option| !matches!(option, TcpOption::Nop | TcpOption::Eol));
         counts
-            .map(|option| if matches!(option, TcpOption::Ts(..)) { TcpOption::Ts(None, None) } else { option.clone() })
+            .map(|option| {
+                if matches!(option, TcpOption::Ts(..)) {
+                    TcpOption::Ts(None, None)
+                } else {
+                    option.clone()
+                }
+            })
             .collect()
     };
     let (wanted, found) = (kinds(options), kinds(found.options.as_deref().unwrap_or_default()));
@@ -102,7 +133,8 @@ fn compare_options(wanted: &Segment, found: &Segment, wrong: &mut Vec<String>) {
 
 fn compare_data(flow: &Flow, segment: &Segment, data: &[u8], wrong: &mut Vec<String>) {
     let first = flow.local_index(segment.seq.wrapping_add(u32::from(segment.flags.syn())));
-    let other = data.iter().zip(0u32..).find(|(byte, at)| **byte != byte_at(first.wrapping_add(*at)));
+    let other =
+        data.iter().zip(0u32..).find(|(byte, at)| **byte != byte_at(first.wrapping_add(*at)));
     if let Some((_, at)) = other {
         wrong.push(format!(
             "its data is not what was written, from sequence number {} on",
@@ -130,8 +162,16 @@ fn compare_udp(net: &Net, flow: &mut Flow, wanted: u16, found: &View<'_>, wrong:
     }
 }
 
-fn compare_icmp(net: &Net, flow: &mut Flow, wanted: &Icmp, found: &View<'_>, wrong: &mut Vec<String>) {
-    let Some((kind, ports)) = read_icmp(found) else { return wrong.push("it is no such ICMP message".into()) };
+fn compare_icmp(
+    net: &Net,
+    flow: &mut Flow,
+    wanted: &Icmp,
+    found: &View<'_>,
+    wrong: &mut Vec<String>,
+) {
+    let Some((kind, ports)) = read_icmp(found) else {
+        return wrong.push("it is no such ICMP message".into());
+    };
     if kind != wanted.kind {
         wrong.push(format!("it says {kind:?}"));
     }

@@ -63,17 +63,29 @@ const CONSTANTS: [(&str, i64); 18] = [
 pub fn parse(code: &str, pos: Pos) -> Result<Vec<Assertion>, ParseError> {
     let mut assertions = Vec::new();
     for (index, line) in code.lines().enumerate() {
-        for statement in line.split(';').map(str::trim).filter(|text| !text.is_empty() && !text.starts_with('#')) {
-            let pos = if index == 0 { pos } else { Pos { line: pos.line + index as u32, column: 1 } };
-            let Some(text) = statement.strip_prefix("assert").filter(|rest| rest.starts_with([' ', '('])) else {
-                return Err(ParseError::new(pos, format!("`{statement}`: only `assert …` is known here")));
+        for statement in
+            line.split(';').map(str::trim).filter(|text| !text.is_empty() && !text.starts_with('#'))
+        {
+            let pos =
+                if index == 0 { pos } else { Pos { line: pos.line + index as u32, column: 1 } };
+            let Some(text) =
+                statement.strip_prefix("assert").filter(|rest| rest.starts_with([' ', '(']))
+            else {
+                return Err(ParseError::new(
+                    pos,
+                    format!("`{statement}`: only `assert …` is known here"),
+                ));
             };
-            let at = |error: ParseError| ParseError::new(pos, format!("`{statement}`: {}", error.what));
+            let at =
+                |error: ParseError| ParseError::new(pos, format!("`{statement}`: {}", error.what));
             let (words, _) = lex(text).map_err(at)?;
             let mut parser = Parser { words: &words, at: 0 };
             let expr = parser.level(0).map_err(at)?;
             if !matches!(parser.token(), Token::End | Token::Sign(',')) {
-                return Err(ParseError::new(pos, format!("`{statement}`: {} does not belong here", parser.token())));
+                return Err(ParseError::new(
+                    pos,
+                    format!("`{statement}`: {} does not belong here", parser.token()),
+                ));
             }
             assertions.push(Assertion { pos, text: text.trim().to_owned(), expr });
         }
@@ -113,7 +125,9 @@ impl Parser<'_> {
             Token::Word(word) => word == text,
             Token::Sign(_) => text.chars().enumerate().all(|(index, wanted)| {
                 let word = self.words.get(self.at + index);
-                word.is_some_and(|word| word.token == Token::Sign(wanted) && (index == 0 || word.glued))
+                word.is_some_and(|word| {
+                    word.token == Token::Sign(wanted) && (index == 0 || word.glued)
+                })
             }),
             _ => false,
         }
@@ -140,12 +154,20 @@ impl Parser<'_> {
             Token::Word(word) if word == "not" => Ok(Expr::Not(Box::new(self.level(2)?))),
             Token::Word(word) => Ok(Expr::Name(word)),
             Token::Number(text) => {
-                match text.strip_prefix("0x").map_or(text.parse(), |hex| i64::from_str_radix(hex, 16)) {
+                match text
+                    .strip_prefix("0x")
+                    .map_or(text.parse(), |hex| i64::from_str_radix(hex, 16))
+                {
                     Ok(value) => Ok(Expr::Number(value)),
-                    Err(_) => Err(ParseError::new(Pos::default(), format!("{text} is not a whole number"))),
+                    Err(_) => Err(ParseError::new(
+                        Pos::default(),
+                        format!("{text} is not a whole number"),
+                    )),
                 }
             }
-            Token::Sign('-') => Ok(Expr::Two(Operator::Minus, Box::new(Expr::Number(0)), Box::new(self.atom()?))),
+            Token::Sign('-') => {
+                Ok(Expr::Two(Operator::Minus, Box::new(Expr::Number(0)), Box::new(self.atom()?)))
+            }
             Token::Sign('(') => {
                 let inner = self.level(0)?;
                 if !self.follows(")") {
@@ -154,7 +176,9 @@ impl Parser<'_> {
                 self.take(")");
                 Ok(inner)
             }
-            other => Err(ParseError::new(Pos::default(), format!("{other} where a value was expected"))),
+            other => {
+                Err(ParseError::new(Pos::default(), format!("{other} where a value was expected")))
+            }
         }
     }
 }
@@ -197,7 +221,8 @@ fn value(expr: &Expr, lookup: Lookup<'_>) -> Result<i64, String> {
     let (operator, left, right) = match expr {
         Expr::Number(value) => return Ok(*value),
         Expr::Name(name) => {
-            let constant = CONSTANTS.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+            let constant =
+                CONSTANTS.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
             return constant.or_else(|| lookup(name)).ok_or(format!("`{name}` has no value here"));
         }
         Expr::Not(inner) => return Ok(i64::from(value(inner, lookup)? == 0)),

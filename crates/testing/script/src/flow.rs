@@ -1,12 +1,13 @@
-//! The script's numbers and the real ones: ports, sequence numbers, timestamps, and the bytes that travel.
+//! The script's numbers and the real ones: ports, sequence numbers, timestamps, and the bytes that
+//! travel.
 
 use clearway_wire::{Addr, Endpoint};
 
 use crate::ast::Micros;
 use crate::backend::{BOUND_PORT, CLIENT_PORT, Net};
 
-/// The byte that stands at `index` in every stream and every datagram, in both directions, so that each side can tell whether it
-/// got the bytes that belong there.
+/// The byte that stands at `index` in every stream and every datagram, in both directions, so that
+/// each side can tell whether it got the bytes that belong there.
 pub fn byte_at(index: u32) -> u8 {
     (index.wrapping_mul(0x9e37_79b1) >> 24) as u8
 }
@@ -22,7 +23,8 @@ pub struct Flow {
     number: u8,
     /// The two ends, as soon as they are known: that under test first.
     ends: Option<(Endpoint, Endpoint)>,
-    /// What is added to the script's sequence numbers of the stack under test; None until its SYN was seen.
+    /// What is added to the script's sequence numbers of the stack under test; None until its SYN
+    /// was seen.
     local_shift: Option<u32>,
     /// A SYN that was seen last may be followed by another of a new connection.
     expect_new_syn: bool,
@@ -40,7 +42,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The connection with that number; `remote_shift` is added to all sequence numbers of the peer.
+    /// The connection with that number; `remote_shift` is added to all sequence numbers of the
+    /// peer.
     pub fn new(number: u8, remote_shift: u32) -> Flow {
         Flow {
             number,
@@ -61,7 +64,8 @@ impl Flow {
         self.ends
     }
 
-    /// The two ends. A peer that speaks first comes from a port of its own to the one that sockets are bound to.
+    /// The two ends. A peer that speaks first comes from a port of its own to the one that sockets
+    /// are bound to.
     pub fn ends_or_passive(&mut self, net: &Net) -> (Endpoint, Endpoint) {
         let passive = || {
             let port = CLIENT_PORT + u16::from(self.number);
@@ -70,7 +74,8 @@ impl Flow {
         *self.ends.get_or_insert_with(passive)
     }
 
-    /// Whether a packet between these two ends belongs here; learns them when the script has not spoken of this connection before.
+    /// Whether a packet between these two ends belongs here; learns them when the script has not
+    /// spoken of this connection before.
     pub fn claims(&mut self, net: &Net, src: (Addr, u16), dst: (Addr, u16)) -> bool {
         let found = (Endpoint::new(src.0, src.1), Endpoint::new(dst.0, dst.1));
         if self.ends.is_none() && src.0 == net.local && dst.0 == net.remote {
@@ -90,7 +95,9 @@ impl Flow {
 
     /// Notes a SYN that the stack under test sent, which the script calls `seq`.
     pub fn local_syn(&mut self, seq: u32, live: u32) {
-        if self.expect_new_syn && self.local_shift.is_none_or(|shift| seq.wrapping_add(shift) != live) {
+        if self.expect_new_syn
+            && self.local_shift.is_none_or(|shift| seq.wrapping_add(shift) != live)
+        {
             self.local_shift = Some(live.wrapping_sub(seq));
             self.stamps.clear();
             self.stamp_shift = None;
@@ -143,7 +150,8 @@ impl Flow {
         live.wrapping_sub(self.stamp_shift.unwrap_or(0))
     }
 
-    /// Holds a timestamp of the stack under test against what the script says; the first one is the script's to name.
+    /// Holds a timestamp of the stack under test against what the script says; the first one is the
+    /// script's to name.
     pub fn stamp_fits(&mut self, stamp: u32, live: u32, tolerance: Micros) -> bool {
         let shift = *self.stamp_shift.get_or_insert(live.wrapping_sub(stamp));
         self.stamps.push((stamp, live));

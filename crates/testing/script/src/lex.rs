@@ -136,7 +136,9 @@ impl Lexer<'_> {
         while !self.follows(end) {
             match self.next() {
                 Some(next) => text.push(next),
-                None => return Err(ParseError::new(start, format!("what begins here has no `{end}`"))),
+                None => {
+                    return Err(ParseError::new(start, format!("what begins here has no `{end}`")));
+                }
             }
         }
         self.skip(end.chars().count());
@@ -162,7 +164,9 @@ impl Lexer<'_> {
             } else if self.follows("/*") {
                 self.skip(2);
                 let text = self.until("*/")?;
-                self.comments.extend(text.lines().map(|line| line.trim_start_matches([' ', '*']).trim().to_owned()));
+                self.comments.extend(
+                    text.lines().map(|line| line.trim_start_matches([' ', '*']).trim().to_owned()),
+                );
             } else {
                 return Ok(());
             }

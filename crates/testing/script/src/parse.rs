@@ -108,7 +108,8 @@ impl Parser {
     fn number<T: TryFrom<i64>>(&mut self) -> Result<T, ParseError> {
         let pos = self.pos();
         let value = self.integer()?;
-        T::try_from(value).map_err(|_| ParseError::new(pos, format!("{value} is out of range here")))
+        T::try_from(value)
+            .map_err(|_| ParseError::new(pos, format!("{value} is out of range here")))
     }
 
     fn event(&mut self) -> Result<Event, ParseError> {

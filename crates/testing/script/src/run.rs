@@ -1,4 +1,5 @@
-//! Runs a script: makes happen what it says, and holds what the stack under test does against what it expects.
+//! Runs a script: makes happen what it says, and holds what the stack under test does against what
+//! it expects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -54,7 +55,8 @@ pub struct Runner<'a> {
     queue: VecDeque<Sent>,
     /// The time of the event before, as the script has it.
     last: Micros,
-    /// How late the test bench itself was at worst: nobody can ask the stack under test to be on time then.
+    /// How late the test bench itself was at worst: nobody can ask the stack under test to be on
+    /// time then.
     slip: Micros,
     tolerance: Micros,
     log: Option<String>,
@@ -67,7 +69,12 @@ const ANY_TIME: Micros = 10_000_000;
 
 impl<'a> Runner<'a> {
     /// `remote_shift` is added to the peer's sequence numbers on the wire.
-    pub fn new(script: &'a Script, net: Net, backend: &'a mut dyn Backend, remote_shift: u32) -> Runner<'a> {
+    pub fn new(
+        script: &'a Script,
+        net: Net,
+        backend: &'a mut dyn Backend,
+        remote_shift: u32,
+    ) -> Runner<'a> {
         let tolerance = script.settings.tolerance.unwrap_or(0).max(backend.tolerance());
         Runner {
             script,
@@ -103,7 +110,11 @@ impl<'a> Runner<'a> {
     /// Runs the script to its end or to the first thing that does not come true.
     pub fn run(&mut self) -> Result<(), Failure> {
         for command in &self.script.settings.commands {
-            self.backend.command(command).map_err(|what| Failure { pos: Pos::default(), what, late: false })?;
+            self.backend.command(command).map_err(|what| Failure {
+                pos: Pos::default(),
+                what,
+                late: false,
+            })?;
         }
         for event in &self.script.events {
             self.event(event)?;
@@ -128,16 +139,21 @@ impl<'a> Runner<'a> {
         self.last = from;
         match &event.what {
             What::Call(call) => {
-                let until =
-                    event.until.map(|until| if matches!(event.when, When::Relative(_)) { base + until } else { until });
+                let until = event.until.map(|until| {
+                    if matches!(event.when, When::Relative(_)) { base + until } else { until }
+                });
                 return self.call(event.pos, call, until);
             }
             _ => self.nothing_unexpected(event.pos)?,
         }
         match &event.what {
             What::Inbound(packet) => self.inject(event.pos, packet),
-            What::Assert(assertions) => assertions.iter().try_for_each(|assertion| self.assert(assertion)),
-            What::Command(command) => self.backend.command(command).map_err(|what| bench(event.pos, what)),
+            What::Assert(assertions) => {
+                assertions.iter().try_for_each(|assertion| self.assert(assertion))
+            }
+            What::Command(command) => {
+                self.backend.command(command).map_err(|what| bench(event.pos, what))
+            }
             What::Call(_) | What::Outbound(_) => Ok(()),
         }
     }
@@ -176,25 +192,33 @@ impl<'a> Runner<'a> {
     fn nothing_unexpected(&mut self, pos: Pos) -> Result<(), Failure> {
         let Some(sent) = self.queue.pop_front() else { return Ok(()) };
         let shown = self.show(&sent);
-        let what = format!("a packet that the script does not expect before this\n    found    {shown}");
+        let what =
+            format!("a packet that the script does not expect before this\n    found    {shown}");
         Err(Failure { pos, what, late: false })
     }
 
-    /// A packet of the stack under test with its time, in the script's numbers when it belongs to one of the script's connections.
+    /// A packet of the stack under test with its time, in the script's numbers when it belongs to
+    /// one of the script's connections.
     fn show(&self, sent: &Sent) -> String {
         let ends = show::view(&sent.bytes).and_then(|view| {
             let ports = match view.proto {
-                Proto::TCP => tcp::parse(view.payload).ok().map(|header| (header.src_port, header.dst_port)),
-                Proto::UDP => {
-                    udp::check(&view.src, &view.dst, view.payload, false).ok().map(|u| (u.src_port(), u.dst_port()))
+                Proto::TCP => {
+                    tcp::parse(view.payload).ok().map(|header| (header.src_port, header.dst_port))
                 }
+                Proto::UDP => udp::check(&view.src, &view.dst, view.payload, false)
+                    .ok()
+                    .map(|u| (u.src_port(), u.dst_port())),
                 _ => None,
             }?;
             Some((Endpoint::new(view.src, ports.0), Endpoint::new(view.dst, ports.1)))
         });
         let flow = ends.and_then(|ends| self.flows.values().find(|flow| flow.ends() == Some(ends)));
         let unknown = Flow::new(0, self.remote_shift);
-        format!("{} > {}", show::seconds(sent.at), compare::describe(flow.or(Some(&unknown)), &sent.bytes))
+        format!(
+            "{} > {}",
+            show::seconds(sent.at),
+            compare::describe(flow.or(Some(&unknown)), &sent.bytes)
+        )
     }
 
     fn flow(&mut self, number: u8) -> &mut Flow {
@@ -205,13 +229,20 @@ impl<'a> Runner<'a> {
     fn inject(&mut self, pos: Pos, packet: &Packet) -> Result<(), Failure> {
         self.note(|| format!("< {}", show::packet(packet)));
         let net = self.net;
-        let bytes = build::inbound(&net, self.flow(packet.flow), packet).map_err(|what| bench(pos, what))?;
+        let bytes = build::inbound(&net, self.flow(packet.flow), packet)
+            .map_err(|what| bench(pos, what))?;
         self.backend.inject(&bytes).map_err(|what| bench(pos, what))?;
         self.collect();
         self.take_reply()
     }
 
-    fn expect(&mut self, event: &Event, packet: &Packet, from: Micros, to: Micros) -> Result<(), Failure> {
+    fn expect(
+        &mut self,
+        event: &Event,
+        packet: &Packet,
+        from: Micros,
+        to: Micros,
+    ) -> Result<(), Failure> {
         let wanted = || format!("{} > {}", show::when(event.when), show::packet(packet));
         let slack = self.tolerance + self.slip + self.backend.slack(from - self.last);
         let deadline = match to {
@@ -229,7 +260,11 @@ impl<'a> Runner<'a> {
                 return Ok(());
             }
             if now >= deadline {
-                let what = format!("no packet was sent until {}\n    expected {}", show::seconds(now), wanted());
+                let what = format!(
+                    "no packet was sent until {}\n    expected {}",
+                    show::seconds(now),
+                    wanted()
+                );
                 return Err(Failure { pos: event.pos, what, late: true });
             }
             self.backend.advance(deadline).map_err(|what| bench(event.pos, what))?;
@@ -247,14 +282,20 @@ impl<'a> Runner<'a> {
         let early = sent.at < from - self.tolerance;
         if early || sent.at > to.saturating_add(slack) {
             let off = if early { from - sent.at } else { sent.at - to };
-            wrong.push(format!("it is {} s too {}", show::seconds(off), if early { "early" } else { "late" }));
+            wrong.push(format!(
+                "it is {} s too {}",
+                show::seconds(off),
+                if early { "early" } else { "late" }
+            ));
         }
         if !wrong.is_empty() {
             let found = self.show(&sent);
-            let what = format!("{}\n    expected {}\n    found    {found}", wrong.join("; "), wanted());
+            let what =
+                format!("{}\n    expected {}\n    found    {found}", wrong.join("; "), wanted());
             return Err(Failure { pos: event.pos, what, late: content == 0 });
         }
-        // A range lets the stack choose, and what follows counts from its choice; so it does from a timer that is coarse.
+        // A range lets the stack choose, and what follows counts from its choice; so it does from a
+        // timer that is coarse.
         let coarse = from < to || self.backend.slack(from - self.last) > 0;
         self.last = if coarse { sent.at.max(from) } else { from };
         Ok(())
@@ -271,7 +312,8 @@ impl<'a> Runner<'a> {
             Some(until) => (true, (until, until)),
             None => (false, (start, start.max(self.last) + patience)),
         };
-        self.pending = Some(Pending { pos, call: call.clone(), check, until, blocks, begun: self.last });
+        self.pending =
+            Some(Pending { pos, call: call.clone(), check, until, blocks, begun: self.last });
         self.backend.call(op).map_err(|what| bench(pos, what))?;
         self.slip = self.slip.max(self.backend.now() - self.last);
         self.collect();
@@ -297,7 +339,10 @@ impl<'a> Runner<'a> {
         match info.get(name) {
             Some(found) if found == wanted => Ok(()),
             found => {
-                let what = format!("the value is {found:?}, not {wanted}\n    call     {}", call_text(call));
+                let what = format!(
+                    "the value is {found:?}, not {wanted}\n    call     {}",
+                    call_text(call)
+                );
                 Err(Failure { pos, what, late: false })
             }
         }
@@ -306,14 +351,16 @@ impl<'a> Runner<'a> {
     /// Lets time go on until the call in progress returned, or its time is up.
     fn finish_call(&mut self, limit: Micros) -> Result<(), Failure> {
         while let Some(pending) = &self.pending {
-            let slack = self.tolerance + self.slip + self.backend.slack(pending.until.1 - pending.begun);
+            let slack =
+                self.tolerance + self.slip + self.backend.slack(pending.until.1 - pending.begun);
             let (pos, blocks, latest) = (pending.pos, pending.blocks, pending.until.1 + slack);
             let now = self.backend.now();
             if !blocks && now >= limit {
                 return Ok(());
             }
             if blocks && now >= latest {
-                let what = format!("the call has not returned\n    call     {}", call_text(&pending.call));
+                let what =
+                    format!("the call has not returned\n    call     {}", call_text(&pending.call));
                 return Err(Failure { pos, what, late: false });
             }
             self.backend.advance(latest.min(limit)).map_err(|what| bench(pos, what))?;
@@ -339,7 +386,11 @@ impl<'a> Runner<'a> {
             return Err(Failure { pos, what, late: late || self.slip > self.tolerance });
         }
         self.check(&call, &check, &reply).map_err(|what| {
-            let what = format!("{what}\n    call     {}\n    returned {}", call_text(&call), value_text(&reply));
+            let what = format!(
+                "{what}\n    call     {}\n    returned {}",
+                call_text(&call),
+                value_text(&reply)
+            );
             Failure { pos, what, late: false }
         })
     }
@@ -353,21 +404,34 @@ impl<'a> Runner<'a> {
             let (found, wanted) = (*found, *wanted);
             reply.value = Ok(0);
             if found != wanted {
-                return Err(format!("the pending error is {}, not {}", Errno(found as i32), Errno(wanted as i32)));
+                return Err(format!(
+                    "the pending error is {}, not {}",
+                    Errno(found as i32),
+                    Errno(wanted as i32)
+                ));
             }
         }
         match (&reply.value, call.result) {
             (Err(errno), Some(-1)) => {
                 let fits = call.errno.as_deref().is_none_or(|name| Errno::of(name) == Some(*errno));
-                return if fits { Ok(()) } else { Err("the call failed with another error".into()) };
+                return if fits {
+                    Ok(())
+                } else {
+                    Err("the call failed with another error".into())
+                };
             }
             (Err(_), Some(_)) => return Err("the call failed".into()),
             (Ok(_), Some(-1)) => return Err("the call did not fail".into()),
-            (Ok(live), Some(number)) if matches!(check, Check::NewSocket | Check::NewConnection) => {
+            (Ok(live), Some(number))
+                if matches!(check, Check::NewSocket | Check::NewConnection) =>
+            {
                 self.fds.insert(number, *live as Fd);
                 self.read.insert(number, 0);
                 self.written.insert(number, 0);
-                let datagrams = call.args.get(1).is_some_and(|arg| *arg == Arg::Names(vec!["SOCK_DGRAM".into()]));
+                let datagrams = call
+                    .args
+                    .get(1)
+                    .is_some_and(|arg| *arg == Arg::Names(vec!["SOCK_DGRAM".into()]));
                 if *check == Check::NewSocket && datagrams {
                     self.datagrams.insert(number);
                 }
@@ -419,7 +483,11 @@ impl<'a> Runner<'a> {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let values = assertion.values(&lookup);
-                Err(Failure { pos, what: format!("`{}` does not hold: {values}", assertion.text), late: false })
+                Err(Failure {
+                    pos,
+                    what: format!("`{}` does not hold: {values}", assertion.text),
+                    late: false,
+                })
             }
             Err(what) => Err(bench(pos, format!("`{}`: {what}", assertion.text))),
         }
@@ -428,7 +496,10 @@ impl<'a> Runner<'a> {
 
 impl Context for Runner<'_> {
     fn fd(&self, number: i64) -> Result<Fd, String> {
-        self.fds.get(&number).copied().ok_or_else(|| format!("{number} is no socket of this script"))
+        self.fds
+            .get(&number)
+            .copied()
+            .ok_or_else(|| format!("{number} is no socket of this script"))
     }
 
     fn peer(&self) -> Endpoint {
@@ -449,7 +520,8 @@ fn bench(pos: Pos, what: String) -> Failure {
 }
 
 fn same_bytes(index: u32, data: &[u8]) -> Result<(), String> {
-    let other = data.iter().zip(0u32..).find(|(byte, at)| **byte != byte_at(index.wrapping_add(*at)));
+    let other =
+        data.iter().zip(0u32..).find(|(byte, at)| **byte != byte_at(index.wrapping_add(*at)));
     match other {
         Some((_, at)) => Err(format!("byte {at} that was read is not the one that was sent")),
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! What a script says about the world it runs in: options, marks in comments, and commands that set Linux's knobs.
+//! What a script says about the world it runs in: options, marks in comments, and commands that set
+//! Linux's knobs.
 
 use crate::ast::Micros;
 
@@ -82,12 +83,17 @@ impl Settings {
                 let version = IpVersion::of(value);
                 self.ip_version = Some(version.ok_or("--ip_version is ipv4, ipv6 or ipv4_mapped")?);
             }
-            _ => return Err(format!("--{name} is not known here; tolerance_usecs, mtu and ip_version are")),
+            _ => {
+                return Err(format!(
+                    "--{name} is not known here; tolerance_usecs, mtu and ip_version are"
+                ));
+            }
         }
         Ok(())
     }
 
-    /// The MTU of the interface: by default the one that leaves room for segments of 1460 bytes in either family, so that one script serves both.
+    /// The MTU of the interface: by default the one that leaves room for segments of 1460 bytes in
+    /// either family, so that one script serves both.
     pub fn mtu(&self, version: IpVersion) -> u32 {
         self.mtu.unwrap_or(if version == IpVersion::V6 { 1520 } else { 1500 })
     }
@@ -103,7 +109,8 @@ impl Settings {
     }
 }
 
-/// The settings of Linux's knobs in a command: `net.ipv4.tcp_sack=0`, whether set through `sysctl` or written into `/proc/sys`.
+/// The settings of Linux's knobs in a command: `net.ipv4.tcp_sack=0`, whether set through `sysctl`
+/// or written into `/proc/sys`.
 pub fn knobs(command: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = command;
@@ -122,7 +129,9 @@ pub fn knobs(command: &str) -> Vec<(String, String)> {
 /// A value, which may be quoted, and what stands behind it.
 fn value_of(text: &str) -> (String, &str) {
     for quote in ['"', '\''] {
-        if let Some((value, rest)) = text.strip_prefix(quote).and_then(|text| text.split_once(quote)) {
+        if let Some((value, rest)) =
+            text.strip_prefix(quote).and_then(|text| text.split_once(quote))
+        {
             return (value.to_owned(), rest);
         }
     }

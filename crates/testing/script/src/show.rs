@@ -139,22 +139,27 @@ pub(crate) fn option(option: &TcpOption) -> String {
             if counters.is_ect1_first {
                 each.reverse();
             }
-            let each = each.into_iter().filter_map(|(name, told)| Some(format!(" {name} {}", told?)));
+            let each =
+                each.into_iter().filter_map(|(name, told)| Some(format!(" {name} {}", told?)));
             std::iter::once("ECN".to_owned()).chain(each).collect()
         }
         TcpOption::Wscale(shift) => format!("wscale {shift}"),
         TcpOption::SackOk => "sackOK".into(),
-        TcpOption::Sack(blocks) => {
-            blocks.iter().fold("sack".to_owned(), |text, (left, right)| format!("{text} {left}:{right}"))
-        }
+        TcpOption::Sack(blocks) => blocks
+            .iter()
+            .fold("sack".to_owned(), |text, (left, right)| format!("{text} {left}:{right}")),
         TcpOption::Ts(val, ecr) => format!("TS val {} ecr {}", stamp(val), stamp(ecr)),
-        TcpOption::Raw(bytes) => bytes.iter().fold("raw 0x".to_owned(), |text, byte| format!("{text}{byte:02x}")),
+        TcpOption::Raw(bytes) => {
+            bytes.iter().fold("raw 0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+        }
     }
 }
 
 fn icmp(message: &Icmp) -> String {
     let kind = match message.kind {
-        IcmpKind::Unreachable(reason) => format!("icmp unreachable {}", format!("{reason:?}").to_lowercase()),
+        IcmpKind::Unreachable(reason) => {
+            format!("icmp unreachable {}", format!("{reason:?}").to_lowercase())
+        }
         IcmpKind::TooBig(mtu) => format!("icmp packet_too_big mtu {mtu}"),
         IcmpKind::TimeExceeded => "icmp time_exceeded".into(),
         IcmpKind::Parameter => "icmp parameter_problem".into(),
@@ -181,7 +186,9 @@ pub(crate) fn read_segment(flow: &Flow, bytes: &[u8]) -> Option<Segment> {
             RawOption::SackPermitted => TcpOption::SackOk,
             RawOption::Sack(blocks) => {
                 let script = |seq: clearway_wire::Seq| flow.remote_script(seq.0);
-                TcpOption::Sack(blocks.iter().map(|(left, right)| (script(left), script(right))).collect())
+                TcpOption::Sack(
+                    blocks.iter().map(|(left, right)| (script(left), script(right))).collect(),
+                )
             }
             RawOption::Ts(val, ecr) => TcpOption::Ts(Some(flow.stamp_script(val)), Some(ecr)),
             RawOption::Other { kind, data } => {
@@ -209,7 +216,8 @@ pub(crate) fn read_segment(flow: &Flow, bytes: &[u8]) -> Option<Segment> {
     })
 }
 
-/// A packet of the stack under test in the script's words, as far as the script has any, and then in the usual text form.
+/// A packet of the stack under test in the script's words, as far as the script has any, and then
+/// in the usual text form.
 pub(crate) fn sent(flow: Option<&Flow>, bytes: &[u8]) -> String {
     let wire = clearway_wire::pretty::Packet(bytes);
     let script = view(bytes).and_then(|view| match view.proto {
@@ -226,33 +234,46 @@ pub(crate) fn sent(flow: Option<&Flow>, bytes: &[u8]) -> String {
     }
 }
 
-/// An ICMP message of the stack under test as the script would have it: its kind, and the ports that it quotes.
+/// An ICMP message of the stack under test as the script would have it: its kind, and the ports
+/// that it quotes.
 pub(crate) fn read_icmp(view: &View<'_>) -> Option<(IcmpKind, Option<(u16, u16)>)> {
     use crate::ast::Reason::{Host, Net, Port, Prohibited, Protocol};
     let ports = |quoted| clearway_wire::ip::quote(quoted).ok().and_then(|quote| quote.ports());
     if view.proto == Proto::ICMPV6 {
-        return Some(match icmpv6::check(&view.src, &view.dst, view.hop_limit, view.payload, true).ok()? {
-            icmpv6::Icmpv6::Unreachable { code, quoted } => {
-                let reason = match code {
-                    icmpv6::UNREACHABLE_NO_ROUTE => Net,
-                    icmpv6::UNREACHABLE_ADDRESS => Host,
-                    icmpv6::UNREACHABLE_PORT => Port,
-                    _ => Prohibited,
-                };
-                (IcmpKind::Unreachable(reason), ports(quoted))
-            }
-            icmpv6::Icmpv6::PacketTooBig { mtu, quoted } => (IcmpKind::TooBig(mtu), ports(quoted)),
-            icmpv6::Icmpv6::TimeExceeded { quoted, .. } => (IcmpKind::TimeExceeded, ports(quoted)),
-            icmpv6::Icmpv6::ParamProblem { quoted, .. } => (IcmpKind::Parameter, ports(quoted)),
-            icmpv6::Icmpv6::EchoRequest { id, data, .. } => (IcmpKind::EchoRequest(id, data.len() as u16), None),
-            icmpv6::Icmpv6::EchoReply { id, data, .. } => (IcmpKind::EchoReply(id, data.len() as u16), None),
-            _ => return None,
-        });
+        return Some(
+            match icmpv6::check(&view.src, &view.dst, view.hop_limit, view.payload, true).ok()? {
+                icmpv6::Icmpv6::Unreachable { code, quoted } => {
+                    let reason = match code {
+                        icmpv6::UNREACHABLE_NO_ROUTE => Net,
+                        icmpv6::UNREACHABLE_ADDRESS => Host,
+                        icmpv6::UNREACHABLE_PORT => Port,
+                        _ => Prohibited,
+                    };
+                    (IcmpKind::Unreachable(reason), ports(quoted))
+                }
+                icmpv6::Icmpv6::PacketTooBig { mtu, quoted } => {
+                    (IcmpKind::TooBig(mtu), ports(quoted))
+                }
+                icmpv6::Icmpv6::TimeExceeded { quoted, .. } => {
+                    (IcmpKind::TimeExceeded, ports(quoted))
+                }
+                icmpv6::Icmpv6::ParamProblem { quoted, .. } => (IcmpKind::Parameter, ports(quoted)),
+                icmpv6::Icmpv6::EchoRequest { id, data, .. } => {
+                    (IcmpKind::EchoRequest(id, data.len() as u16), None)
+                }
+                icmpv6::Icmpv6::EchoReply { id, data, .. } => {
+                    (IcmpKind::EchoReply(id, data.len() as u16), None)
+                }
+                _ => return None,
+            },
+        );
     }
     Some(match icmpv4::check(view.payload, true).ok()? {
         icmpv4::Icmpv4::Unreachable { code, mtu, quoted } => {
             let reason = match code {
-                icmpv4::UNREACHABLE_FRAGMENTATION_NEEDED => return Some((IcmpKind::TooBig(mtu.into()), ports(quoted))),
+                icmpv4::UNREACHABLE_FRAGMENTATION_NEEDED => {
+                    return Some((IcmpKind::TooBig(mtu.into()), ports(quoted)));
+                }
                 icmpv4::UNREACHABLE_NET => Net,
                 icmpv4::UNREACHABLE_HOST => Host,
                 icmpv4::UNREACHABLE_PROTOCOL => Protocol,
@@ -263,8 +284,12 @@ pub(crate) fn read_icmp(view: &View<'_>) -> Option<(IcmpKind, Option<(u16, u16)>
         }
         icmpv4::Icmpv4::TimeExceeded { quoted, .. } => (IcmpKind::TimeExceeded, ports(quoted)),
         icmpv4::Icmpv4::ParamProblem { quoted, .. } => (IcmpKind::Parameter, ports(quoted)),
-        icmpv4::Icmpv4::EchoRequest { id, data, .. } => (IcmpKind::EchoRequest(id, data.len() as u16), None),
-        icmpv4::Icmpv4::EchoReply { id, data, .. } => (IcmpKind::EchoReply(id, data.len() as u16), None),
+        icmpv4::Icmpv4::EchoRequest { id, data, .. } => {
+            (IcmpKind::EchoRequest(id, data.len() as u16), None)
+        }
+        icmpv4::Icmpv4::EchoReply { id, data, .. } => {
+            (IcmpKind::EchoReply(id, data.len() as u16), None)
+        }
         _ => return None,
     })
 }

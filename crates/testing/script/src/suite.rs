@@ -42,12 +42,14 @@ pub struct Job {
 pub struct Options {
     /// Tell everything that happens.
     pub verbose: bool,
-    /// Added to the peer's sequence numbers, so that they wrap inside of every script when it lies close to 2^32.
+    /// Added to the peer's sequence numbers, so that they wrap inside of every script when it lies
+    /// close to 2^32.
     pub remote_shift: u32,
 }
 
-/// How often a script may fail in real time before that counts. A busy machine is late everywhere: in sending, in answering, in between two
-/// packets that belong together. What a stack does wrong, it does wrong each time.
+/// How often a script may fail in real time before that counts. A busy machine is late everywhere:
+/// in sending, in answering, in between two packets that belong together. What a stack does wrong,
+/// it does wrong each time.
 const ATTEMPTS: u32 = 4;
 
 /// All scripts below a folder, in order.
@@ -77,7 +79,12 @@ pub fn run(job: &Job, options: Options) -> (Outcome, String) {
     };
     let script = match crate::parse(&text) {
         Ok(script) => script,
-        Err(error) => return (Outcome::Failed(format!("{name}:{}: {}", error.pos, error.what)), String::new()),
+        Err(error) => {
+            return (
+                Outcome::Failed(format!("{name}:{}: {}", error.pos, error.what)),
+                String::new(),
+            );
+        }
     };
     if let Some(why) = script.settings.skips(job.subject, job.version) {
         return (Outcome::Skipped(why), String::new());
@@ -88,10 +95,16 @@ pub fn run(job: &Job, options: Options) -> (Outcome, String) {
         log.push_str(&told);
         match result {
             Ok(()) => return (Outcome::Held, log),
-            Err(failure) if job.subject == Subject::Kernel && attempt < if failure.late { ATTEMPTS } else { 2 } => {
-                let _ = writeln!(log, "once more, because it failed in real time: {}", failure.what);
+            Err(failure)
+                if job.subject == Subject::Kernel
+                    && attempt < if failure.late { ATTEMPTS } else { 2 } =>
+            {
+                let _ =
+                    writeln!(log, "once more, because it failed in real time: {}", failure.what);
             }
-            Err(failure) => return (Outcome::Failed(format!("{name}:{}: {}", failure.pos, failure.what)), log),
+            Err(failure) => {
+                return (Outcome::Failed(format!("{name}:{}: {}", failure.pos, failure.what)), log);
+            }
         }
     }
     (Outcome::Failed(format!("{name}: no attempt was made")), log)
@@ -111,11 +124,17 @@ fn attempt_once(script: &Script, job: &Job, options: Options) -> (Result<(), Fai
                     kernel.begin();
                     drive(script, net, &mut kernel, options)
                 }
-                Err(what) => (Err(Failure { pos: Default::default(), what, late: false }), String::new()),
+                Err(what) => {
+                    (Err(Failure { pos: Default::default(), what, late: false }), String::new())
+                }
             });
             run.join().unwrap_or_else(|_| {
                 (
-                    Err(Failure { pos: Default::default(), what: "the runner panicked".into(), late: false }),
+                    Err(Failure {
+                        pos: Default::default(),
+                        what: "the runner panicked".into(),
+                        late: false,
+                    }),
                     String::new(),
                 )
             })
@@ -123,7 +142,12 @@ fn attempt_once(script: &Script, job: &Job, options: Options) -> (Result<(), Fai
     }
 }
 
-fn drive(script: &Script, net: Net, backend: &mut dyn Backend, options: Options) -> (Result<(), Failure>, String) {
+fn drive(
+    script: &Script,
+    net: Net,
+    backend: &mut dyn Backend,
+    options: Options,
+) -> (Result<(), Failure>, String) {
     let mut runner = Runner::new(script, net, backend, options.remote_shift);
     if options.verbose {
         runner = runner.with_log();
@@ -157,5 +181,8 @@ pub fn run_all(
         }
     });
     let outcomes = outcomes.into_inner().unwrap_or_default();
-    outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Failed("the runner panicked".into()))).collect()
+    outcomes
+        .into_iter()
+        .map(|outcome| outcome.unwrap_or(Outcome::Failed("the runner panicked".into())))
+        .collect()
 }

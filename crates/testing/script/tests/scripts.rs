@@ -1,4 +1,5 @@
-//! Every script below tests/scripts, against the core in each family, and against the kernel of this machine where that is allowed.
+//! Every script below tests/scripts, against the core in each family, and against the kernel of
+//! this machine where that is allowed.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,12 @@ fn hold(jobs: &[Job], threads: usize, options: Options) {
     });
     let failed: Vec<String> = failed.collect();
     let held = outcomes.iter().filter(|outcome| **outcome == Outcome::Held).count();
-    assert!(failed.is_empty(), "{} scripts failed, {held} held:\n{}", failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} scripts failed, {held} held:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
     assert!(held > 0, "no script ran at all");
 }
 
@@ -58,7 +64,8 @@ fn linux_holds_every_script() {
 }
 
 fn failure_of(text: &str) -> String {
-    let path = std::env::temp_dir().join(format!("clearway-script-{}-{:p}.pkt", std::process::id(), text));
+    let path =
+        std::env::temp_dir().join(format!("clearway-script-{}-{:p}.pkt", std::process::id(), text));
     std::fs::write(&path, text).unwrap();
     let job = Job { path: path.clone(), subject: Subject::Core, version: IpVersion::V4 };
     let (outcome, _) = run(&job, Options::default());
@@ -87,7 +94,10 @@ fn a_packet_that_does_not_come_fails_the_script() {
 #[test]
 fn a_packet_that_is_not_expected_fails_the_script() {
     let why = failure_of("0 < S 100:100(0) win 1000\n+.1 < R 101:101(0) win 0\n");
-    assert!(why.starts_with("FILE:2:1: a packet that the script does not expect before this"), "{why}");
+    assert!(
+        why.starts_with("FILE:2:1: a packet that the script does not expect before this"),
+        "{why}"
+    );
     let why = failure_of("0 < S 100:100(0) win 1000\n");
     assert!(why.starts_with("FILE:1:1: a packet that the script does not expect"), "{why}");
 }
@@ -106,7 +116,10 @@ fn a_call_that_blocks_unannounced_fails_the_script() {
     let why = failure_of(&format!("{listen}+0...+1 accept(3, ..., ...) = 4\n"));
     assert!(why.starts_with("FILE:4:1: the call has not returned"), "{why}");
     let why = failure_of(&format!("{listen}+0 listen(3, 1) = 0\n"));
-    assert!(why.starts_with("FILE:4:1: the call failed\n") && why.contains("returned -1 EINVAL"), "{why}");
+    assert!(
+        why.starts_with("FILE:4:1: the call failed\n") && why.contains("returned -1 EINVAL"),
+        "{why}"
+    );
 }
 
 #[test]

@@ -83,7 +83,10 @@ fn folder() -> PathBuf {
 fn one(seed: u64, scenario: &'static Scenario, mode: Mode) -> ExitCode {
     match replay_seed(seed, scenario, mode, &folder()) {
         Ok(summary) => {
-            println!("seed {seed} of {} held: {} frames in {}", scenario.name, summary.frames, summary.lasted);
+            println!(
+                "seed {seed} of {} held: {} frames in {}",
+                scenario.name, summary.frames, summary.lasted
+            );
             ExitCode::SUCCESS
         }
         Err(report) => {
@@ -111,11 +114,20 @@ fn many(arguments: &Arguments, count: u64, scenario: Option<&'static Scenario>) 
         frames: AtomicU64::new(0),
         renewed: AtomicU64::new(0),
     };
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(count) } else { ProgressBar::hidden() };
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left") {
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::new(count)
+    } else {
+        ProgressBar::hidden()
+    };
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left")
+    {
         bar.set_style(style);
     }
-    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    let jobs = arguments
+        .jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+        .max(1);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| worker(&work, end, scenario, arguments, &bar));
@@ -135,13 +147,20 @@ fn many(arguments: &Arguments, count: u64, scenario: Option<&'static Scenario>) 
     if reports.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn worker(work: &Work, end: u64, scenario: Option<&'static Scenario>, arguments: &Arguments, bar: &ProgressBar) {
+fn worker(
+    work: &Work,
+    end: u64,
+    scenario: Option<&'static Scenario>,
+    arguments: &Arguments,
+    bar: &ProgressBar,
+) {
     while !work.stop.load(Ordering::Relaxed) {
         let seed = work.next.fetch_add(1, Ordering::Relaxed);
         if seed >= end {
             return;
         }
-        match try_seed(seed, scenario.unwrap_or_else(|| of_seed(seed)), arguments.mode(), &folder()) {
+        match try_seed(seed, scenario.unwrap_or_else(|| of_seed(seed)), arguments.mode(), &folder())
+        {
             Ok(summary) => {
                 work.frames.fetch_add(summary.frames, Ordering::Relaxed);
                 work.renewed.fetch_add(summary.renewed, Ordering::Relaxed);
@@ -171,7 +190,11 @@ fn tell(reports: &[Report]) {
     if reports.len() > 1 {
         println!();
         for report in reports {
-            println!("{}   # {}", report.replay(), report.what.chars().take(160).collect::<String>());
+            println!(
+                "{}   # {}",
+                report.replay(),
+                report.what.chars().take(160).collect::<String>()
+            );
         }
         for (name, count) in by_scenario {
             println!("{name}: {count}");

@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use clearway_base::{Duration, Instant};
 use clearway_proto::export::Imported;
-use clearway_proto::{ConnEvents, ConnId, ConnectError, ConnectSpec, Event, ListenSpec, ListenerId, Stack, TcpInfo};
+use clearway_proto::{
+    ConnEvents, ConnId, ConnectError, ConnectSpec, Event, ListenSpec, ListenerId, Stack, TcpInfo,
+};
 
 use crate::datagrams::Datagrams;
 use crate::observe::FlowName;
@@ -53,7 +55,10 @@ impl Ledger {
         conversation.fates[side] = player.fate;
         let [mine, theirs] = [conversation.fates[side], conversation.fates[1 - side]];
         if mine.read > theirs.sent {
-            self.fail(format!("conversation {c}: side {side} read {} bytes of {} sent", mine.read, theirs.sent));
+            self.fail(format!(
+                "conversation {c}: side {side} read {} bytes of {} sent",
+                mine.read, theirs.sent
+            ));
         }
         if let Some(what) = what {
             self.fail(format!("conversation {c}, side {side}: {what}"));
@@ -136,7 +141,12 @@ impl Actor {
     }
 
     /// Listens, and takes connections with `pace` between them.
-    pub fn listen(&mut self, stack: &mut Stack<SimEnv>, spec: ListenSpec, pace: Duration) -> Result<usize, String> {
+    pub fn listen(
+        &mut self,
+        stack: &mut Stack<SimEnv>,
+        spec: ListenSpec,
+        pace: Duration,
+    ) -> Result<usize, String> {
         let index = self.listening.len();
         let domain = self.domain(spec.table.0);
         let id = stack
@@ -167,7 +177,8 @@ impl Actor {
         let part = self.ledger.borrow().part(conversation, side);
         let index = self.players.len();
         let domain = self.domain(spec.table.0);
-        let conn = stack.connect(now, ConnectSpec { token: index as u64, options: part.options, ..spec })?;
+        let conn = stack
+            .connect(now, ConnectSpec { token: index as u64, options: part.options, ..spec })?;
         if let (Some(local), Some(remote)) = (stack.local(conn), stack.remote(conn)) {
             let name = FlowName { domain, src: local, dst: remote };
             let name = if side == 0 { name } else { name.back() };
@@ -178,13 +189,16 @@ impl Actor {
         Ok(conn)
     }
 
-    /// Looks at everything that the stack has to tell, and at timers that are due; returns how many things there were.
+    /// Looks at everything that the stack has to tell, and at timers that are due; returns how many
+    /// things there were.
     pub fn run(&mut self, now: Instant, stack: &mut Stack<SimEnv>) -> usize {
         let mut done = 0;
         while let Some(event) = stack.next_event() {
             done += 1;
             match event {
-                Event::Incoming { token, .. } => self.accept(now, stack, (token & (LISTENER - 1)) as usize),
+                Event::Incoming { token, .. } => {
+                    self.accept(now, stack, (token & (LISTENER - 1)) as usize)
+                }
                 Event::Conn { token, what, conn } => self.on_conn(now, stack, token, what, conn),
                 Event::Udp { token, what, .. } => {
                     self.datagrams.on_event(stack, (token & (LISTENER - 1)) as usize, what);
@@ -213,16 +227,29 @@ impl Actor {
         done
     }
 
-    fn on_conn(&mut self, now: Instant, stack: &mut Stack<SimEnv>, token: u64, what: ConnEvents, conn: ConnId) {
+    fn on_conn(
+        &mut self,
+        now: Instant,
+        stack: &mut Stack<SimEnv>,
+        token: u64,
+        what: ConnEvents,
+        conn: ConnId,
+    ) {
         let Some((player, domain)) = self.players.get_mut(token as usize) else {
             let why = format!("an event {what:?} came with token {token:#x}, which nobody gave");
             return self.ledger.borrow_mut().fail(why);
         };
         if player.conn != conn {
-            return self.ledger.borrow_mut().fail(format!("an event for another connection came with token {token}"));
+            return self
+                .ledger
+                .borrow_mut()
+                .fail(format!("an event for another connection came with token {token}"));
         }
         if player.fate.over {
-            return self.ledger.borrow_mut().fail(format!("an event {what:?} came after its owner let go"));
+            return self
+                .ledger
+                .borrow_mut()
+                .fail(format!("an event {what:?} came after its owner let go"));
         }
         let words = words(stack, conn, *domain);
         player.on_events(now, stack, what);
@@ -239,7 +266,13 @@ impl Actor {
         self.after(now, stack, index, words);
     }
 
-    fn after(&mut self, now: Instant, stack: &mut Stack<SimEnv>, index: usize, words: Option<LastWords>) {
+    fn after(
+        &mut self,
+        now: Instant,
+        stack: &mut Stack<SimEnv>,
+        index: usize,
+        words: Option<LastWords>,
+    ) {
         let (player, _) = &mut self.players[index];
         if let Some(at) = player.wake(stack) {
             // In the past would mean at once, which was tried just now.
@@ -265,8 +298,9 @@ impl Actor {
             listening.next = now + listening.pace;
             let domain = listening.domain;
             let ends = stack.remote(conn).zip(stack.local(conn));
-            let meeting =
-                ends.and_then(|(src, dst)| self.ledger.borrow().meetings.get(&FlowName { domain, src, dst }).copied());
+            let meeting = ends.and_then(|(src, dst)| {
+                self.ledger.borrow().meetings.get(&FlowName { domain, src, dst }).copied()
+            });
             let Some(conversation) = meeting else {
                 self.ledger.borrow_mut().strangers += 1;
                 stack.abort(conn);
@@ -301,7 +335,8 @@ impl Actor {
         if self.datagrams.renewed(made) { Ok(()) } else { lost("a UDP socket") }
     }
 
-    /// Stops listening, and closes UDP sockets. Connections that are left belong to nobody, and are reset.
+    /// Stops listening, and closes UDP sockets. Connections that are left belong to nobody, and are
+    /// reset.
     pub fn close_all(&mut self, stack: &mut Stack<SimEnv>) {
         for index in 0..self.listening.len() {
             self.unlisten(stack, index);

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use clearway_pkt::Buf;
 
-/// A device's receive buffers. No more than `limit` are out at a time, as with the ring of a real device; [`BufPool::out`] must be zero again
-/// when every connection is gone.
+/// A device's receive buffers. No more than `limit` are out at a time, as with the ring of a real
+/// device; [`BufPool::out`] must be zero again when every connection is gone.
 #[derive(Clone)]
 pub struct BufPool {
     home: Rc<Home>,
@@ -29,7 +29,8 @@ pub struct SimBuf {
 }
 
 impl BufPool {
-    /// A pool of `limit` buffers of `buf_len` bytes; longer packets get a longer buffer of their own.
+    /// A pool of `limit` buffers of `buf_len` bytes; longer packets get a longer buffer of their
+    /// own.
     pub fn new(limit: usize, buf_len: usize) -> BufPool {
         let home = Home { spare: RefCell::new(Vec::new()), out: Cell::new(0), limit, buf_len };
         BufPool { home: Rc::new(home) }

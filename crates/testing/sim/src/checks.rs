@@ -1,23 +1,26 @@
 //! What must hold of every frame that a stack sends.
 
-use clearway_wire::{EtherType, Proto, arp, eth, icmpv4, icmpv6, ip, ipv4, ipv6, ipv6_ext, tcp, udp};
+use clearway_wire::{
+    EtherType, Proto, arp, eth, icmpv4, icmpv6, ip, ipv4, ipv6, ipv6_ext, tcp, udp,
+};
 
 use crate::frame::Framing;
 
-/// Whether a frame is one that any receiver would take: headers sound, checksums right. `checksums` is false on links where the
-/// transport's are left out.
+/// Whether a frame is one that any receiver would take: headers sound, checksums right. `checksums`
+/// is false on links where the transport's are left out.
 pub fn frame_is_sound(framing: Framing, frame: &[u8], checksums: bool) -> Result<(), String> {
     match framing {
         Framing::Raw => packet_is_sound(frame, checksums),
         Framing::Ethernet => {
-            let eth = eth::check(frame).map_err(|why| format!("a frame left that is malformed: {why}"))?;
+            let eth = eth::check(frame)
+                .map_err(|why| format!("a frame left that is malformed: {why}"))?;
             if eth.src().is_multicast() {
                 return Err(format!("a frame left from the group address {}", eth.src()));
             }
             match eth.ethertype() {
-                EtherType::ARP => {
-                    arp::check(eth.payload()).map(|_| ()).map_err(|why| format!("an ARP packet left: {why}"))
-                }
+                EtherType::ARP => arp::check(eth.payload())
+                    .map(|_| ())
+                    .map_err(|why| format!("an ARP packet left: {why}")),
                 EtherType::IPV4 | EtherType::IPV6 => packet_is_sound(eth.payload(), checksums),
                 other => Err(format!("a frame left of type {other}")),
             }

@@ -1,4 +1,5 @@
-//! What a device does that joins received segments (LRO, GRO): successive segments of one flow become one large segment.
+//! What a device does that joins received segments (LRO, GRO): successive segments of one flow
+//! become one large segment.
 
 use clearway_wire::{Flags, checksum, ip, ipv4, ipv6, tcp};
 
@@ -39,10 +40,15 @@ impl Train {
     pub fn join(&mut self, framing: Framing, bytes: &[u8]) -> bool {
         let link = framing.header_len();
         let Some(other) = Train::begin(framing, bytes) else { return false };
-        let (Some(mine), Some(view)) = (framing.packet(&self.bytes), framing.packet(bytes)) else { return false };
-        let (Some(mine), Some(view)) = (frame::tcp_view(mine), frame::tcp_view(view)) else { return false };
+        let (Some(mine), Some(view)) = (framing.packet(&self.bytes), framing.packet(bytes)) else {
+            return false;
+        };
+        let (Some(mine), Some(view)) = (frame::tcp_view(mine), frame::tcp_view(view)) else {
+            return false;
+        };
         let header_len = usize::from(mine.seg.header_len);
-        // Everything but the number, the push flag and the checksum must be the same: the ECN bits of both headers too.
+        // Everything but the number, the push flag and the checksum must be the same: the ECN bits
+        // of both headers too.
         let same = mine.src == view.src
             && mine.dst == view.dst
             && mine.seg.ack == view.seg.ack

@@ -1,4 +1,5 @@
-//! Under what conditions a run takes place: everything about hosts and links that a seed draws and that a scenario does not care about.
+//! Under what conditions a run takes place: everything about hosts and links that a seed draws and
+//! that a scenario does not care about.
 
 use clearway_base::{Duration, Rng};
 use clearway_pkt::Offloads;
@@ -121,13 +122,29 @@ impl Conditions {
         let table = if rng.chance(100_000) { 1 } else { 0 };
         let joins = rng.chance(250_000);
         let moderation = Duration::from_micros(*pick(rng, &[0, 0, 0, 20, 500]));
-        Conditions { v6, framing, mtu, table, device, joins, moderation, weather, rules, storm, hosts, near, buf_len }
+        Conditions {
+            v6,
+            framing,
+            mtu,
+            table,
+            device,
+            joins,
+            moderation,
+            weather,
+            rules,
+            storm,
+            hosts,
+            near,
+            buf_len,
+        }
     }
 
-    /// How many bytes a scenario should move at most, so that a slow link does not make it last for ever.
+    /// How many bytes a scenario should move at most, so that a slow link does not make it last for
+    /// ever.
     pub fn bytes(&self, rng: &mut Rng, most: u64) -> u64 {
         let rate = self.rules.iter().map(|r| r.rate).filter(|r| *r > 0).min().unwrap_or(u64::MAX);
-        // Ten seconds' worth of the link, and two hundred windows: with a long way and late acknowledgements, each takes up to a second.
+        // Ten seconds' worth of the link, and two hundred windows: with a long way and late
+        // acknowledgements, each takes up to a second.
         let most = most.min((rate / 8).saturating_mul(10)).min(self.window() * 200);
         let small = [0, 1, 100, 1459, 1460, 1461, 10_000];
         if rng.chance(200_000) { *pick(rng, &small) } else { rng.between(1, most) }
@@ -215,7 +232,8 @@ pub fn draw_rules(rng: &mut Rng, weather: Weather, delay: Duration, rate: u64) -
         Weather::Fair => 10_000,
         Weather::Foul => 100_000,
     };
-    let mut some = |most: u32| if rng.chance(600_000) { rng.below(u64::from(most)) as u32 } else { 0 };
+    let mut some =
+        |most: u32| if rng.chance(600_000) { rng.below(u64::from(most)) as u32 } else { 0 };
     rules.loss = some(most);
     rules.duplicate = some(most);
     rules.reorder = some(most * 2);
@@ -225,7 +243,11 @@ pub fn draw_rules(rng: &mut Rng, weather: Weather, delay: Duration, rate: u64) -
     }
     rules.reorder_by = Duration::from_nanos(rng.between(1_000, delay.as_nanos() * 3 + 1_000_000));
     if rng.chance(150_000) {
-        rules.bursts = Some(Bursts { begin: most / 10, end: rng.between(50_000, 500_000) as u32, loss: 900_000 });
+        rules.bursts = Some(Bursts {
+            begin: most / 10,
+            end: rng.between(50_000, 500_000) as u32,
+            loss: 900_000,
+        });
     }
     rules
 }
@@ -249,7 +271,8 @@ fn draw_host(rng: &mut Rng, name: &'static str, wants: &Wants, buf_len: usize) -
     tcp.initial_send_buffer = *pick(rng, &[2 * 1024, 256 * 1024]);
     let small = wants.small && rng.chance(300_000);
     let rx = draw_rx(rng, small, buf_len);
-    let tx_limit = if small { rng.between(500, 20_000) as u32 } else { rng.between(20_000, 1_000_000) as u32 };
+    let tx_limit =
+        if small { rng.between(500, 20_000) as u32 } else { rng.between(20_000, 1_000_000) as u32 };
     let tx_chunk = *pick(rng, &[64, 512, 2048, 4096]);
     // Chunks for a hundred full queues.
     let tx = ((tx_limit / tx_chunk + 2) * 100, tx_chunk, tx_limit);
@@ -263,13 +286,18 @@ fn draw_rx(rng: &mut Rng, small: bool, buf_len: usize) -> RxKind {
         let buffers = if small { rng.between(12, 30) } else { rng.between(20, 500) };
         RxKind::Chain { nodes: 16_384, limit: buffers as u32 * buf_len as u32 }
     } else {
-        let limit = if small { rng.between(600, 20_000) as u32 } else { rng.between(20_000, 4_000_000) as u32 };
+        let limit = if small {
+            rng.between(600, 20_000) as u32
+        } else {
+            rng.between(20_000, 4_000_000) as u32
+        };
         let chunk_len = *pick(rng, &[256, 2048, 4096]);
         RxKind::Ring { chunks: (limit / chunk_len + 2) * 100, chunk_len, limit }
     }
 }
 
-/// Tables far smaller than those of a server, so that a run does not spend its time making them; sometimes tiny, so that they run full.
+/// Tables far smaller than those of a server, so that a run does not spend its time making them;
+/// sometimes tiny, so that they run full.
 fn draw_limits(rng: &mut Rng) -> Limits {
     let mut limits = Limits {
         connections: 1024,
@@ -306,7 +334,11 @@ pub fn draw_options(rng: &mut Rng) -> clearway_proto::ConnOptions {
         nodelay: rng.chance(300_000),
         congestion: *pick(rng, &[Congestion::Reno, Congestion::Cubic, Congestion::Bbr]),
         ecn: EcnMode::ALL[rng.below(EcnMode::ALL.len() as u64) as usize],
-        max_pacing_rate: if rng.chance(100_000) { Some(rng.between(100_000, 100_000_000)) } else { None },
+        max_pacing_rate: if rng.chance(100_000) {
+            Some(rng.between(100_000, 100_000_000))
+        } else {
+            None
+        },
         max_segment: if rng.chance(100_000) { rng.between(100, 1400) as u16 } else { 0 },
         ..clearway_proto::ConnOptions::default()
     }

@@ -1,7 +1,8 @@
-//! UDP sockets of a simulated host: they send numbered datagrams, answer them, and look at what comes in.
+//! UDP sockets of a simulated host: they send numbered datagrams, answer them, and look at what
+//! comes in.
 //!
-//! A datagram says who it is: a number, its length, and bytes that follow from both. So a receiver knows whether what it got
-//! was sent as it is, without anybody keeping a copy.
+//! A datagram says who it is: a number, its length, and bytes that follow from both. So a receiver
+//! knows whether what it got was sent as it is, without anybody keeping a copy.
 
 use std::collections::BTreeMap;
 
@@ -58,25 +59,45 @@ fn compose(number: u64, len: usize) -> Vec<u8> {
 impl Datagrams {
     /// The stack is another one, in which every socket has a new name. False: one is missing there.
     pub fn renewed(&mut self, made: &Imported) -> bool {
-        self.sockets.iter_mut().all(|socket| match made.sockets.iter().find(|(was, _)| *was == socket.id) {
-            Some((_, is)) => {
-                socket.id = *is;
-                true
+        self.sockets.iter_mut().all(|socket| {
+            match made.sockets.iter().find(|(was, _)| *was == socket.id) {
+                Some((_, is)) => {
+                    socket.id = *is;
+                    true
+                }
+                None => false,
             }
-            None => false,
         })
     }
 
     /// Opens a socket; returns its place here.
-    pub fn open(&mut self, stack: &mut Stack<SimEnv>, spec: UdpSpec, answers: bool) -> Result<usize, UdpError> {
+    pub fn open(
+        &mut self,
+        stack: &mut Stack<SimEnv>,
+        spec: UdpSpec,
+        answers: bool,
+    ) -> Result<usize, UdpError> {
         let index = self.sockets.len();
         let id = stack.udp_bind(UdpSpec { token: DATAGRAMS | index as u64, ..spec })?;
-        self.sockets.push(Socket { id, answers, waiting: Vec::new(), blocked: false, post: Post::default() });
+        self.sockets.push(Socket {
+            id,
+            answers,
+            waiting: Vec::new(),
+            blocked: false,
+            post: Post::default(),
+        });
         Ok(index)
     }
 
     /// Sends datagram `number` of `len` bytes, now or as soon as there is room.
-    pub fn send(&mut self, stack: &mut Stack<SimEnv>, socket: usize, to: Endpoint, number: u64, len: usize) {
+    pub fn send(
+        &mut self,
+        stack: &mut Stack<SimEnv>,
+        socket: usize,
+        to: Endpoint,
+        number: u64,
+        len: usize,
+    ) {
         self.sockets[socket].waiting.push((to, number, len));
         self.push(stack, socket);
     }
@@ -91,7 +112,8 @@ impl Datagrams {
                 }
                 Err(UdpError::Full) => socket.blocked = true,
                 Err(why) => {
-                    self.wrong = Some(format!("a datagram of {len} bytes to {to} was refused: {why:?}"));
+                    self.wrong =
+                        Some(format!("a datagram of {len} bytes to {to} was refused: {why:?}"));
                     return;
                 }
             }
@@ -108,8 +130,13 @@ impl Datagrams {
             socket.blocked = false;
         }
         while let Some(datagram) = stack.udp_recv(socket.id) {
-            let Some(number) = datagram.payload.first_chunk::<NUMBER_LEN>().map(|n| u64::from_be_bytes(*n)) else {
-                self.wrong = Some(format!("a datagram of {} bytes came, which nobody sent", datagram.payload.len()));
+            let Some(number) =
+                datagram.payload.first_chunk::<NUMBER_LEN>().map(|n| u64::from_be_bytes(*n))
+            else {
+                self.wrong = Some(format!(
+                    "a datagram of {} bytes came, which nobody sent",
+                    datagram.payload.len()
+                ));
                 return;
             };
             let len = datagram.payload.len();

@@ -9,7 +9,8 @@ const HEAD_LEN: usize = 6;
 /// The record about the stack itself: it holds random numbers that are new each time.
 const STACK: u16 = 1;
 
-/// Fields that hold names, by kind of record: they are others in another stack. An owner's word names a listener while nobody has accepted.
+/// Fields that hold names, by kind of record: they are others in another stack. An owner's word
+/// names a listener while nobody has accepted.
 const NAMES: [(u16, &[u16]); 5] = [(7, &[1]), (8, &[1, 5]), (9, &[6]), (10, &[6, 10]), (12, &[1])];
 
 /// Where the table of neighbours was full, others were forgotten: it is not compared.
@@ -45,13 +46,18 @@ fn records(export: &[u8]) -> BTreeMap<Record, u32> {
     all
 }
 
-/// What two exports of the same state do not have in common, in words; nothing when they have the same records.
+/// What two exports of the same state do not have in common, in words; nothing when they have the
+/// same records.
 pub fn difference(one: &[u8], other: &[u8]) -> Option<String> {
     let (one, other) = (records(one), records(other));
     let only = |these: &BTreeMap<Record, u32>, those: &BTreeMap<Record, u32>| {
-        these.iter().find(|(record, count)| those.get(*record) != Some(count)).map(|(record, _)| Clone::clone(record))
+        these
+            .iter()
+            .find(|(record, count)| those.get(*record) != Some(count))
+            .map(|(record, _)| Clone::clone(record))
     };
     let ((kind, was), (_, is)) = (only(&one, &other)?, only(&other, &one).unwrap_or_default());
-    let fields: Vec<u16> = was.iter().filter(|field| !is.contains(field)).map(|(tag, _)| *tag).collect();
+    let fields: Vec<u16> =
+        was.iter().filter(|field| !is.contains(field)).map(|(tag, _)| *tag).collect();
     Some(format!("a record of kind {kind}, in its fields {fields:?}"))
 }

@@ -1,9 +1,10 @@
-//! Frames as the links of the world see them: where the IP packet begins, what TCP segment is in it, and frames made by hand for
-//! those who attack.
+//! Frames as the links of the world see them: where the IP packet begins, what TCP segment is in
+//! it, and frames made by hand for those who attack.
 
 use clearway_wire::ip::{self, Quote};
 use clearway_wire::{
-    Addr, Endpoint, EtherType, Mac, Proto, Segment, eth, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, tcp, udp,
+    Addr, Endpoint, EtherType, Mac, Proto, Segment, eth, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext, tcp,
+    udp,
 };
 
 /// What the frames of a link begin with.
@@ -30,7 +31,8 @@ impl Framing {
             Framing::Raw => Some(frame),
             Framing::Ethernet => {
                 let eth = eth::check(frame).ok()?;
-                matches!(eth.ethertype(), EtherType::IPV4 | EtherType::IPV6).then_some(eth.payload())
+                matches!(eth.ethertype(), EtherType::IPV4 | EtherType::IPV6)
+                    .then_some(eth.payload())
             }
         }
     }
@@ -39,7 +41,8 @@ impl Framing {
     pub fn wrap(self, dst: Mac, src: Mac, packet: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; self.header_len()];
         if self == Framing::Ethernet {
-            let kind = if ip::version(packet) == Some(6) { EtherType::IPV6 } else { EtherType::IPV4 };
+            let kind =
+                if ip::version(packet) == Some(6) { EtherType::IPV6 } else { EtherType::IPV4 };
             eth::emit(dst, src, kind, &mut frame);
         }
         frame.extend_from_slice(packet);
@@ -76,7 +79,13 @@ pub fn upper(packet: &[u8]) -> Option<Upper<'_>> {
             let chain = ipv6_ext::walk(&ip).ok()?;
             let whole = chain.fragment.is_none();
             let (src, dst, proto) = (ip.src(), ip.dst(), chain.upper);
-            whole.then_some(Upper { src, dst, proto, bytes: chain.bytes, offset: chain.upper_offset })
+            whole.then_some(Upper {
+                src,
+                dst,
+                proto,
+                bytes: chain.bytes,
+                offset: chain.upper_offset,
+            })
         }
         _ => None,
     }
@@ -112,7 +121,8 @@ pub fn tcp_view(packet: &[u8]) -> Option<TcpView<'_>> {
     }
     let seg = tcp::parse(upper.bytes).ok()?;
     let payload = upper.bytes.get(usize::from(seg.header_len)..)?;
-    let (src, dst) = (Endpoint::new(upper.src, seg.src_port), Endpoint::new(upper.dst, seg.dst_port));
+    let (src, dst) =
+        (Endpoint::new(upper.src, seg.src_port), Endpoint::new(upper.dst, seg.dst_port));
     Some(TcpView { src, dst, seg, payload, bytes: upper.bytes })
 }
 
@@ -137,8 +147,15 @@ pub fn ip_packet(src: Addr, dst: Addr, proto: Proto, hops: u8, upper: &[u8]) -> 
         ipv4::emit(&header, &mut packet);
     } else {
         packet = vec![0; ipv6::HEADER_LEN];
-        let header =
-            ipv6::Header { src, dst, next: proto, traffic_class: 0, flow_label: 0, hop_limit: hops, payload_len };
+        let header = ipv6::Header {
+            src,
+            dst,
+            next: proto,
+            traffic_class: 0,
+            flow_label: 0,
+            hop_limit: hops,
+            payload_len,
+        };
         ipv6::emit(&header, &mut packet);
     }
     packet.extend_from_slice(upper);
@@ -164,14 +181,19 @@ pub fn udp_packet(src: Endpoint, dst: Endpoint, payload: &[u8]) -> Vec<u8> {
     ip_packet(src.addr, dst.addr, Proto::UDP, 64, &bytes)
 }
 
-/// What a router whose next link takes `mtu` bytes sends back to the sender of `packet` (RFC 1191 4, RFC 4443 3.2). `router` is of the packet's family.
+/// What a router whose next link takes `mtu` bytes sends back to the sender of `packet` (RFC 1191
+/// 4, RFC 4443 3.2). `router` is of the packet's family.
 pub fn too_big(router: Addr, packet: &[u8], mtu: u32) -> Option<Vec<u8>> {
     let Quote { src, .. } = ip::quote(packet).ok()?;
     if router.is_v4() {
-        // The header and 8 bytes were the rule of RFC 792; routers of today quote as much as fits 576 bytes (RFC 1812 4.3.2.3).
+        // The header and 8 bytes were the rule of RFC 792; routers of today quote as much as fits
+        // 576 bytes (RFC 1812 4.3.2.3).
         let quoted = &packet[..packet.len().min(548)];
-        let message =
-            icmpv4::Icmpv4::Unreachable { code: icmpv4::UNREACHABLE_FRAGMENTATION_NEEDED, mtu: mtu as u16, quoted };
+        let message = icmpv4::Icmpv4::Unreachable {
+            code: icmpv4::UNREACHABLE_FRAGMENTATION_NEEDED,
+            mtu: mtu as u16,
+            quoted,
+        };
         let mut bytes = vec![0; message.emitted_len()];
         icmpv4::emit(&message, &mut bytes);
         Some(ip_packet(router, src, Proto::ICMP, 64, &bytes))

@@ -112,7 +112,8 @@ pub struct Host {
     pub idle: (u32, Instant),
     /// Something was done to it from outside, so that it needs a turn.
     pub touched: bool,
-    /// Segments may have been counted as sent that no link saw: they waited for a neighbour when the stack was made anew, or were dropped so before.
+    /// Segments may have been counted as sent that no link saw: they waited for a neighbour when
+    /// the stack was made anew, or were dropped so before.
     pub lost_words: bool,
     spec: HostSpec,
     burst: Burst<SimBuf>,
@@ -160,7 +161,10 @@ impl Host {
         }
         (self.open_rx, self.open_tx, self.given) = (Open::default(), Open::default(), 0);
         self.stack = stack_of(&self.spec, &self.pool, &self.open_rx, &self.open_tx);
-        let made = self.stack.import(now, &state).map_err(|why| format!("an import was refused: {why}"))?;
+        let made = self
+            .stack
+            .import(now, &state)
+            .map_err(|why| format!("an import was refused: {why}"))?;
         self.touched = true;
         self.actor.renewed(&made)?;
         let again = self.stack.export(now).0;
@@ -179,12 +183,15 @@ impl Host {
         }
         let (delivered, dropped) = (counters.ip.delivered, counters.drops_total());
         if delivered + dropped != taken {
-            return Err(format!("of {taken} packets, {delivered} were delivered and {dropped} dropped"));
+            return Err(format!(
+                "of {taken} packets, {delivered} were delivered and {dropped} dropped"
+            ));
         }
         Ok(())
     }
 
-    /// Whether segments wait for a link address, or waited in vain: they were sent, and the link did not see them.
+    /// Whether segments wait for a link address, or waited in vain: they were sent, and the link
+    /// did not see them.
     pub fn may_have_lost_words(&self) -> bool {
         let asking = self.stack.neighbours().any(|n| n.state == NeighbourState::Incomplete);
         self.lost_words || asking || self.stack.counters().neighbours.frames_dropped > 0
@@ -202,7 +209,8 @@ impl Host {
         self.stack.next_deadline().min(self.actor.next_timer()).min(self.wake).min(inbox)
     }
 
-    /// One turn of its loop: take, look at timers, let the application act, send. `room`: frames that each device takes.
+    /// One turn of its loop: take, look at timers, let the application act, send. `room`: frames
+    /// that each device takes.
     pub fn turn(&mut self, now: Instant, room: impl Fn(usize) -> u32, tell_drops: bool) -> Turn {
         let mut turn = Turn::default();
         self.touched = false;
@@ -216,7 +224,12 @@ impl Host {
         turn.events = self.actor.run(now, &mut self.stack);
         self.room.clear();
         self.room.extend((0..self.ports.len()).map(room));
-        let mut sink = NicSink { room: &mut self.room, out: &mut turn.out, scratch: &mut self.scratch, refused: false };
+        let mut sink = NicSink {
+            room: &mut self.room,
+            out: &mut turn.out,
+            scratch: &mut self.scratch,
+            refused: false,
+        };
         turn.more = self.stack.emit(now, &mut sink);
         turn.refused = sink.refused;
         turn
@@ -234,8 +247,12 @@ impl Host {
                 continue;
             };
             let checksum = verdict(port, &waiting.bytes);
-            let meta =
-                RxMeta { iface: waiting.iface, checksum, segment_size: waiting.segment_size, ..RxMeta::default() };
+            let meta = RxMeta {
+                iface: waiting.iface,
+                checksum,
+                segment_size: waiting.segment_size,
+                ..RxMeta::default()
+            };
             if self.burst.push(buf, meta).is_err() {
                 break;
             }
@@ -247,7 +264,8 @@ impl Host {
         self.given += turn.taken as u64;
         if tell_drops {
             let dropped = &mut turn.dropped;
-            let mut tell = |why: Drop, _: &RxMeta, bytes: &[u8]| dropped.push((why, bytes.to_vec()));
+            let mut tell =
+                |why: Drop, _: &RxMeta, bytes: &[u8]| dropped.push((why, bytes.to_vec()));
             self.stack.ingest_with(now, &mut self.burst, &mut tell);
         } else {
             self.stack.ingest(now, &mut self.burst);
@@ -260,7 +278,9 @@ impl Host {
 fn stack_of(spec: &HostSpec, pool: &BufPool, open_rx: &Open, open_tx: &Open) -> Stack<SimEnv> {
     let rx = match spec.rx {
         RxKind::Chain { nodes, limit } => SimRx::chain(ChainRx::new(nodes, limit), open_rx),
-        RxKind::Ring { chunks, chunk_len, limit } => SimRx::ring(RingRx::new(chunks, chunk_len, limit), open_rx),
+        RxKind::Ring { chunks, chunk_len, limit } => {
+            SimRx::ring(RingRx::new(chunks, chunk_len, limit), open_rx)
+        }
     };
     let tx = SimTx::new(RingTx::new(spec.tx.0, spec.tx.1, spec.tx.2), open_tx);
     let mut stack = Stack::new(spec.config.clone(), rx, tx);

@@ -1,8 +1,9 @@
 //! A deterministic world of stacks and bad links, replayed by seed.
 //!
-//! A [`World`] holds hosts, each a whole stack with an application that acts a part, and links that lose, double, reorder, damage, delay
-//! and swallow frames by rules. Time is virtual and jumps from one event to the next. All chance comes from one seed, so that a run
-//! can be had again exactly. What must hold is checked at every step and at the end; see `docs/simulation.md`.
+//! A [`World`] holds hosts, each a whole stack with an application that acts a part, and links that
+//! lose, double, reorder, damage, delay and swallow frames by rules. Time is virtual and jumps from
+//! one event to the next. All chance comes from one seed, so that a run can be had again exactly.
+//! What must hold is checked at every step and at the end; see `docs/simulation.md`.
 
 pub mod actor;
 pub mod buf;

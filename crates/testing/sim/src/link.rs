@@ -1,4 +1,5 @@
-//! Links: what happens to a frame between two hosts, as rules that a seed draws from and a scenario changes.
+//! Links: what happens to a frame between two hosts, as rules that a seed draws from and a scenario
+//! changes.
 
 use std::collections::VecDeque;
 
@@ -26,7 +27,8 @@ pub struct Rules {
     pub truncate: u32,
     /// A packet that can be marked is (CE), whatever the queue.
     pub mark: u32,
-    /// A packet that can be marked is when it has to wait longer than this in the queue of a link with a rate.
+    /// A packet that can be marked is when it has to wait longer than this in the queue of a link
+    /// with a rate.
     pub mark_above: Option<Duration>,
     /// The ECN bits of the IP header are cleared.
     pub bleach: u32,
@@ -48,7 +50,8 @@ pub struct Rules {
     pub narrow: Option<Narrow>,
 }
 
-/// Losses in bursts after Gilbert and Elliott: a link is good or bad, and changes from one to the other by chance, at every frame.
+/// Losses in bursts after Gilbert and Elliott: a link is good or bad, and changes from one to the
+/// other by chance, at every frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bursts {
     /// Chance that a good link goes bad.
@@ -100,7 +103,13 @@ impl Rules {
     /// The same link with its faults mended: delay, rate and queue stay, since they are no faults.
     pub fn healed(&self) -> Rules {
         let clean = Rules::clean(self.delay);
-        Rules { rate: self.rate, queue: self.queue, backpressure: self.backpressure, narrow: self.narrow, ..clean }
+        Rules {
+            rate: self.rate,
+            queue: self.queue,
+            backpressure: self.backpressure,
+            narrow: self.narrow,
+            ..clean
+        }
     }
 }
 
@@ -145,7 +154,8 @@ pub enum Damage {
 }
 
 impl Damage {
-    /// Does the harm. Link headers and ARP stay whole, because a real link has a checksum of its own over everything, and ARP none.
+    /// Does the harm. Link headers and ARP stay whole, because a real link has a checksum of its
+    /// own over everything, and ARP none.
     pub fn apply(self, framing: Framing, frame: &mut Vec<u8>) {
         let header_len = framing.header_len();
         if framing.packet(frame).is_none() || frame.len() <= header_len {
@@ -159,9 +169,9 @@ impl Damage {
                 frame[header_len + (bit / 8) as usize] ^= 1 << (bit % 8);
             }
             Damage::Cut(n) => frame.truncate(header_len + (n % body) as usize),
-            Damage::Mark => {
-                change_mark(&mut frame[header_len..], |mark| if mark == Ecn::NotEct { mark } else { Ecn::Ce })
-            }
+            Damage::Mark => change_mark(&mut frame[header_len..], |mark| {
+                if mark == Ecn::NotEct { mark } else { Ecn::Ce }
+            }),
             Damage::Bleach => change_mark(&mut frame[header_len..], |_| Ecn::NotEct),
             Damage::Turn(ace) => change_ace(&mut frame[header_len..], ace),
         }
@@ -186,7 +196,10 @@ fn change_mark(packet: &mut [u8], change: impl Fn(Ecn) -> Ecn) {
 
 /// Changes the ECN bits of the TCP header in a packet.
 fn change_ace(packet: &mut [u8], ace: u8) {
-    let Some(at) = frame::upper(packet).filter(|up| up.proto == Proto::TCP).map(|up| up.offset) else { return };
+    let Some(at) = frame::upper(packet).filter(|up| up.proto == Proto::TCP).map(|up| up.offset)
+    else {
+        return;
+    };
     let Some(tcp) = packet.get_mut(at..).filter(|tcp| tcp.len() >= tcp::HEADER_LEN) else { return };
     let before = u16::from_be_bytes([tcp[12], tcp[13]]);
     tcp[12] = tcp[12] & !1 | ace >> 2 & 1;
@@ -261,7 +274,8 @@ impl Direction {
 
     /// When the device takes a frame again, after it had no room.
     pub fn next_room(&self) -> Instant {
-        // A large segment that was cut may have overfilled the queue: room is when fewer than the limit are left.
+        // A large segment that was cut may have overfilled the queue: room is when fewer than the
+        // limit are left.
         let over = (self.departures.len() + 1).saturating_sub(self.rules.queue.max(1) as usize);
         let last = over.checked_sub(1).and_then(|at| self.departures.get(at));
         last.copied().unwrap_or(Instant::ZERO)
@@ -295,7 +309,8 @@ impl Direction {
         if self.rng.chance(self.rules.reorder) {
             self.tally.held_back += 1;
             remark = "held back";
-            at += Duration::from_nanos(self.rng.between(1, self.rules.reorder_by.as_nanos().max(1)));
+            at +=
+                Duration::from_nanos(self.rng.between(1, self.rules.reorder_by.as_nanos().max(1)));
         } else {
             at = at.max(self.last_arrival);
             self.last_arrival = at;
@@ -336,7 +351,8 @@ impl Direction {
     fn chance_loses(&mut self) -> bool {
         let mut lost = self.rng.chance(self.rules.loss);
         if let Some(bursts) = self.rules.bursts {
-            self.bad = if self.bad { !self.rng.chance(bursts.end) } else { self.rng.chance(bursts.begin) };
+            self.bad =
+                if self.bad { !self.rng.chance(bursts.end) } else { self.rng.chance(bursts.begin) };
             lost |= self.bad && self.rng.chance(bursts.loss);
         }
         lost

@@ -1,4 +1,5 @@
-//! The device between a stack and its link: it takes frames, fills in checksums, cuts large segments, and says on the way in what it saw.
+//! The device between a stack and its link: it takes frames, fills in checksums, cuts large
+//! segments, and says on the way in what it saw.
 
 use clearway_base::Duration;
 use clearway_pkt::{Checksum, Iface, Offloads, Segmentation, Sink, TxMeta};
@@ -87,7 +88,8 @@ impl Sink for NicSink<'_> {
     }
 }
 
-/// Does to a frame what the device was asked for, and returns what goes on the link, with the segment size of each. Err says what is wrong with the request.
+/// Does to a frame what the device was asked for, and returns what goes on the link, with the
+/// segment size of each. Err says what is wrong with the request.
 pub fn finish(port: &Port, handed: Handed) -> Result<Vec<(Vec<u8>, u16)>, String> {
     let Handed { mut bytes, meta, .. } = handed;
     let header_len = port.framing.header_len();
@@ -99,13 +101,18 @@ pub fn finish(port: &Port, handed: Handed) -> Result<Vec<(Vec<u8>, u16)>, String
         Segmentation::Tcp(mss) | Segmentation::Udp(mss) => mss,
     };
     if mss == 0 && bytes.len() - header_len > port.mtu as usize {
-        return Err(format!("a packet of {} bytes on a link of {}", bytes.len() - header_len, port.mtu));
+        return Err(format!(
+            "a packet of {} bytes on a link of {}",
+            bytes.len() - header_len,
+            port.mtu
+        ));
     }
     if meta.checksum_start != 0 {
         check_partial(&bytes[header_len..], &meta, header_len)?;
     }
     if mss != 0 && !port.passes_large {
-        return cut(port, &bytes, &meta, mss).map(|frames| frames.into_iter().map(|f| (f, 0)).collect());
+        return cut(port, &bytes, &meta, mss)
+            .map(|frames| frames.into_iter().map(|f| (f, 0)).collect());
     }
     if meta.checksum_start != 0 && !port.passes_large {
         fill(&mut bytes, &meta)?;
@@ -115,7 +122,8 @@ pub fn finish(port: &Port, handed: Handed) -> Result<Vec<(Vec<u8>, u16)>, String
 
 /// The field must hold the sum of the pseudo header, and the offsets must point at it.
 fn check_partial(packet: &[u8], meta: &TxMeta, link_len: usize) -> Result<(), String> {
-    let up = frame::upper(packet).ok_or("a checksum is asked for in a packet that cannot be read")?;
+    let up =
+        frame::upper(packet).ok_or("a checksum is asked for in a packet that cannot be read")?;
     let at = match up.proto {
         Proto::TCP => 16,
         Proto::UDP => 6,
@@ -129,7 +137,9 @@ fn check_partial(packet: &[u8], meta: &TxMeta, link_len: usize) -> Result<(), St
     let field = u16::from_be_bytes([up.bytes[at], up.bytes[at + 1]]);
     let wanted = checksum::partial(&up.src, &up.dst, up.proto, up.bytes.len() as u32);
     if field != wanted {
-        return Err(format!("the checksum field holds {field:04x}, and the sum of the pseudo header is {wanted:04x}"));
+        return Err(format!(
+            "the checksum field holds {field:04x}, and the sum of the pseudo header is {wanted:04x}"
+        ));
     }
     Ok(())
 }
@@ -137,7 +147,8 @@ fn check_partial(packet: &[u8], meta: &TxMeta, link_len: usize) -> Result<(), St
 fn fill(bytes: &mut [u8], meta: &TxMeta) -> Result<(), String> {
     let start = usize::from(meta.checksum_start);
     let at = start + usize::from(meta.checksum_offset);
-    let sum = checksum::sum(bytes.get(start..).ok_or("the checksum starts behind the frame")?).finish();
+    let sum =
+        checksum::sum(bytes.get(start..).ok_or("the checksum starts behind the frame")?).finish();
     let field = bytes.get_mut(at..at + 2).ok_or("the checksum field lies behind the frame")?;
     field.copy_from_slice(&sum.to_be_bytes());
     Ok(())
@@ -150,11 +161,16 @@ fn cut(port: &Port, bytes: &[u8], meta: &TxMeta, mss: u16) -> Result<Vec<Vec<u8>
     let up = frame::upper(&bytes[link_len..]).ok_or("a packet to be cut cannot be read")?;
     let transport_at = link_len + up.offset;
     let wanted = match meta.segmentation {
-        Segmentation::Tcp(_) => tcp::parse(up.bytes).map(|s| usize::from(s.header_len)).unwrap_or(0),
+        Segmentation::Tcp(_) => {
+            tcp::parse(up.bytes).map(|s| usize::from(s.header_len)).unwrap_or(0)
+        }
         _ => udp::HEADER_LEN,
     };
     if headers != transport_at + wanted {
-        return Err(format!("headers of {headers} bytes are announced, and there are {}", transport_at + wanted));
+        return Err(format!(
+            "headers of {headers} bytes are announced, and there are {}",
+            transport_at + wanted
+        ));
     }
     let allowed = match (meta.segmentation, up.src.is_v4()) {
         (Segmentation::Udp(_), _) => port.offloads.uso,
@@ -173,10 +189,15 @@ fn cut(port: &Port, bytes: &[u8], meta: &TxMeta, mss: u16) -> Result<Vec<Vec<u8>
         fix_ip(&mut frame[link_len..], i as u16);
         let (ip, transport) = frame.split_at_mut(transport_at);
         if frame_too_long(ip.len() - link_len + transport.len(), port.mtu) {
-            return Err(format!("cut to {mss}, a packet has {} bytes", ip.len() - link_len + transport.len()));
+            return Err(format!(
+                "cut to {mss}, a packet has {} bytes",
+                ip.len() - link_len + transport.len()
+            ));
         }
         match meta.segmentation {
-            Segmentation::Tcp(_) => fix_tcp(&up.src, &up.dst, transport, i as u32 * u32::from(mss), i == 0, last),
+            Segmentation::Tcp(_) => {
+                fix_tcp(&up.src, &up.dst, transport, i as u32 * u32::from(mss), i == 0, last)
+            }
             _ => fix_udp(&up.src, &up.dst, transport),
         }
         frames.push(frame);
@@ -203,7 +224,8 @@ fn fix_ip(packet: &mut [u8], index: u16) {
 }
 
 fn fix_tcp(src: &Addr, dst: &Addr, segment: &mut [u8], offset: u32, first: bool, last: bool) {
-    let seq = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]).wrapping_add(offset);
+    let seq =
+        u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]).wrapping_add(offset);
     segment[4..8].copy_from_slice(&seq.to_be_bytes());
     let mut flags = Flags(u16::from(segment[13]));
     if !last {
@@ -232,7 +254,9 @@ pub fn verdict(port: &Port, frame: &[u8]) -> Checksum {
     if !port.checks {
         return Checksum::Unknown;
     }
-    let Some(up) = port.framing.packet(frame).and_then(frame::upper) else { return Checksum::Unknown };
+    let Some(up) = port.framing.packet(frame).and_then(frame::upper) else {
+        return Checksum::Unknown;
+    };
     if up.proto != Proto::TCP && up.proto != Proto::UDP {
         return Checksum::Unknown;
     }

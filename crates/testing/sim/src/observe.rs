@@ -1,8 +1,8 @@
-//! Watches every TCP segment that a stack puts on a link, and holds it against what was said before: the rules that a sender and a receiver
-//! must keep whatever the weather.
+//! Watches every TCP segment that a stack puts on a link, and holds it against what was said
+//! before: the rules that a sender and a receiver must keep whatever the weather.
 //!
-//! One observer sees all links of a world. It sees a segment twice: when its sender hands it over, where the rules are
-//! checked, and when it arrives, which tells what the other side may know.
+//! One observer sees all links of a world. It sees a segment twice: when its sender hands it over,
+//! where the rules are checked, and when it arrives, which tells what the other side may know.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use clearway_wire::{Endpoint, Flags, Segment, Seq};
 use crate::frame::TcpView;
 use crate::spans::Spans;
 
-/// One direction of a connection: who sends, to whom, and in which world of addresses (hosts of different VRFs may share addresses).
+/// One direction of a connection: who sends, to whom, and in which world of addresses (hosts of
+/// different VRFs may share addresses).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FlowName {
     /// The world of addresses.
@@ -37,13 +38,15 @@ pub struct Seen {
     pub bytes: u64,
     /// Payload bytes that had been sent before.
     pub again: u64,
-    /// Another connection between the same ends came before or after, and these numbers are of the last one only.
+    /// Another connection between the same ends came before or after, and these numbers are of the
+    /// last one only.
     pub renewed: bool,
     /// Segments.
     pub segments: u64,
 }
 
-/// One direction of one incarnation of a connection. Places are counted from the SYN, which has place 0; the first byte has place 1.
+/// One direction of one incarnation of a connection. Places are counted from the SYN, which has
+/// place 0; the first byte has place 1.
 #[derive(Default)]
 struct Half {
     /// The SYNs of this side. Cookies may bring several before one is taken up.
@@ -59,7 +62,8 @@ struct Half {
     fin: Option<i64>,
     /// Places of this side that reached the other one.
     arrived: Spans,
-    /// The right edge of the window that this side offered: first place that the other may not use. As said, and as heard.
+    /// The right edge of the window that this side offered: first place that the other may not use.
+    /// As said, and as heard.
     edge_said: Option<i64>,
     edge_heard: Option<i64>,
     /// The most that this side acknowledged.
@@ -79,7 +83,8 @@ struct Announced {
     timestamps: bool,
 }
 
-/// How far the first segment behind a SYN may be from it: those between may have waited for a link address in vain.
+/// How far the first segment behind a SYN may be from it: those between may have waited for a link
+/// address in vain.
 const NEAR: u32 = 1 << 24;
 
 impl Half {
@@ -90,7 +95,11 @@ impl Half {
     /// Chooses among the SYNs the one that a number at most `near` places behind it speaks for.
     fn settle(&mut self, seq: Seq, near: u32) {
         if self.settled.is_none() {
-            self.settled = self.announced.iter().copied().find(|syn| seq.since(syn.iss).wrapping_sub(1) < near);
+            self.settled = self
+                .announced
+                .iter()
+                .copied()
+                .find(|syn| seq.since(syn.iss).wrapping_sub(1) < near);
         }
     }
 
@@ -125,14 +134,16 @@ pub struct Observer {
 type Verdict = Result<(), String>;
 
 impl Observer {
-    /// Names an address of a host of the world. Flows with strangers are not watched, so that a flood costs nothing.
+    /// Names an address of a host of the world. Flows with strangers are not watched, so that a
+    /// flood costs nothing.
     pub fn know(&mut self, addr: clearway_wire::Addr) {
         if !self.known.contains(&addr) {
             self.known.push(addr);
         }
     }
 
-    /// The number of the first SYN that was sent: by the side that connects, or by the one that accepts.
+    /// The number of the first SYN that was sent: by the side that connects, or by the one that
+    /// accepts.
     pub fn first_number(&self, accepting: bool) -> Option<Seq> {
         self.first[usize::from(accepting)]
     }
@@ -184,15 +195,21 @@ impl Observer {
         if half.announced.iter().any(|syn| syn.iss == seg.seq) {
             return;
         }
-        // A SYN with a new number begins a new incarnation of the connection. A SYN-ACK with a new number is the next
-        // cookie, or the answer to a handshake that was forgotten meanwhile: the other side's SYN is still the one that counts.
+        // A SYN with a new number begins a new incarnation of the connection. A SYN-ACK with a new
+        // number is the next cookie, or the answer to a handshake that was forgotten meanwhile: the
+        // other side's SYN is still the one that counts.
         let renewed = !half.announced.is_empty() && !seg.flags.ack();
         if renewed || (half.settled.is_some() && half.end > 1) {
             *half = Half::default();
             half.seen.renewed = true;
         }
         let scale = seg.opts.wscale.map(|s| s.min(14));
-        half.announced.push(Announced { iss: seg.seq, scale, mss: seg.opts.mss, timestamps: seg.opts.ts.is_some() });
+        half.announced.push(Announced {
+            iss: seg.seq,
+            scale,
+            mss: seg.opts.mss,
+            timestamps: seg.opts.ts.is_some(),
+        });
         half.end = half.end.max(1);
         let back = self.halves.entry(name.back()).or_default();
         if renewed {
@@ -286,15 +303,18 @@ fn check_ack(mine: &Half, theirs: &Half, seg: &Segment) -> Verdict {
     Ok(())
 }
 
-/// The right edge of an offered window does not move back (RFC 9293 3.8.6, SHLD-14), but by what the scale cannot say (RFC 7323 2.4).
+/// The right edge of an offered window does not move back (RFC 9293 3.8.6, SHLD-14), but by what
+/// the scale cannot say (RFC 7323 2.4).
 fn check_window_said(mine: &mut Half, theirs: &Half, seg: &Segment) -> Verdict {
     let Some(edge) = edge(mine, theirs, seg) else { return Ok(()) };
     // Behind the peer's FIN the window means nothing any more, and a TIME-WAIT record has none.
-    let finished = theirs.fin.is_some_and(|fin| theirs.place(seg.ack).is_some_and(|acked| acked > fin));
+    let finished =
+        theirs.fin.is_some_and(|fin| theirs.place(seg.ack).is_some_and(|acked| acked > fin));
     if finished || mine.settled.is_none() || mine.reset {
         return Ok(());
     }
-    // A segment that waited for a link address comes behind younger ones that did not, which acknowledged more.
+    // A segment that waited for a link address comes behind younger ones that did not, which
+    // acknowledged more.
     let acked = theirs.place(seg.ack).unwrap_or(0);
     if acked < mine.acked {
         return Ok(());
@@ -310,7 +330,8 @@ fn check_window_said(mine: &mut Half, theirs: &Half, seg: &Segment) -> Verdict {
     Ok(())
 }
 
-/// Data and options together do not pass the MSS that the receiver announced (RFC 9293 3.7.1, RFC 6691).
+/// Data and options together do not pass the MSS that the receiver announced (RFC 9293 3.7.1, RFC
+/// 6691).
 fn check_size(theirs: &Half, view: &TcpView<'_>, passing: Passing) -> Verdict {
     let Some(mss) = theirs.syn().and_then(|syn| syn.mss) else { return Ok(()) };
     let options = usize::from(view.seg.header_len) - 20;
@@ -340,7 +361,9 @@ fn check_data(mine: &mut Half, theirs: &Half, view: &TcpView<'_>) -> Verdict {
             // One place beyond the edge is a probe (RFC 9293 3.8.6.1).
             let probe = end - at == 1;
             if end > edge && !(probe && end <= edge + 1) {
-                return Err(format!("places {at} to {end} are sent, and the window ends at {edge}"));
+                return Err(format!(
+                    "places {at} to {end} are sent, and the window ends at {edge}"
+                ));
             }
         }
     }
@@ -380,7 +403,12 @@ fn same_as_before(mine: &mut Half, at: i64, payload: &[u8]) -> Verdict {
 pub fn brief(view: &TcpView<'_>) -> String {
     let Segment { seq, ack, flags, wnd, .. } = view.seg;
     let ack = if flags.contains(Flags::ACK) { format!(" ack {ack}") } else { String::new() };
-    format!("{} > {} [{flags}] seq {seq}{ack} win {wnd} len {}", view.src, view.dst, view.payload.len())
+    format!(
+        "{} > {} [{flags}] seq {seq}{ack} win {wnd} len {}",
+        view.src,
+        view.dst,
+        view.payload.len()
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Packet captures in the pcapng format (draft-ietf-opsawg-pcapng), with nanoseconds and, where the simulator has something to say about a
-//! packet, a comment.
+//! Packet captures in the pcapng format (draft-ietf-opsawg-pcapng), with nanoseconds and, where the
+//! simulator has something to say about a packet, a comment.
 
 use std::io::{self, Write};
 
@@ -52,7 +52,13 @@ impl<W: Write> Capture<W> {
     }
 
     /// Adds a packet.
-    pub fn packet(&mut self, interface: u32, at: Instant, bytes: &[u8], comment: &str) -> io::Result<()> {
+    pub fn packet(
+        &mut self,
+        interface: u32,
+        at: Instant,
+        bytes: &[u8],
+        comment: &str,
+    ) -> io::Result<()> {
         let ns = at.as_nanos();
         let mut body = Vec::with_capacity(bytes.len() + 64);
         body.extend(interface.to_le_bytes());

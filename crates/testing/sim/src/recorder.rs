@@ -33,7 +33,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of packets on `interfaces`, into `file` if there is one, and all lines into a file beside it that ends in `.txt`.
+    /// A recorder of packets on `interfaces`, into `file` if there is one, and all lines into a
+    /// file beside it that ends in `.txt`.
     pub fn new(file: Option<&Path>, interfaces: Vec<(String, LinkType)>) -> io::Result<Recorder> {
         let mut text = None;
         let capture = match file {
@@ -51,7 +52,14 @@ impl Recorder {
     }
 
     /// A frame that left through an interface, and what became of it.
-    pub fn frame(&mut self, now: Instant, interface: usize, framing: Framing, bytes: &[u8], remark: &str) {
+    pub fn frame(
+        &mut self,
+        now: Instant,
+        interface: usize,
+        framing: Framing,
+        bytes: &[u8],
+        remark: &str,
+    ) {
         let name = self.interfaces.get(interface).map_or("?", |i| i.0.as_str());
         let remark_text = if remark.is_empty() { String::new() } else { format!("  ({remark})") };
         let line = match framing {

@@ -1,4 +1,5 @@
-//! Many runs, and what is said of one that failed: the command that replays it, its last packets, and where its capture lies.
+//! Many runs, and what is said of one that failed: the command that replays it, its last packets,
+//! and where its capture lies.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -50,7 +51,8 @@ impl Report {
     }
 }
 
-/// From now on, a panic of a thread that plays is kept for the report instead of being printed at once.
+/// From now on, a panic of a thread that plays is kept for the report instead of being printed at
+/// once.
 pub fn keep_panics() {
     panic::set_hook(Box::new(|info| {
         let text = info.to_string();
@@ -75,7 +77,12 @@ fn guarded(seed: u64, scenario: &Scenario, mode: Mode, capture: Option<&Path>) -
 }
 
 /// Plays a seed; when it fails, plays it again with a capture below `folder`.
-pub fn try_seed(seed: u64, scenario: &'static Scenario, mode: Mode, folder: &Path) -> Result<Summary, Box<Report>> {
+pub fn try_seed(
+    seed: u64,
+    scenario: &'static Scenario,
+    mode: Mode,
+    folder: &Path,
+) -> Result<Summary, Box<Report>> {
     let what = match guarded(seed, scenario, mode, None) {
         Ok(summary) => return Ok(summary),
         Err((what, _)) => what,
@@ -84,18 +91,33 @@ pub fn try_seed(seed: u64, scenario: &'static Scenario, mode: Mode, folder: &Pat
 }
 
 /// Plays a seed with a capture in any case.
-pub fn replay_seed(seed: u64, scenario: &'static Scenario, mode: Mode, folder: &Path) -> Result<Summary, Box<Report>> {
+pub fn replay_seed(
+    seed: u64,
+    scenario: &'static Scenario,
+    mode: Mode,
+    folder: &Path,
+) -> Result<Summary, Box<Report>> {
     let capture = folder.join(format!("{seed}.pcap"));
     match guarded(seed, scenario, mode, Some(&capture)) {
         Ok(summary) => Ok(summary),
-        Err((what, lines)) => Err(Box::new(Report { seed, scenario: scenario.name, mode, what, lines, capture })),
+        Err((what, lines)) => {
+            Err(Box::new(Report { seed, scenario: scenario.name, mode, what, lines, capture }))
+        }
     }
 }
 
-fn with_capture(seed: u64, scenario: &'static Scenario, mode: Mode, folder: &Path, what: String) -> Report {
+fn with_capture(
+    seed: u64,
+    scenario: &'static Scenario,
+    mode: Mode,
+    folder: &Path,
+    what: String,
+) -> Report {
     match replay_seed(seed, scenario, mode, folder) {
         Err(report) if report.what == what => *report,
-        Err(report) => Report { what: format!("{what} (and, played again: {})", report.what), ..*report },
+        Err(report) => {
+            Report { what: format!("{what} (and, played again: {})", report.what), ..*report }
+        }
         Ok(_) => Report {
             seed,
             scenario: scenario.name,

@@ -1,4 +1,5 @@
-//! One run of one seed: the stage is set, the scenario plays, and what must hold at the end is looked at.
+//! One run of one seed: the stage is set, the scenario plays, and what must hold at the end is
+//! looked at.
 
 use std::path::Path;
 
@@ -28,7 +29,8 @@ pub struct Summary {
     pub digest: u64,
 }
 
-/// After all conversations: longer than TIME-WAIT, FIN-WAIT-2, and the last retransmission of a connection without owner or peer.
+/// After all conversations: longer than TIME-WAIT, FIN-WAIT-2, and the last retransmission of a
+/// connection without owner or peer.
 const DRAIN: Duration = Duration::from_secs(4_000);
 
 /// Makes the chance of exports another than that of everything else.
@@ -40,15 +42,17 @@ const BEGAN: Instant = Instant::from_millis(1_000);
 /// Sets the stage for a seed and a scenario.
 fn prepare(seed: u64, scenario: &Scenario, began: Instant) -> Stage {
     // Scenarios do not share their luck, so that one seed is as many runs as there are scenarios.
-    let salt = scenario.name.bytes().fold(0u64, |h, b| h.wrapping_mul(131).wrapping_add(u64::from(b)));
+    let salt =
+        scenario.name.bytes().fold(0u64, |h, b| h.wrapping_mul(131).wrapping_add(u64::from(b)));
     let mut rng = Rng::seed(seed ^ salt.rotate_left(32));
     let mut stage = Stage::set(&mut rng, &scenario.wants, began);
     (scenario.build)(&mut stage);
     stage
 }
 
-/// When time has to begin for the first sequence number of a connection to be the one wanted. Sequence numbers grow by one in four microseconds (RFC 6528 3),
-/// so a first run tells how far off they are.
+/// When time has to begin for the first sequence number of a connection to be the one wanted.
+/// Sequence numbers grow by one in four microseconds (RFC 6528 3), so a first run tells how far off
+/// they are.
 fn beginning(seed: u64, scenario: &Scenario) -> Instant {
     let mut stage = prepare(seed, scenario, BEGAN);
     let Some(NearWrap { number, before, accepting }) = stage.conditions.near else { return BEGAN };
@@ -69,7 +73,8 @@ pub enum Mode {
     Export,
 }
 
-/// Plays a scenario with a seed. With `capture`, packets are recorded, there and in the lines that come with a failure.
+/// Plays a scenario with a seed. With `capture`, packets are recorded, there and in the lines that
+/// come with a failure.
 pub fn play(
     seed: u64,
     scenario: &Scenario,
@@ -96,7 +101,13 @@ pub fn play(
     match w.failure {
         None => {
             let lasted = w.now.since(w.began);
-            Ok(Summary { frames: w.frames, turns: w.turns, renewed: w.renewed, lasted, digest: w.digest })
+            Ok(Summary {
+                frames: w.frames,
+                turns: w.turns,
+                renewed: w.renewed,
+                lasted,
+                digest: w.digest,
+            })
         }
         Some(failure) => {
             let lines = if w.recorder.is_some() { last_lines() } else { Vec::new() };
@@ -109,7 +120,8 @@ fn interfaces(w: &World) -> Vec<(String, LinkType)> {
     let mut all = Vec::new();
     for host in &w.hosts {
         for (i, port) in host.ports.iter().enumerate() {
-            let link = if port.framing == Framing::Ethernet { LinkType::Ethernet } else { LinkType::Raw };
+            let link =
+                if port.framing == Framing::Ethernet { LinkType::Ethernet } else { LinkType::Raw };
             all.push((format!("{}.{i}", host.name), link));
         }
     }
@@ -119,7 +131,9 @@ fn interfaces(w: &World) -> Vec<(String, LinkType)> {
 /// Runs a prepared world to its end and looks at what must hold.
 pub fn run(w: &mut World) {
     let limit = w.faults_end.max(w.busy_until) + w.time_limit;
-    let over = |w: &World| w.now >= w.busy_until && w.ledger.borrow().conversations.iter().all(|c| c.is_over());
+    let over = |w: &World| {
+        w.now >= w.busy_until && w.ledger.borrow().conversations.iter().all(|c| c.is_over())
+    };
     if !w.run(limit, over) {
         let stuck: Vec<String> = stuck(w);
         w.fail(format!("not over {} after the last fault: {}", w.time_limit, stuck.join("; ")));
@@ -139,14 +153,17 @@ pub fn run(w: &mut World) {
 fn stuck(w: &World) -> Vec<String> {
     let ledger = w.ledger.borrow();
     let open = ledger.conversations.iter().enumerate().filter(|(_, c)| !c.is_over());
-    open.take(3).map(|(i, c)| format!("conversation {i}: a {:?}, b {:?}", c.fates[0], c.fates[1])).collect()
+    open.take(3)
+        .map(|(i, c)| format!("conversation {i}: a {:?}, b {:?}", c.fates[0], c.fates[1]))
+        .collect()
 }
 
 fn judge(w: &mut World) {
     let verdicts: Vec<String> = {
         let ledger = w.ledger.borrow();
         let each = ledger.conversations.iter().enumerate();
-        each.filter_map(|(i, c)| c.judge().err().map(|why| format!("conversation {i}: {why}"))).collect()
+        each.filter_map(|(i, c)| c.judge().err().map(|why| format!("conversation {i}: {why}")))
+            .collect()
     };
     if let Some(first) = verdicts.into_iter().next() {
         w.fail(first);
@@ -182,7 +199,9 @@ fn left_over(w: &World, host: usize) -> Result<(), String> {
     }
     let (rx, tx, out) = (h.open_rx.count(), h.open_tx.count(), h.pool.out());
     if rx + tx + out > 0 {
-        return Err(format!("{rx} receive queues, {tx} transmit queues and {out} packet buffers are in use"));
+        return Err(format!(
+            "{rx} receive queues, {tx} transmit queues and {out} packet buffers are in use"
+        ));
     }
     if h.stack.wants_emit() {
         return Err("something waits to be sent".to_owned());

@@ -1,9 +1,11 @@
-//! The stage that most scenarios play on: two hosts, `a` that connects and `b` that listens, and a link between them.
+//! The stage that most scenarios play on: two hosts, `a` that connects and `b` that listens, and a
+//! link between them.
 
 use clearway_base::{Duration, Instant, Rng};
 use clearway_pkt::Iface;
 use clearway_proto::{
-    ConnOptions, ConnectError, ConnectSpec, InterfaceSpec, Link as ProtoLink, ListenSpec, NextHop, Table,
+    ConnOptions, ConnectError, ConnectSpec, InterfaceSpec, Link as ProtoLink, ListenSpec, NextHop,
+    Table,
 };
 use clearway_wire::{Addr, Cidr, Endpoint, Mac};
 
@@ -86,14 +88,21 @@ impl Stage {
         let spec = &mut self.conditions.hosts[host];
         change(spec);
         let ledger = self.world.ledger.clone();
-        let old = std::mem::replace(&mut self.world.hosts[host], Host::new(spec, &ledger, self.conditions.buf_len));
+        let old = std::mem::replace(
+            &mut self.world.hosts[host],
+            Host::new(spec, &ledger, self.conditions.buf_len),
+        );
         let port = old.ports[0];
         let kind = match port.framing {
             Framing::Ethernet => ProtoLink::Ethernet(port.mac),
             Framing::Raw => ProtoLink::Raw,
         };
-        let spec =
-            InterfaceSpec { link: kind, mtu: port.mtu, offloads: port.offloads, table: Table(self.conditions.table) };
+        let spec = InterfaceSpec {
+            link: kind,
+            mtu: port.mtu,
+            offloads: port.offloads,
+            table: Table(self.conditions.table),
+        };
         let prefix_len = if self.conditions.v6 { 64 } else { 24 };
         let cidr = Cidr::new(self.addr(host), prefix_len).expect("a prefix of its family");
         interface(&mut self.world, host, spec, cidr);
@@ -158,7 +167,13 @@ impl Stage {
 
     /// How a host connects.
     pub fn connect_spec(&self, local: Option<Endpoint>, remote: Endpoint) -> ConnectSpec {
-        ConnectSpec { table: self.table(), local, remote, token: 0, options: ConnOptions::default() }
+        ConnectSpec {
+            table: self.table(),
+            local,
+            remote,
+            token: 0,
+            options: ConnOptions::default(),
+        }
     }
 
     /// A part with options drawn by chance.
@@ -185,7 +200,14 @@ impl Stage {
 }
 
 /// Puts a host on a link: an interface, an address on network `net`, and the device between.
-pub fn join(world: &mut World, conditions: &Conditions, host: usize, link: usize, net: u8, rules: Rules) -> Iface {
+pub fn join(
+    world: &mut World,
+    conditions: &Conditions,
+    host: usize,
+    link: usize,
+    net: u8,
+    rules: Rules,
+) -> Iface {
     join_as(world, conditions, host, link, (net, host), rules)
 }
 
@@ -229,20 +251,27 @@ fn device(conditions: &Conditions, link: usize, mac: Mac) -> Port {
         offloads: conditions.offloads(),
         checks: conditions.device != Device::Plain,
         passes_large: conditions.device == Device::PassesLarge,
-        joins: conditions.joins && conditions.device != Device::Trusted && conditions.device != Device::PassesLarge,
+        joins: conditions.joins
+            && conditions.device != Device::Trusted
+            && conditions.device != Device::PassesLarge,
         moderation: conditions.moderation,
     }
 }
 
 /// The address of a host for itself.
 pub fn loopback_addr(v6: bool) -> Addr {
-    if v6 { Addr::v6([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]) } else { Addr::v4([127, 0, 0, 1]) }
+    if v6 {
+        Addr::v6([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])
+    } else {
+        Addr::v4([127, 0, 0, 1])
+    }
 }
 
 /// Gives a host an interface to itself, over a link of its own.
 pub fn join_loopback(world: &mut World, conditions: &Conditions, host: usize, link: usize) {
     let addr = loopback_addr(conditions.v6);
-    let cidr = Cidr::new(addr, if conditions.v6 { 128 } else { 8 }).expect("a prefix of its family");
+    let cidr =
+        Cidr::new(addr, if conditions.v6 { 128 } else { 8 }).expect("a prefix of its family");
     let offloads = conditions.offloads();
     let table = Table(conditions.table);
     let spec = InterfaceSpec { link: ProtoLink::Loopback, mtu: conditions.mtu, offloads, table };
@@ -271,7 +300,13 @@ pub fn add_route(world: &mut World, host: usize, table: Table, dst: Cidr, via: N
 }
 
 /// A host connects for one side of a conversation.
-pub fn connect(world: &mut World, host: usize, conversation: usize, side: usize, spec: ConnectSpec) {
+pub fn connect(
+    world: &mut World,
+    host: usize,
+    conversation: usize,
+    side: usize,
+    spec: ConnectSpec,
+) {
     let now = world.now;
     let h = &mut world.hosts[host];
     h.touched = true;

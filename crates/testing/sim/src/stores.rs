@@ -1,4 +1,5 @@
-//! The stores of simulated stacks: the core's own, one kind or the other by seed, with a count of the queues that are open.
+//! The stores of simulated stacks: the core's own, one kind or the other by seed, with a count of
+//! the queues that are open.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -68,7 +69,8 @@ impl SimRx {
     }
 }
 
-/// What a queue that was opened by one kind of store and brought to the other would be: impossible here.
+/// What a queue that was opened by one kind of store and brought to the other would be: impossible
+/// here.
 fn mixed() -> ! {
     panic!("a queue of one store was brought to another")
 }
@@ -201,7 +203,13 @@ impl TxStore for SimTx {
         self.store.peek(queue, at, out)
     }
 
-    fn lend<'a>(&'a self, queue: &mut TxQueue, at: u32, len: u32, pieces: &mut [&'a [u8]]) -> usize {
+    fn lend<'a>(
+        &'a self,
+        queue: &mut TxQueue,
+        at: u32,
+        len: u32,
+        pieces: &mut [&'a [u8]],
+    ) -> usize {
         self.store.lend(queue, at, len, pieces)
     }
 

@@ -1,7 +1,9 @@
-//! What flows in the streams: bytes that can be told from their place alone, so that neither side has to keep them.
+//! What flows in the streams: bytes that can be told from their place alone, so that neither side
+//! has to keep them.
 
-/// A stream of bytes without end, named by a number. The byte at a place is a mix of the name and the place, so that a byte that
-/// is lost, doubled, moved, or taken from another stream is seen at once.
+/// A stream of bytes without end, named by a number. The byte at a place is a mix of the name and
+/// the place, so that a byte that is lost, doubled, moved, or taken from another stream is seen at
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stream(pub u64);
 
@@ -26,7 +28,8 @@ impl Stream {
         }
     }
 
-    /// The first place at which `bytes`, said to begin at `at`, are not the stream's; None when all are right.
+    /// The first place at which `bytes`, said to begin at `at`, are not the stream's; None when all
+    /// are right.
     pub fn first_wrong(self, at: u64, bytes: &[u8]) -> Option<u64> {
         let mut done = 0;
         while done < bytes.len() {

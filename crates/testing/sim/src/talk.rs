@@ -1,7 +1,10 @@
-//! Conversations: what two applications do over one connection, said as two parts, and the player that acts one part.
+//! Conversations: what two applications do over one connection, said as two parts, and the player
+//! that acts one part.
 
 use clearway_base::{Duration, Instant};
-use clearway_proto::{ConnEvents, ConnId, ConnOptions, Failure, RecvError, SendError, Stack, Unreachable};
+use clearway_proto::{
+    ConnEvents, ConnId, ConnOptions, Failure, RecvError, SendError, Stack, Unreachable,
+};
 
 use crate::stores::SimEnv;
 use crate::stream::Stream;
@@ -51,7 +54,8 @@ pub struct Part {
     pub reading: Reading,
     /// The options of the connection.
     pub options: ConnOptions,
-    /// Lets go when its acts are done and the peer's stream has ended. False: when its acts are done.
+    /// Lets go when its acts are done and the peer's stream has ended. False: when its acts are
+    /// done.
     pub waits_for_end: bool,
 }
 
@@ -127,7 +131,8 @@ impl Conversation {
         never_met || (a.over && b.over) || (a.over && !b.begun && self.expect != Expect::Whole)
     }
 
-    /// The link lost every question for the peer's link address, or every answer: who connects is told that nobody is there, and there is nothing else to be held against.
+    /// The link lost every question for the peer's link address, or every answer: who connects is
+    /// told that nobody is there, and there is nothing else to be held against.
     fn found_nobody(&self) -> bool {
         let [a, b] = &self.fates;
         !a.opened && !b.begun && a.failure == Some(Failure::Unreachable(Unreachable::Host))
@@ -138,13 +143,19 @@ impl Conversation {
         for (me, other) in [(0, 1), (1, 0)] {
             let (mine, theirs) = (&self.fates[me], &self.fates[other]);
             if mine.read > theirs.sent {
-                return Err(format!("side {me} read {} bytes of the {} that were sent", mine.read, theirs.sent));
+                return Err(format!(
+                    "side {me} read {} bytes of the {} that were sent",
+                    mine.read, theirs.sent
+                ));
             }
             if mine.saw_end && !theirs.shut {
                 return Err(format!("side {me} saw the end of a stream that was not ended"));
             }
             if mine.saw_end && mine.read != theirs.sent {
-                return Err(format!("side {me} saw the end after {} of {} bytes", mine.read, theirs.sent));
+                return Err(format!(
+                    "side {me} saw the end after {} of {} bytes",
+                    mine.read, theirs.sent
+                ));
             }
             if self.expect == Expect::Whole && !self.found_nobody() {
                 if let Some(failure) = mine.failure {
@@ -197,7 +208,14 @@ pub fn stream_of(conversation: usize, side: usize) -> Stream {
 
 impl Player {
     /// A player over a connection. `chunk`: how many bytes it writes at a time at most.
-    pub fn new(conversation: usize, side: usize, conn: ConnId, part: Part, now: Instant, chunk: usize) -> Player {
+    pub fn new(
+        conversation: usize,
+        side: usize,
+        conn: ConnId,
+        part: Part,
+        now: Instant,
+        chunk: usize,
+    ) -> Player {
         let read_from = if let Reading::Late(wait) = part.reading { now + wait } else { now };
         Player {
             conversation,
@@ -269,7 +287,9 @@ impl Player {
             return None;
         }
         let slow = !matches!(self.part.reading, Reading::Eager | Reading::Never);
-        let more = slow && !self.fate.saw_end && (stack.unread(self.conn) > 0 || stack.peer_closed(self.conn));
+        let more = slow
+            && !self.fate.saw_end
+            && (stack.unread(self.conn) > 0 || stack.peer_closed(self.conn));
         let read_at = more.then_some(self.read_from);
         match (self.pause_until, read_at) {
             (Some(a), Some(b)) => Some(a.min(b)),

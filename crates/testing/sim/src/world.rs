@@ -24,7 +24,14 @@ pub type Deed = Box<dyn FnOnce(&mut World)>;
 
 enum Happening {
     /// A frame reaches a host's device.
-    Arrives { host: usize, iface: Iface, bytes: Vec<u8>, damage: Damage, segment_size: u16, injected: bool },
+    Arrives {
+        host: usize,
+        iface: Iface,
+        bytes: Vec<u8>,
+        damage: Damage,
+        segment_size: u16,
+        injected: bool,
+    },
     /// The scenario acts.
     Deed(Deed),
 }
@@ -50,13 +57,15 @@ impl PartialOrd for Scheduled {
 }
 
 impl Ord for Scheduled {
-    /// The earliest is the greatest, because the heap gives the greatest first; those of one instant go in the order they were made.
+    /// The earliest is the greatest, because the heap gives the greatest first; those of one
+    /// instant go in the order they were made.
     fn cmp(&self, other: &Scheduled) -> Ordering {
         (other.at, other.serial).cmp(&(self.at, self.serial))
     }
 }
 
-/// A link: a direction for each host on it, which holds what happens to the frames that the host sends.
+/// A link: a direction for each host on it, which holds what happens to the frames that the host
+/// sends.
 pub struct Link {
     /// What frames begin with.
     pub framing: Framing,
@@ -123,7 +132,8 @@ pub struct World {
 
 /// Turns of a host at one instant before it counts as a loop without end.
 const TURNS_AT_ONCE: u32 = 20_000;
-/// Turns of a host within a virtual second in which nothing at all happened, before it counts as busy.
+/// Turns of a host within a virtual second in which nothing at all happened, before it counts as
+/// busy.
 const IDLE_TURNS_PER_SECOND: u32 = 2_000;
 
 impl World {
@@ -167,14 +177,19 @@ impl World {
         self.links.len() - 1
     }
 
-    /// Puts a device of a host on a link. `iface` is what the stack calls it; `port.end` is set here.
+    /// Puts a device of a host on a link. `iface` is what the stack calls it; `port.end` is set
+    /// here.
     pub fn attach(&mut self, host: usize, iface: Iface, mut port: Port, rules: Rules) {
         let rng = self.rng.fork();
         let link = &mut self.links[port.link];
         port.end = link.ends.len();
         link.ends.push((host, iface, Direction::new(rules, rng)));
         let ports = &mut self.hosts[host].ports;
-        assert_eq!(ports.len(), usize::from(iface.0), "interfaces are attached in the order they were added");
+        assert_eq!(
+            ports.len(),
+            usize::from(iface.0),
+            "interfaces are attached in the order they were added"
+        );
         ports.push(port);
     }
 
@@ -195,7 +210,8 @@ impl World {
         self.at(until, |_| {});
     }
 
-    /// From now on, at random instants, stacks are exported, and new ones go on with what was written.
+    /// From now on, at random instants, stacks are exported, and new ones go on with what was
+    /// written.
     pub fn renew_stacks(&mut self, mut rng: Rng) {
         // From bursts of them within one round trip to one in a while.
         let longest = [1_000, 50_000, 1_000_000, 20_000_000][rng.below(4) as usize];
@@ -269,7 +285,8 @@ impl World {
         hosts.min(heap).max(self.now)
     }
 
-    /// Runs until `until`, or until `enough` says so, or until something is wrong. False when `until` came first.
+    /// Runs until `until`, or until `enough` says so, or until something is wrong. False when
+    /// `until` came first.
     pub fn run(&mut self, until: Instant, mut enough: impl FnMut(&World) -> bool) -> bool {
         loop {
             if self.failure.is_some() || enough(self) {
@@ -310,8 +327,11 @@ impl World {
             let tell = self.recorder.is_some();
             let now = self.now;
             let links = &mut self.links;
-            let rooms: Vec<u32> =
-                self.hosts[host].ports.iter().map(|p| links[p.link].ends[p.end].2.room(now)).collect();
+            let rooms: Vec<u32> = self.hosts[host]
+                .ports
+                .iter()
+                .map(|p| links[p.link].ends[p.end].2.room(now))
+                .collect();
             let turn = self.hosts[host].turn(now, |i| rooms[i], tell);
             self.turns += 1;
             let idle = turn.taken == 0 && turn.events == 0 && turn.out.is_empty();
@@ -353,7 +373,11 @@ impl World {
     /// The host is woken when a device of it has room again.
     fn wait_for_room(&mut self, host: usize) {
         let h = &self.hosts[host];
-        let full = h.ports.iter().map(|p| self.links[p.link].ends[p.end].2.next_room()).filter(|at| *at > self.now);
+        let full = h
+            .ports
+            .iter()
+            .map(|p| self.links[p.link].ends[p.end].2.next_room())
+            .filter(|at| *at > self.now);
         let at = full.min().unwrap_or(self.now + Duration::from_micros(1));
         self.hosts[host].wake = self.hosts[host].wake.min(at);
     }
@@ -368,7 +392,9 @@ impl World {
         if h.idle.0 > IDLE_TURNS_PER_SECOND {
             let (name, deadline) = (h.name, h.stack.next_deadline());
             let wants = h.stack.wants_emit();
-            self.fail(format!("host {name} is busy doing nothing: deadline {deadline}, wants to emit: {wants}"));
+            self.fail(format!(
+                "host {name} is busy doing nothing: deadline {deadline}, wants to emit: {wants}"
+            ));
         }
     }
 
@@ -385,11 +411,14 @@ impl World {
             return;
         }
         for LastWords { name, info } in words {
-            let Some(Seen { bytes, again, renewed, .. }) = self.observer.seen(name) else { continue };
+            let Some(Seen { bytes, again, renewed, .. }) = self.observer.seen(name) else {
+                continue;
+            };
             if !renewed && (info.bytes_sent, info.bytes_retransmitted) != (bytes, again) {
                 let (sent, re) = (info.bytes_sent, info.bytes_retransmitted);
                 self.fail(format!(
-                    "{} > {}: the stack counts {sent} bytes sent and {re} sent again, the link saw {bytes} and {again}",
+                    "{} > {}: the stack counts {sent} bytes sent and {re} sent again, the link saw \
+                     {bytes} and {again}",
                     name.src, name.dst
                 ));
             }
@@ -452,7 +481,9 @@ impl World {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            digest = (digest ^ u64::from_le_bytes(word)).wrapping_mul(0x2127_599b_f432_5c37).rotate_left(23);
+            digest = (digest ^ u64::from_le_bytes(word))
+                .wrapping_mul(0x2127_599b_f432_5c37)
+                .rotate_left(23);
         }
         self.digest = digest;
     }
@@ -475,7 +506,8 @@ impl World {
             Framing::Ethernet => eth::check(bytes).map(|e| e.dst()).unwrap_or(Mac::BROADCAST),
             Framing::Raw => Mac::BROADCAST,
         };
-        let ends: Vec<(usize, Iface)> = self.links[port.link].ends.iter().map(|e| (e.0, e.1)).collect();
+        let ends: Vec<(usize, Iface)> =
+            self.links[port.link].ends.iter().map(|e| (e.0, e.1)).collect();
         for (end, (to, iface)) in ends.iter().copied().enumerate() {
             let mac = self.hosts[to].ports[usize::from(iface.0)].mac;
             let for_it = end != port.end && (dst.is_multicast() || dst == mac || ends.len() == 2);
@@ -497,7 +529,9 @@ impl World {
     fn narrow(&mut self, host: usize, iface: Iface, bytes: &[u8]) {
         let port = self.hosts[host].ports[usize::from(iface.0)];
         let rules = self.links[port.link].ends[port.end].2.rules;
-        let (Some(narrow), Some(packet)) = (rules.narrow, port.framing.packet(bytes)) else { return };
+        let (Some(narrow), Some(packet)) = (rules.narrow, port.framing.packet(bytes)) else {
+            return;
+        };
         if narrow.silent {
             return;
         }
@@ -507,7 +541,8 @@ impl World {
             for piece in frame::fragment_v4(packet, narrow.mtu as usize) {
                 let piece = [head, &piece].concat();
                 let direction = &mut self.links[port.link].ends[port.end].2;
-                for arrival in direction.send(self.now, piece.len()).arrivals.into_iter().flatten() {
+                for arrival in direction.send(self.now, piece.len()).arrivals.into_iter().flatten()
+                {
                     self.travel(&port, &piece, arrival, 0);
                 }
             }
@@ -515,7 +550,10 @@ impl World {
         }
         let router = if v4.is_some() { narrow.router_v4 } else { narrow.router_v6 };
         if let Some(answer) = frame::too_big(router, packet, narrow.mtu) {
-            let src = self.links[port.link].ends.iter().map(|e| self.hosts[e.0].ports[usize::from(e.1.0)].mac);
+            let src = self.links[port.link]
+                .ends
+                .iter()
+                .map(|e| self.hosts[e.0].ports[usize::from(e.1.0)].mac);
             let other = src.rev().find(|m| *m != port.mac).unwrap_or(Mac::ZERO);
             let answer = port.framing.wrap(port.mac, other, &answer);
             self.inject(host, iface, answer, rules.delay.times(2));
@@ -525,7 +563,14 @@ impl World {
     /// Puts a frame that no stack sent into a host's device after a while.
     pub fn inject(&mut self, host: usize, iface: Iface, bytes: Vec<u8>, wait: Duration) {
         self.record(host, iface, &bytes, "injected");
-        let what = Happening::Arrives { host, iface, bytes, damage: Damage::None, segment_size: 0, injected: true };
+        let what = Happening::Arrives {
+            host,
+            iface,
+            bytes,
+            damage: Damage::None,
+            segment_size: 0,
+            injected: true,
+        };
         self.schedule(self.now + wait, what);
     }
 

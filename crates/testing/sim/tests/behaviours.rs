@@ -1,4 +1,5 @@
-//! Every scenario under a few seeds, by the name of its behaviour. Thousands of seeds are for `cargo xtask sim --seeds N`.
+//! Every scenario under a few seeds, by the name of its behaviour. Thousands of seeds are for
+//! `cargo xtask sim --seeds N`.
 
 use std::path::Path;
 
@@ -30,7 +31,8 @@ macro_rules! behaviours {
         fn every_scenario_has_a_test() {
             let tested = [$(stringify!($name)),+];
             for scenario in SCENARIOS {
-                assert!(tested.contains(&scenario.name), "{} is not among the tests here", scenario.name);
+                assert!(tested.contains(&scenario.name), "{} is not among the tests here",
+                    scenario.name);
             }
             assert_eq!(tested.len(), SCENARIOS.len());
         }
@@ -48,7 +50,8 @@ fn a_seed_plays_the_same_run_again() {
     for name in ["bulk", "flood", "udp"] {
         let scenario = named(name).expect("a scenario of this name");
         let runs: Vec<_> = (0..2).map(|_| play(5, scenario, Mode::Plain, None)).collect();
-        let digests: Vec<_> = runs.iter().map(|r| r.as_ref().map(|s| (s.digest, s.frames, s.turns))).collect();
+        let digests: Vec<_> =
+            runs.iter().map(|r| r.as_ref().map(|s| (s.digest, s.frames, s.turns))).collect();
         assert!(digests[0].is_ok() && digests[0] == digests[1], "{name}: {digests:?}");
     }
 }

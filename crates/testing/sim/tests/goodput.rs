@@ -1,4 +1,5 @@
-//! How much of a path a stream fills, by algorithm: rate limits, round trips, buffers and losses in virtual time.
+//! How much of a path a stream fills, by algorithm: rate limits, round trips, buffers and losses in
+//! virtual time.
 
 use clearway_base::{Duration, Instant, Rng};
 use clearway_proto::{Config, Congestion, ConnOptions};
@@ -37,7 +38,14 @@ fn host(name: &'static str) -> HostSpec {
     config.limits.time_wait = 64;
     config.tcp.max_receive_window = STORE;
     let rx = RxKind::Ring { chunks: 16 * (STORE >> 12), chunk_len: 4096, limit: STORE };
-    HostSpec { name, config, rx, tx: (16 * (STORE >> 12), 4096, STORE), buffers: 20_000, chunk: 1 << 20 }
+    HostSpec {
+        name,
+        config,
+        rx,
+        tx: (16 * (STORE >> 12), 4096, STORE),
+        buffers: 20_000,
+        chunk: 1 << 20,
+    }
 }
 
 impl Path {
@@ -73,7 +81,8 @@ impl Path {
         stage
     }
 
-    /// Streams that begin half a second after each other run for `warm`, and then for `time`: what share of the path each got then, in thousandths.
+    /// Streams that begin half a second after each other run for `warm`, and then for `time`: what
+    /// share of the path each got then, in thousandths.
     fn shares(&self, streams: &[ConnOptions], warm: Duration, time: Duration) -> Vec<u64> {
         let mut stage = self.stage(5);
         let begin = |n: usize| Duration::from_millis(500 * n as u64);
@@ -96,8 +105,11 @@ impl Path {
         let before = read(&world);
         world.run(start + time, |_| false);
         assert_eq!(world.failure, None, "{self:?}");
-        let most = u128::from(self.rate / 8) * u128::from(time.as_nanos()) * u128::from(PAYLOAD) / u128::from(FRAME);
-        let share = |(after, before): (u64, u64)| (u128::from(after - before) * 1000 * 1_000_000_000 / most) as u64;
+        let most = u128::from(self.rate / 8) * u128::from(time.as_nanos()) * u128::from(PAYLOAD)
+            / u128::from(FRAME);
+        let share = |(after, before): (u64, u64)| {
+            (u128::from(after - before) * 1000 * 1_000_000_000 / most) as u64
+        };
         read(&world).into_iter().zip(before).map(share).collect()
     }
 
@@ -112,7 +124,8 @@ const MBIT: u64 = 1_000_000;
 #[test]
 fn bbr_fills_nine_tenths_of_a_path_that_loses_one_frame_in_a_hundred() {
     // Over a long round trip each look at the shortest one (ProbeRTT) costs more of the time.
-    for (rtt_ms, buffer, least) in [(1, 400, 900), (20, 100, 900), (66, 100, 900), (100, 400, 850)] {
+    for (rtt_ms, buffer, least) in [(1, 400, 900), (20, 100, 900), (66, 100, 900), (100, 400, 850)]
+    {
         let path = Path { rate: 20 * MBIT, rtt_ms, buffer, loss: 10_000 };
         let share = path.share(Congestion::Bbr, 2, 12);
         assert!(share >= least, "{share} thousandths of {path:?}");
@@ -143,7 +156,8 @@ fn cubic_and_reno_fill_a_path_with_a_buffer_of_one_round_trip() {
 fn a_pacing_rate_bounds_any_algorithm_and_is_used_up() {
     for congestion in [Congestion::Cubic, Congestion::Reno, Congestion::Bbr] {
         let path = Path { rate: 40 * MBIT, rtt_ms: 20, buffer: 100, loss: 0 };
-        let limited = ConnOptions { congestion, max_pacing_rate: Some(1_250_000), ..ConnOptions::default() };
+        let limited =
+            ConnOptions { congestion, max_pacing_rate: Some(1_250_000), ..ConnOptions::default() };
         let share = path.shares(&[limited], Duration::from_secs(1), Duration::from_secs(5))[0];
         // A quarter of the path, in payload.
         assert!((230..=262).contains(&share), "{share} thousandths with {congestion:?}");
@@ -164,6 +178,9 @@ fn two_streams_of_one_algorithm_share_a_path() {
         let stream = ConnOptions { congestion, ..ConnOptions::default() };
         let shares = path.shares(&[stream; 2], Duration::from_secs(10), Duration::from_secs(20));
         let (fair, all) = (fairness(&shares), shares.iter().sum::<u64>());
-        assert!(fair >= 900 && all >= 900, "{shares:?} thousandths, fairness {fair}, with {congestion:?}");
+        assert!(
+            fair >= 900 && all >= 900,
+            "{shares:?} thousandths, fairness {fair}, with {congestion:?}"
+        );
     }
 }

@@ -20,9 +20,15 @@ struct Fared {
     unread: u32,
 }
 
-/// Lets `a` send to `b` over 10 Gbit/s and a round trip of `rtt`, from a device that holds `queue` pieces of 64 KiB, in which up to `most` bytes may be offered, and written, and looks at what arrives in the last `last`
-/// of `time`.
-fn flow((rtt, queue): (Duration, u32), most: u32, (time, last): (Duration, Duration), reading: Reading) -> Fared {
+/// Lets `a` send to `b` over 10 Gbit/s and a round trip of `rtt`, from a device that holds `queue`
+/// pieces of 64 KiB, in which up to `most` bytes may be offered, and written, and looks at what
+/// arrives in the last `last` of `time`.
+fn flow(
+    (rtt, queue): (Duration, u32),
+    most: u32,
+    (time, last): (Duration, Duration),
+    reading: Reading,
+) -> Fared {
     const RATE: u64 = 10_000_000_000;
     let mut rng = Rng::seed(1);
     let wants = Wants { weather: Weather::Clear, small: false, rate: false, trusting: true };
@@ -30,8 +36,12 @@ fn flow((rtt, queue): (Duration, u32), most: u32, (time, last): (Duration, Durat
     // Large segments travel whole, so that a gigabyte is few of them.
     (conditions.device, conditions.mtu, conditions.buf_len) = (Device::PassesLarge, 9_000, 65_600);
     (conditions.joins, conditions.moderation, conditions.near) = (false, Duration::ZERO, None);
-    let rules =
-        Rules { rate: RATE, queue, backpressure: true, ..Rules::clean(Duration::from_nanos(rtt.as_nanos() / 2)) };
+    let rules = Rules {
+        rate: RATE,
+        queue,
+        backpressure: true,
+        ..Rules::clean(Duration::from_nanos(rtt.as_nanos() / 2))
+    };
     conditions.rules = [rules; 2];
     for host in &mut conditions.hosts {
         let tcp = &mut host.config.tcp;
@@ -61,16 +71,26 @@ fn flow((rtt, queue): (Duration, u32), most: u32, (time, last): (Duration, Durat
     w.run(began + time, |_| false);
     assert!(w.failure.is_none(), "{:?}", w.failure);
     let stack = &w.hosts[B].stack;
-    let info = stack.connections().find_map(|c| stack.info(c.conn)).expect("the connection is open");
+    let info =
+        stack.connections().find_map(|c| stack.info(c.conn)).expect("the connection is open");
     let carried = RATE as f64 / 8.0 * last.as_nanos() as f64 / 1e9;
-    Fared { filled: (read(&w) - before) as f64 / carried, window: info.rcv_wnd, unread: info.unread }
+    Fared {
+        filled: (read(&w) - before) as f64 / carried,
+        window: info.rcv_wnd,
+        unread: info.unread,
+    }
 }
 
 #[test]
 fn one_flow_fills_ten_gigabits_over_a_round_trip_of_100_ms() {
     let time = (Duration::from_millis(1_900), Duration::from_millis(200));
     let fared = flow((Duration::from_millis(100), 100), 512 * MIB, time, Reading::Eager);
-    assert!(fared.filled > 0.95, "{} of the path was used, in a window of {}", fared.filled, fared.window);
+    assert!(
+        fared.filled > 0.95,
+        "{} of the path was used, in a window of {}",
+        fared.filled,
+        fared.window
+    );
     assert!(fared.window > 125_000_000, "{}", fared.window);
 }
 
@@ -78,7 +98,12 @@ fn one_flow_fills_ten_gigabits_over_a_round_trip_of_100_ms() {
 fn a_flow_over_a_short_path_keeps_a_small_window() {
     let time = (Duration::from_millis(200), Duration::from_millis(100));
     let fared = flow((Duration::from_micros(20), 16), 512 * MIB, time, Reading::Eager);
-    assert!(fared.filled > 0.95, "{} of the path was used, in a window of {}", fared.filled, fared.window);
+    assert!(
+        fared.filled > 0.95,
+        "{} of the path was used, in a window of {}",
+        fared.filled,
+        fared.window
+    );
     assert!(fared.window <= 8 * MIB, "{}", fared.window);
 }
 

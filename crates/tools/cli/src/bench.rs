@@ -22,10 +22,11 @@ use crate::net::{Address, Crowding, NetArgs};
 /// Examples:
 ///   clearway bench server --port tap:clearway0 -a 10.0.0.2/24 -l 64
 ///   clearway bench client --kernel -s 10.0.0.2 -c 128 -l 64 -t 10
-///   clearway bench client --kernel -s 10.0.0.2 -c 1000 -r 50k        at a fixed rate: latency from when each request was due
-///   clearway bench client --kernel -s 10.0.0.2 -c 64 --close-after 1  connections per second
-///   clearway bench client --port dpdk:net_memif0,role=client -a 10.0.0.1-10.0.0.200/24 -s 10.0.1.2 -c 1000000 --active 10000
-///   clearway bench client --kernel -s 10.0.0.2 -p 80 -m 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
+///   clearway bench client --kernel -s 10.0.0.2 -c 1000 -r 50k        at a fixed rate: latency from
+///   when each request was due clearway bench client --kernel -s 10.0.0.2 -c 64 --close-after 1
+///   connections per second clearway bench client --port dpdk:net_memif0,role=client -a
+///   10.0.0.1-10.0.0.200/24 -s 10.0.1.2 -c 1000000 --active 10000 clearway bench client --kernel -s
+///   10.0.0.2 -p 80 -m 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -49,14 +50,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// Ports, addresses and cores; as for other commands, but `-g` means something else here, and an address may be a range.
+/// Ports, addresses and cores; as for other commands, but `-g` means something else here, and an
+/// address may be a range.
 #[derive(clap::Args, Clone, Debug)]
 struct Common {
     /// A port of the stack: tap:NAME, tun:NAME, loop, pcap:FILE or dpdk:DEVICE; may be repeated
-    #[arg(long = "port", value_name = "PORT", conflicts_with = "kernel", required_unless_present = "kernel")]
+    #[arg(
+        long = "port",
+        value_name = "PORT",
+        conflicts_with = "kernel",
+        required_unless_present = "kernel"
+    )]
     ports: Vec<PortSpec>,
 
-    /// An address of ours with its prefix length, or a range such as 10.0.0.1-10.0.3.255/8; may be repeated. @N puts it on the port of that number
+    /// An address of ours with its prefix length, or a range such as 10.0.0.1-10.0.3.255/8; may be
+    /// repeated. @N puts it on the port of that number
     #[arg(short, long = "address", value_name = "ADDR[-ADDR]/LEN[@N]")]
     addresses: Vec<AddressRange>,
 
@@ -76,7 +84,9 @@ struct Common {
     #[arg(long, value_name = "BYTES", conflicts_with = "kernel")]
     mtu: Option<usize>,
 
-    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may have rx. or tx. before it
+    /// Make the link bad, for tests:
+    /// loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may
+    /// have rx. or tx. before it
     #[arg(long, value_name = "SPEC", conflicts_with = "kernel")]
     fault: Option<FaultSpec>,
 
@@ -88,7 +98,8 @@ struct Common {
     #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
     pcap: Option<PathBuf>,
 
-    /// Microseconds to look for more packets before sleeping, when they come that quickly [default: 100, or 0 with one core]
+    /// Microseconds to look for more packets before sleeping, when they come that quickly [default:
+    /// 100, or 0 with one core]
     #[arg(long, value_name = "US", conflicts_with_all = ["poll", "kernel"])]
     spin: Option<u64>,
 
@@ -96,11 +107,13 @@ struct Common {
     #[arg(long, conflicts_with = "kernel")]
     poll: bool,
 
-    /// When every place for connections is taken: make-room (the idlest of the busiest source is reset), reset (the new one is), drop (its SYN is, and it tries again)
+    /// When every place for connections is taken: make-room (the idlest of the busiest source is
+    /// reset), reset (the new one is), drop (its SYN is, and it tries again)
     #[arg(long, value_name = "WHAT", value_enum, default_value_t, conflicts_with = "kernel")]
     when_full: Crowding,
 
-    /// Take an interface also when it carries the default route of this machine or the login that started this
+    /// Take an interface also when it carries the default route of this machine or the login that
+    /// started this
     #[arg(long, conflicts_with = "kernel")]
     force: bool,
 
@@ -116,8 +129,10 @@ struct Common {
 impl Common {
     /// As the other commands have it.
     fn net(&self) -> NetArgs {
-        let addresses =
-            self.addresses.iter().flat_map(|range| range.cidrs().map(|cidr| Address { cidr, port: range.port }));
+        let addresses = self
+            .addresses
+            .iter()
+            .flat_map(|range| range.cidrs().map(|cidr| Address { cidr, port: range.port }));
         NetArgs {
             ports: self.ports.clone(),
             addresses: addresses.collect(),
@@ -143,7 +158,10 @@ impl Common {
         let most = clearway_bench::source::MAX_ADDRESSES as usize;
         match self.address_count() {
             count if count <= most => Ok(count as u16 + 64),
-            count => Err(WrongUse(format!("{count} addresses are too many. Give {most} at most.")).into()),
+            count => {
+                Err(WrongUse(format!("{count} addresses are too many. Give {most} at most."))
+                    .into())
+            }
         }
     }
 
@@ -218,7 +236,9 @@ impl FromStr for Rate {
         };
         let rate = digits.parse::<f64>().ok().map(|number| number * unit);
         let rate = rate.filter(|rate| (0.001..=1e9).contains(rate));
-        rate.map(Rate).ok_or_else(|| format!("`{text}` is no rate: write requests per second such as 500, 20k or 1.5M"))
+        rate.map(Rate).ok_or_else(|| {
+            format!("`{text}` is no rate: write requests per second such as 500, 20k or 1.5M")
+        })
     }
 }
 
@@ -232,13 +252,17 @@ fn message(text: Option<&str>, length: Option<u64>) -> anyhow::Result<Vec<u8>> {
         None => {
             let len = length.unwrap_or(64);
             if len > MAX_MESSAGE {
-                return Err(WrongUse("a message is at most 16M long. Give a smaller -l.".into()).into());
+                return Err(
+                    WrongUse("a message is at most 16M long. Give a smaller -l.".into()).into()
+                );
             }
             clearway_bench::text::filler(len as usize)
         }
     };
     if message.is_empty() {
-        return Err(WrongUse("a message has at least one byte. Give another -m or -l.".into()).into());
+        return Err(
+            WrongUse("a message has at least one byte. Give another -m or -l.".into()).into()
+        );
     }
     Ok(message)
 }
@@ -247,7 +271,8 @@ fn message(text: Option<&str>, length: Option<u64>) -> anyhow::Result<Vec<u8>> {
 const TX_LEAST: u64 = 64 << 20;
 const TX_MOST: u64 = 8 << 30;
 
-/// Memory for so many connections that have so many bytes under way each: a queue that holds anything takes whole chunks.
+/// Memory for so many connections that have so many bytes under way each: a queue that holds
+/// anything takes whole chunks.
 fn memory(connections: u32, bytes: u64, limit: u64) -> Memory {
     let chunk_len = bytes.next_power_of_two().clamp(256, 4_096);
     let wanted = u64::from(connections) * (bytes.div_ceil(chunk_len) + 1) * chunk_len;

@@ -1,4 +1,5 @@
-//! `clearway bulk`: one-way transfers over our stack or over the kernel's, with checks of what arrived.
+//! `clearway bulk`: one-way transfers over our stack or over the kernel's, with checks of what
+//! arrived.
 
 mod talk;
 
@@ -56,12 +57,14 @@ enum Side {
         #[arg(long, value_name = "SECONDS", value_parser = figures::seconds)]
         time: Option<Duration>,
 
-        /// Send a sequence of numbers instead of a text, and compare its SHA-256 with that of what arrived
+        /// Send a sequence of numbers instead of a text, and compare its SHA-256 with that of what
+        /// arrived
         #[arg(long)]
         sha256: bool,
 
         /// Streams at the same time
-        #[arg(short = 'P', long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+        #[arg(short = 'P', long, value_name = "NUMBER", default_value_t = 1,
+            value_parser = clap::value_parser!(u32).range(1..=1024))]
         streams: u32,
     },
 }
@@ -117,21 +120,33 @@ fn serve(common: &Common) -> anyhow::Result<()> {
         let addresses: Vec<SocketAddr> = if common.net.addresses.is_empty() {
             vec![SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), common.tcp_port)]
         } else {
-            common.net.addresses.iter().map(|a| SocketAddr::new(a.cidr.addr.into(), common.tcp_port)).collect()
+            common
+                .net
+                .addresses
+                .iter()
+                .map(|a| SocketAddr::new(a.cidr.addr.into(), common.tcp_port))
+                .collect()
         };
         let source = kernel::Source::Listen(&addresses);
         return kernel::run(Bulk::new(Role::Server), source, PLACES, common.duration, &mut watch);
     }
     let source = Source::Listen(common.tcp_port);
-    let plan = Plan { net: &common.net, source, connections: PLACES, duration: common.duration, stages: false };
+    let plan = Plan {
+        net: &common.net,
+        source,
+        connections: PLACES,
+        duration: common.duration,
+        stages: false,
+    };
     team::run(&plan, || Ok(Bulk::new(Role::Server)), &mut watch)
 }
 
 fn ask(common: &Common, server: Endpoint, order: Order, streams: u32) -> anyhow::Result<()> {
     if common.net.threads() > 1 {
-        return Err(
-            WrongUse("a client runs on one core. Give --cores one core, and -P for several streams.".into()).into()
-        );
+        return Err(WrongUse(
+            "a client runs on one core. Give --cores one core, and -P for several streams.".into(),
+        )
+        .into());
     }
     let role = Role::Client(order, streams);
     let mut watch = Asking { common, order, streams, form: Form::choose(common.json), error: None };
@@ -141,8 +156,13 @@ fn ask(common: &Common, server: Endpoint, order: Order, streams: u32) -> anyhow:
         kernel::run(Bulk::new(role), source, streams, common.duration, &mut watch)?;
     } else {
         let source = Source::Connect(server, streams);
-        let plan =
-            Plan { net: &common.net, source, connections: streams.max(16), duration: common.duration, stages: false };
+        let plan = Plan {
+            net: &common.net,
+            source,
+            connections: streams.max(16),
+            duration: common.duration,
+            stages: false,
+        };
         team::run(&plan, || Ok(Bulk::new(role)), &mut watch)?;
     }
     match watch.error {
@@ -155,7 +175,10 @@ fn pin(common: &Common) -> anyhow::Result<()> {
     match common.net.cores.as_ref().map(|cores| cores.list()) {
         None => Ok(()),
         Some([core]) => Ok(cores::pin(*core)?),
-        Some(_) => Err(WrongUse("over the kernel's sockets one core is used. Give --cores one core.".into()).into()),
+        Some(_) => Err(WrongUse(
+            "over the kernel's sockets one core is used. Give --cores one core.".into(),
+        )
+        .into()),
     }
 }
 
@@ -172,13 +195,16 @@ struct Serving<'a> {
 
 impl Watch<Report> for Serving<'_> {
     fn ready(&mut self) -> anyhow::Result<()> {
-        let addresses: Vec<String> = self.common.net.addresses.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> =
+            self.common.net.addresses.iter().map(ToString::to_string).collect();
         if self.form == Form::Json {
             return figures::json(
-                &json!({ "event": "ready", "over": over(self.common), "addresses": addresses, "tcp_port": self.common.tcp_port }),
+                &json!({ "event": "ready", "over": over(self.common), "addresses": addresses,
+                    "tcp_port": self.common.tcp_port }),
             );
         }
-        let place = if addresses.is_empty() { "every address".to_string() } else { addresses.join(" ") };
+        let place =
+            if addresses.is_empty() { "every address".to_string() } else { addresses.join(" ") };
         Ok(figures::line(&format!(
             "Waiting for clients at {place}, port {}, over {}",
             self.common.tcp_port,
@@ -194,9 +220,9 @@ impl Watch<Report> for Serving<'_> {
         let busy = sent + received > before.0 + before.1;
         match self.form {
             Form::Live if busy => Ok(figures::line(&format!("in {rx:>7.3} out {tx:>7.3} Gbit/s"))?),
-            Form::Json if busy => {
-                figures::json(&json!({ "event": "second", "rx_gbit_per_s": rx, "tx_gbit_per_s": tx }))
-            }
+            Form::Json if busy => figures::json(
+                &json!({ "event": "second", "rx_gbit_per_s": rx, "tx_gbit_per_s": tx }),
+            ),
             _ => Ok(()),
         }
     }
@@ -208,12 +234,14 @@ impl Watch<Report> for Serving<'_> {
         let below = Below::of(reports);
         if self.form == Form::Json {
             return figures::json(&json!({
-                "event": "summary", "seconds": seconds, "sent": sent, "received": received, "below": below,
+                "event": "summary", "seconds": seconds, "sent": sent, "received": received,
+                    "below": below,
                 "drops_by_reason": Below::reasons(reports),
             }));
         }
         Ok(figures::line(&format!(
-            "\nsent {sent} bytes, received {received} bytes in {seconds:.1} s; {} segments sent again, {} packets dropped",
+            "\nsent {sent} bytes, received {received} bytes in {seconds:.1} s; {} segments sent \
+             again, {} packets dropped",
             below.retransmits, below.drops
         ))?)
     }
@@ -246,8 +274,9 @@ impl Watch<Report> for Asking<'_> {
         }
         let mut verified = None;
         if let (Some(seed), None) = (self.order.seed, &self.error) {
-            let right =
-                outcomes.iter().all(|o| o.receipt.sha256.as_ref() == Some(&talk::digest_of(seed, o.receipt.bytes)));
+            let right = outcomes.iter().all(|o| {
+                o.receipt.sha256.as_ref() == Some(&talk::digest_of(seed, o.receipt.bytes))
+            });
             verified = Some(right);
             if !right {
                 self.error = Some("what arrived is not what was sent: the SHA-256 differ".into());
@@ -258,8 +287,10 @@ impl Watch<Report> for Asking<'_> {
         let sha256 = outcomes.iter().find_map(|o| o.receipt.sha256.clone());
         if self.form == Form::Json {
             return figures::json(&json!({
-                "event": "result", "over": over(self.common), "direction": direction, "streams": self.streams, "bytes": bytes,
-                "seconds": longest, "gbit_per_s": gbit(bytes, longest), "sha256": sha256, "verified": verified,
+                "event": "result", "over": over(self.common), "direction": direction,
+                    "streams": self.streams, "bytes": bytes,
+                "seconds": longest, "gbit_per_s": gbit(bytes, longest), "sha256": sha256,
+                    "verified": verified,
                 "error": self.error, "below": below, "drops_by_reason": Below::reasons(reports),
             }));
         }

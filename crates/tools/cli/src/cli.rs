@@ -21,7 +21,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    // What is said of a command in the list and in its own help, with examples, stands at its arguments.
+    // What is said of a command in the list and in its own help, with examples, stands at its
+    // arguments.
     Up(Box<up::Args>),
     Run(Box<run::Args>),
     Ctl(Box<ctl::Args>),
@@ -50,7 +51,8 @@ pub(crate) fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are asked for and go to standard output; everything else is wrong use.
+            // Help and version are asked for and go to standard output; everything else is wrong
+            // use.
             let code = if error.use_stderr() { 2 } else { 0 };
             let _ = error.print();
             return ExitCode::from(code);
@@ -94,8 +96,13 @@ pub(crate) fn version_text() -> String {
 }
 
 fn version() -> anyhow::Result<()> {
-    let dpdk = clearway_ports::dpdk::version().map_or(String::new(), |version| format!(" dpdk:DEVICE ({version})"));
-    writeln!(std::io::stdout(), "{}\nports: tap:NAME tun:NAME loop pcap:FILE{dpdk}", version_text())?;
+    let dpdk = clearway_ports::dpdk::version()
+        .map_or(String::new(), |version| format!(" dpdk:DEVICE ({version})"));
+    writeln!(
+        std::io::stdout(),
+        "{}\nports: tap:NAME tun:NAME loop pcap:FILE{dpdk}",
+        version_text()
+    )?;
     Ok(())
 }
 

@@ -29,7 +29,8 @@ pub(crate) struct CrewArgs {
     #[arg(long, value_name = "LIST")]
     pub(crate) cores: Option<Cores>,
 
-    /// Queues of the port, dealt out to the cores of --cores, without which each has a thread of its own [default: as many as cores, or 1]
+    /// Queues of the port, dealt out to the cores of --cores, without which each has a thread of
+    /// its own [default: as many as cores, or 1]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) queues: Option<u16>,
 
@@ -37,7 +38,9 @@ pub(crate) struct CrewArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<usize>,
 
-    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may have rx. or tx. before it
+    /// Make the link bad, for tests:
+    /// loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may
+    /// have rx. or tx. before it
     #[arg(long, value_name = "SPEC")]
     pub(crate) fault: Option<FaultSpec>,
 
@@ -53,12 +56,14 @@ pub(crate) struct CrewArgs {
     #[arg(long)]
     pub(crate) poll: bool,
 
-    /// Take an interface also when it carries the default route of this machine or the login that started this
+    /// Take an interface also when it carries the default route of this machine or the login that
+    /// started this
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// How long a queue is looked at again and again after its last frame before its thread sleeps, and how exactly a sleep ends.
+/// How long a queue is looked at again and again after its last frame before its thread sleeps, and
+/// how exactly a sleep ends.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// How often a thread that works writes down what it did.
@@ -90,7 +95,8 @@ impl CrewArgs {
         let (queues, cores) = (self.queues(), self.threads());
         if queues < cores {
             return Err(WrongUse(format!(
-                "{queues} queues on {cores} cores: some cores would have none. Leave --queues out, or name fewer cores."
+                "{queues} queues on {cores} cores: some cores would have none. Leave --queues out, \
+                 or name fewer cores."
             )));
         }
         Ok(())
@@ -106,8 +112,9 @@ impl CrewArgs {
     }
 }
 
-/// Opens queues of a port. Frames shall come and go as they are on the wire, so nothing is left to the device that would
-/// have to be finished by somebody else: a joined frame, or a checksum that was never made, could not be sent on.
+/// Opens queues of a port. Frames shall come and go as they are on the wire, so nothing is left to
+/// the device that would have to be finished by somebody else: a joined frame, or a checksum that
+/// was never made, could not be sent on.
 pub(crate) fn open_as_on_the_wire(
     port: &PortSpec,
     mtu: Option<usize>,
@@ -134,7 +141,12 @@ pub(crate) trait Work {
     type Report: Clone + Default + Send;
 
     /// Does what there is to do now, and says whether there was anything.
-    fn turn(&mut self, now: Instant, dev: &mut Port, burst: &mut Burst<PoolBuf>) -> Result<bool, DevError>;
+    fn turn(
+        &mut self,
+        now: Instant,
+        dev: &mut Port,
+        burst: &mut Burst<PoolBuf>,
+    ) -> Result<bool, DevError>;
 
     /// When there is something to do without a frame that comes in.
     fn next_due(&self) -> Instant;
@@ -167,14 +179,22 @@ struct State {
 impl<R: Clone + Default + Send> Crew<R> {
     fn new(threads: usize, queues: usize) -> anyhow::Result<Crew<R>> {
         let notifiers = (0..threads).map(|_| Notifier::new()).collect::<Result<_, _>>()?;
-        let state = State { ready: AtomicUsize::new(0), running: AtomicUsize::new(threads), changed: Notifier::new()? };
+        let state = State {
+            ready: AtomicUsize::new(0),
+            running: AtomicUsize::new(threads),
+            changed: Notifier::new()?,
+        };
         let boards = (0..queues).map(|_| Board::default()).collect();
         Ok(Crew { stop: Arc::default(), notifiers, boards, state: Arc::new(state) })
     }
 
-    /// What was done with each queue when its thread last wrote it down: some 20 ms ago while it works, and up to date when it sleeps or has ended.
+    /// What was done with each queue when its thread last wrote it down: some 20 ms ago while it
+    /// works, and up to date when it sleeps or has ended.
     pub(crate) fn reports(&self) -> Vec<R> {
-        self.boards.iter().map(|board| board.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect()
+        self.boards
+            .iter()
+            .map(|board| board.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .collect()
     }
 
     /// Whether all threads run.
@@ -218,8 +238,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Runs the work that `make` makes for each queue. `watch` is called when all of them have begun; when it returns, they end.
-/// The answer is what it said, and the last reports.
+/// Runs the work that `make` makes for each queue. `watch` is called when all of them have begun;
+/// when it returns, they end. The answer is what it said, and the last reports.
 pub(crate) fn run<W, F, X>(
     args: &CrewArgs,
     make: F,
@@ -241,10 +261,13 @@ where
         let mut threads = Vec::new();
         for (index, queues) in hands.into_iter().enumerate() {
             let (crew, make) = (&crew, &make);
-            let spawned = thread::Builder::new().name(format!("queue{index}")).spawn_scoped(scope, move || {
-                let _ends = Ends(&crew.state);
-                one_thread(args, crew, index, queues, make)
-            });
+            let spawned = thread::Builder::new().name(format!("queue{index}")).spawn_scoped(
+                scope,
+                move || {
+                    let _ends = Ends(&crew.state);
+                    one_thread(args, crew, index, queues, make)
+                },
+            );
             match spawned {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {
@@ -261,7 +284,9 @@ where
         crew.stop();
         let mut first_error = None;
         for thread in threads {
-            let ended = thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked; this is a bug of clearway")));
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(anyhow!("a thread panicked; this is a bug of clearway")));
             first_error = first_error.or(ended.err());
         }
         match first_error {
@@ -307,12 +332,14 @@ fn one_thread<W: Work>(
         if dev.is_absent() {
             let (port, queues) = (clearway_ports::describe(&args.port), args.queues());
             return Err(anyhow!(
-                "{port} has no queue {index}. Ask for fewer than {queues} queues, or make a port that has as many."
+                "{port} has no queue {index}. Ask for fewer than {queues} queues, or make a port \
+                 that has as many."
             ));
         }
         Ok(WorkerQueue { index, work: make(index, &dev)?, dev })
     };
-    let mut worker_queues = queues.into_iter().map(worker_queue).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut worker_queues =
+        queues.into_iter().map(worker_queue).collect::<anyhow::Result<Vec<_>>>()?;
     crew.state.ready.fetch_add(1, Ordering::AcqRel);
     crew.state.changed.notify();
     let ended = drive(args, crew, &crew.notifiers[index], &mut worker_queues);
@@ -372,7 +399,11 @@ fn drive<W: Work>(
     Ok(())
 }
 
-fn sleep<W: Work>(worker_queues: &[WorkerQueue<W>], notifier: &Notifier, time: Duration) -> anyhow::Result<()> {
+fn sleep<W: Work>(
+    worker_queues: &[WorkerQueue<W>],
+    notifier: &Notifier,
+    time: Duration,
+) -> anyhow::Result<()> {
     let mut fds = vec![PollFd::new(notifier.as_fd(), PollFlags::POLLIN)];
     let ports = worker_queues.iter().flat_map(WorkerQueue::ports);
     fds.extend(ports.filter_map(|port| Some(PollFd::new(port.wait_fd()?, PollFlags::POLLIN))));

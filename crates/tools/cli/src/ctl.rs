@@ -16,7 +16,8 @@ mod shell;
 
 /// Give a running host stack commands.
 ///
-/// With a command: carries it out. Without one: a shell with history, completion (Tab) and help (?), or, from a pipe, a command a line.
+/// With a command: carries it out. Without one: a shell with history, completion (Tab) and help
+/// (?), or, from a pipe, a command a line.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   clearway ctl show interface
@@ -56,7 +57,8 @@ pub(crate) struct ExplainArgs {
 /// Where the host is.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Place {
-    /// The host's socket, or its control socket [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
+    /// The host's socket, or its control socket [default: $CLEARWAY_SOCKET, or host.sock in the
+    /// runtime folder]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }
@@ -85,12 +87,14 @@ pub(crate) fn explain(args: ExplainArgs) -> anyhow::Result<()> {
 
 /// Arguments as one line; what would fall apart is put in quotes.
 fn one_line(words: &[String]) -> String {
-    let quoted =
-        |word: &String| match word.contains(|c: char| c.is_whitespace() || "\"'#".contains(c)) || word.is_empty() {
-            true if words.len() == 1 => word.clone(),
-            true => format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")),
-            false => word.clone(),
-        };
+    let quoted = |word: &String| match word
+        .contains(|c: char| c.is_whitespace() || "\"'#".contains(c))
+        || word.is_empty()
+    {
+        true if words.len() == 1 => word.clone(),
+        true => format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")),
+        false => word.clone(),
+    };
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
@@ -101,18 +105,25 @@ fn why_not(path: &Path, error: &io::Error) -> String {
     let meta = std::fs::symlink_metadata(path);
     match (error.kind(), meta) {
         (io::ErrorKind::PermissionDenied, Ok(meta)) => format!(
-            "permission denied at {at}: commands are taken of root and of the user who runs the host (uid {}) only. \
+            "permission denied at {at}: commands are taken of root and of the user who runs the \
+             host (uid {}) only. \
              Use sudo, or that user",
             meta.uid()
         ),
         (io::ErrorKind::PermissionDenied, Err(_)) => format!(
-            "permission denied at {at}: its folder is closed to this user. Commands are taken of root and of the user who \
+            "permission denied at {at}: its folder is closed to this user. Commands are taken of \
+             root and of the user who \
              runs the host only; use sudo, or that user"
         ),
         (_, Ok(meta)) if !meta.file_type().is_socket() => {
-            format!("what lies at {at} is no host's socket. Name the socket of the host with --socket")
+            format!(
+                "what lies at {at} is no host's socket. Name the socket of the host with --socket"
+            )
         }
-        _ => format!("no host answers at {at}. Start one with `clearway up`, or name its socket with --socket"),
+        _ => format!(
+            "no host answers at {at}. Start one with `clearway up`, or name its socket with \
+             --socket"
+        ),
     }
 }
 
@@ -152,9 +163,8 @@ impl Host {
     pub(crate) fn shown(&mut self, line: &str) -> anyhow::Result<Value> {
         let answer = self.ask(line, true)?;
         match answer.outcome {
-            Outcome::Done => {
-                serde_json::from_str(&answer.text).context("the host answers with something else than JSON")
-            }
+            Outcome::Done => serde_json::from_str(&answer.text)
+                .context("the host answers with something else than JSON"),
             _ => bail!("{line}: {}", answer.text.trim_end()),
         }
     }
@@ -171,7 +181,11 @@ impl Host {
             Outcome::Failed | Outcome::WrongUse if json => {
                 writeln!(io::stdout(), "{text}")?;
                 let sentence = "the command was not carried out";
-                if answer.outcome == Outcome::Failed { bail!(sentence) } else { Err(WrongUse(sentence.into()).into()) }
+                if answer.outcome == Outcome::Failed {
+                    bail!(sentence)
+                } else {
+                    Err(WrongUse(sentence.into()).into())
+                }
             }
             Outcome::Failed => Err(anyhow!("{text}")),
             Outcome::WrongUse => Err(WrongUse(text.into()).into()),

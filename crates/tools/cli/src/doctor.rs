@@ -1,6 +1,7 @@
 //! `clearway doctor`: what this machine lacks, and the command that mends it.
 //!
-//! Everything is read from files below one folder, which is `/` but in tests: there it holds the files of other machines.
+//! Everything is read from files below one folder, which is `/` but in tests: there it holds the
+//! files of other machines.
 
 mod cores;
 mod files;
@@ -83,7 +84,13 @@ struct Finding {
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    fn add(&mut self, check: &'static str, severity: Severity, what: impl Into<String>, remedy: Option<String>) {
+    fn add(
+        &mut self,
+        check: &'static str,
+        severity: Severity,
+        what: impl Into<String>,
+        remedy: Option<String>,
+    ) {
         self.0.push(Finding { check, severity, what: what.into(), remedy });
     }
 
@@ -128,11 +135,13 @@ fn examine(files: &Files) -> Vec<Finding> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let findings = examine(&Files::new(&args.root));
     let form = Form::choose(args.json);
-    let shown = findings.iter().filter(|finding| !args.quiet || finding.severity >= Severity::Advice);
+    let shown =
+        findings.iter().filter(|finding| !args.quiet || finding.severity >= Severity::Advice);
     for finding in shown {
         if form == Form::Json {
             figures::json(&json!({
-                "event": "finding", "check": finding.check, "severity": finding.severity, "what": finding.what, "remedy": finding.remedy,
+                "event": "finding", "check": finding.check, "severity": finding.severity,
+                    "what": finding.what, "remedy": finding.remedy,
             }))?;
             continue;
         }
@@ -142,11 +151,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let [ok, info, advice, missing] = [Severity::Ok, Severity::Info, Severity::Advice, Severity::Missing].map(count);
+    let [ok, info, advice, missing] =
+        [Severity::Ok, Severity::Info, Severity::Advice, Severity::Missing].map(count);
     if form == Form::Json {
-        figures::json(&json!({ "event": "summary", "ok": ok, "info": info, "advice": advice, "missing": missing }))?;
+        figures::json(&json!({ "event": "summary", "ok": ok, "info": info, "advice": advice,
+                "missing": missing }))?;
     } else {
-        figures::line(&format!("{ok} ok, {info} to know, {advice} could be better, {missing} missing"))?;
+        figures::line(&format!(
+            "{ok} ok, {info} to know, {advice} could be better, {missing} missing"
+        ))?;
     }
     Ok(if missing > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -67,19 +67,25 @@ impl Below {
             sum.tx_packets += report.dev.tx_packets;
             sum.tx_bytes += report.dev.tx_bytes;
             sum.retransmits += report.stack.tcp.retransmitted_segs;
-            sum.drops += report.dev.rx_dropped_total() + report.dev.tx_dropped_total() + report.stack.drops_total();
+            sum.drops += report.dev.rx_dropped_total()
+                + report.dev.tx_dropped_total()
+                + report.stack.drops_total();
             sum.turns += report.turns;
             sum.sleeps += report.sleeps;
         }
         sum
     }
 
-    /// The reasons behind [`Below::drops`], with their counts; those that never happened are left out.
-    pub(crate) fn reasons<R>(reports: &[CoreReport<R>]) -> serde_json::Map<String, serde_json::Value> {
+    /// The reasons behind [`Below::drops`], with their counts; those that never happened are left
+    /// out.
+    pub(crate) fn reasons<R>(
+        reports: &[CoreReport<R>],
+    ) -> serde_json::Map<String, serde_json::Value> {
         let mut reasons = serde_json::Map::new();
         let mut add = |name: String, count: u64| {
             if count > 0 {
-                let sum = reasons.get(&name).and_then(serde_json::Value::as_u64).unwrap_or(0) + count;
+                let sum =
+                    reasons.get(&name).and_then(serde_json::Value::as_u64).unwrap_or(0) + count;
                 reasons.insert(name, sum.into());
             }
         };

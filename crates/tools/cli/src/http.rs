@@ -21,7 +21,8 @@ use crate::team::{self, Plan, Watch};
 /// Examples:
 ///   clearway http --port tap:clearway0 -a 10.0.0.2/24 -a 2001:db8::2/64 -l 64
 ///   clearway http --port tap:clearway0 -a 10.0.0.2/24 -g 10.0.0.1 --root /srv/www --cores 0,1
-///   clearway http --kernel -p 8080 -l 64        the same server over the kernel's sockets, to compare
+///   clearway http --kernel -p 8080 -l 64        the same server over the kernel's sockets, to
+///   compare
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -40,12 +41,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// For tests of transfers: PUT and POST answer with length and SHA-256 of the body, and GET /random/BYTES?seed=NUMBER with that many bytes that the seed decides
+    /// For tests of transfers: PUT and POST answer with length and SHA-256 of the body, and GET
+    /// /random/BYTES?seed=NUMBER with that many bytes that the seed decides
     #[arg(long)]
     sink: bool,
 
     /// Connections that one core may have at a time
-    #[arg(long, value_name = "NUMBER", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 65_536,
+        value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     connections: u32,
 
     /// Seconds that a request's head may take from its first byte to its last
@@ -79,11 +82,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         page_len: args.length.0,
         root: args.root.clone(),
         sink: args.sink,
-        timeouts: Timeouts { head: args.head_timeout.into(), idle: args.idle_timeout.into(), ..Timeouts::default() },
+        timeouts: Timeouts {
+            head: args.head_timeout.into(),
+            idle: args.idle_timeout.into(),
+            ..Timeouts::default()
+        },
     };
     let make = || {
         Server::new(config.clone()).with_context(|| match &args.root {
-            Some(root) => format!("cannot serve {}. Name a folder that exists and may be read", root.display()),
+            Some(root) => format!(
+                "cannot serve {}. Name a folder that exists and may be read",
+                root.display()
+            ),
             None => "cannot make the server".into(),
         })
     };
@@ -98,19 +108,30 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.kernel {
         if args.net.threads() > 1 {
             return Err(WrongUse(
-                "the server over the kernel's sockets runs on one core. Give --cores one core.".into(),
+                "the server over the kernel's sockets runs on one core. Give --cores one core."
+                    .into(),
             )
             .into());
         }
         let addresses: Vec<SocketAddr> = if args.net.addresses.is_empty() {
             vec![SocketAddr::new(std::net::Ipv6Addr::UNSPECIFIED.into(), args.tcp_port)]
         } else {
-            args.net.addresses.iter().map(|a| SocketAddr::new(a.cidr.addr.into(), args.tcp_port)).collect()
+            args.net
+                .addresses
+                .iter()
+                .map(|a| SocketAddr::new(a.cidr.addr.into(), args.tcp_port))
+                .collect()
         };
         if let Some(&core) = args.net.cores.as_ref().and_then(|cores| cores.list().first()) {
             clearway_engine::cores::pin(core)?;
         }
-        return kernel::run(make()?, kernel::Source::Listen(&addresses), args.connections, args.duration, &mut watch);
+        return kernel::run(
+            make()?,
+            kernel::Source::Listen(&addresses),
+            args.connections,
+            args.duration,
+            &mut watch,
+        );
     }
     let plan = Plan {
         net: &args.net,
@@ -144,7 +165,8 @@ impl Watch<Stats> for Figures<'_> {
         if self.form == Form::Json {
             let over = if self.args.kernel { "kernel" } else { "clearway" };
             return figures::json(
-                &json!({ "event": "ready", "over": over, "urls": urls, "ports": ports, "cores": self.args.net.threads() }),
+                &json!({ "event": "ready", "over": over, "urls": urls, "ports": ports,
+                    "cores": self.args.net.threads() }),
             );
         }
         let what = match &self.args.root {
@@ -171,13 +193,16 @@ impl Watch<Stats> for Figures<'_> {
         match self.form {
             Form::Quiet => Ok(()),
             Form::Live => Ok(figures::line(&format!(
-                "{:>7} connections {:>9.0} requests/s  in {rx:>7.3} out {tx:>7.3} Gbit/s  {retransmits} retransmits {drops} drops",
+                "{:>7} connections {:>9.0} requests/s  in {rx:>7.3} out {tx:>7.3} Gbit/s  \
+                 {retransmits} retransmits {drops} drops",
                 stats.open,
                 per_second(requests, seconds),
             ))?),
             Form::Json => figures::json(&json!({
-                "event": "second", "seconds": seconds, "connections": stats.open, "accepted": stats.accepted - stats_before.accepted,
-                "requests": requests, "rx_gbit_per_s": rx, "tx_gbit_per_s": tx, "retransmits": retransmits, "drops": drops,
+                "event": "second", "seconds": seconds, "connections": stats.open,
+                    "accepted": stats.accepted - stats_before.accepted,
+                "requests": requests, "rx_gbit_per_s": rx, "tx_gbit_per_s": tx,
+                    "retransmits": retransmits, "drops": drops,
             })),
         }
     }
@@ -189,14 +214,19 @@ impl Watch<Stats> for Figures<'_> {
         let reasons = Below::reasons(reports);
         if self.form == Form::Json {
             return figures::json(&json!({
-                "event": "summary", "seconds": seconds, "accepted": stats.accepted, "requests": stats.requests(),
-                "responses": { "2xx": ok, "3xx": moved, "4xx": refused, "5xx": failed }, "body_bytes_in": stats.body_in,
-                "body_bytes_out": stats.body_out, "timeouts": stats.timeouts, "failed_connections": stats.failed,
-                "refused_connections": stats.refused, "below": below, "drops_by_reason": reasons, "stages": self.budget.json(),
+                "event": "summary", "seconds": seconds, "accepted": stats.accepted,
+                    "requests": stats.requests(),
+                "responses": { "2xx": ok, "3xx": moved, "4xx": refused, "5xx": failed },
+                    "body_bytes_in": stats.body_in,
+                "body_bytes_out": stats.body_out, "timeouts": stats.timeouts,
+                    "failed_connections": stats.failed,
+                "refused_connections": stats.refused, "below": below, "drops_by_reason": reasons,
+                    "stages": self.budget.json(),
             }));
         }
         figures::line(&format!(
-            "\n{} requests ({ok} 2xx, {moved} 3xx, {refused} 4xx, {failed} 5xx) on {} connections in {seconds:.1} s: {:.0} requests/s",
+            "\n{} requests ({ok} 2xx, {moved} 3xx, {refused} 4xx, {failed} 5xx) on {} connections \
+             in {seconds:.1} s: {:.0} requests/s",
             stats.requests(),
             stats.accepted,
             per_second(stats.requests(), seconds),
@@ -207,8 +237,14 @@ impl Watch<Stats> for Figures<'_> {
         ))?;
         if !self.args.kernel {
             figures::line(&format!(
-                "packets: {} in ({} bytes), {} out ({} bytes); {} segments sent again, {} packets dropped",
-                below.rx_packets, below.rx_bytes, below.tx_packets, below.tx_bytes, below.retransmits, below.drops
+                "packets: {} in ({} bytes), {} out ({} bytes); {} segments sent again, {} packets \
+                 dropped",
+                below.rx_packets,
+                below.rx_bytes,
+                below.tx_packets,
+                below.tx_bytes,
+                below.retransmits,
+                below.drops
             ))?;
         }
         for (reason, count) in reasons {

@@ -1,5 +1,6 @@
-//! A service over the kernel's sockets, with epoll and one thread: what our stack is compared with. It is written to be fast,
-//! because a slow rival proves nothing: a request that finds its socket ready costs one epoll_wait for many, one read and one write.
+//! A service over the kernel's sockets, with epoll and one thread: what our stack is compared with.
+//! It is written to be fast, because a slow rival proves nothing: a request that finds its socket
+//! ready costs one epoll_wait for many, one read and one write.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -62,7 +63,16 @@ impl Socket {
         stream.set_nodelay(true)?;
         let inbox = vec![0; INBOX].into_boxed_slice();
         let watched = EpollFlags::EPOLLIN;
-        Ok(Socket { stream, inbox, start: 0, end: 0, ended: false, full: false, failed: false, watched })
+        Ok(Socket {
+            stream,
+            inbox,
+            start: 0,
+            end: 0,
+            ended: false,
+            full: false,
+            failed: false,
+            watched,
+        })
     }
 
     /// Reads once; true when there may be more.
@@ -76,7 +86,8 @@ impl Socket {
                 self.end += n;
                 return self.end == self.inbox.len();
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => self.failed = true,
         }
         false
@@ -203,8 +214,9 @@ impl<S: Service> Loop<S> {
         while more {
             let Some(Place { socket, .. }) = self.places.get_mut(handle) else { return };
             socket.full = false;
-            more =
-                events.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR) && socket.fill();
+            more = events
+                .intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR)
+                && socket.fill();
             self.step(now, handle, S::on_ready);
         }
     }
@@ -212,9 +224,15 @@ impl<S: Service> Loop<S> {
     fn on_timers(&mut self, now: Instant) {
         while let Some(index) = self.timers.next_expired(now) {
             let Some(handle) = self.places.handle_at(index) else { continue };
-            let due = self.places.get(handle).is_some_and(|place| self.service.deadline(&place.talk) <= now);
-            let step =
-                if due { S::on_timeout::<Socket> } else { |_: &mut S, _, _: &mut S::Talk, _: &mut Socket| Next::Wait };
+            let due = self
+                .places
+                .get(handle)
+                .is_some_and(|place| self.service.deadline(&place.talk) <= now);
+            let step = if due {
+                S::on_timeout::<Socket>
+            } else {
+                |_: &mut S, _, _: &mut S::Talk, _: &mut Socket| Next::Wait
+            };
             self.step(now, handle, step);
         }
     }
@@ -233,7 +251,10 @@ impl<S: Service> Loop<S> {
             Source::Listen(addresses) => {
                 for (index, address) in addresses.iter().enumerate() {
                     let listener = TcpListener::bind(address).with_context(|| {
-                        format!("cannot listen on {address}. Choose a free port with -p, and addresses of this machine")
+                        format!(
+                            "cannot listen on {address}. Choose a free port with -p, and \
+                            addresses of this machine"
+                        )
                     })?;
                     listener.set_nonblocking(true)?;
                     let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENERS + index as u64);
@@ -243,7 +264,8 @@ impl<S: Service> Loop<S> {
             }
             Source::Connect(address, count) => {
                 for _ in 0..count {
-                    let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+                    let stream = TcpStream::connect(address)
+                        .with_context(|| format!("cannot connect to {address}"))?;
                     self.add(now, stream);
                 }
             }
@@ -251,7 +273,8 @@ impl<S: Service> Loop<S> {
         Ok(())
     }
 
-    /// Waits until `until` at most and does what there is to do; false when a signal asks for the end.
+    /// Waits until `until` at most and does what there is to do; false when a signal asks for the
+    /// end.
     fn turn(&mut self, clock: &mut Clock, now: Instant, until: Instant) -> anyhow::Result<bool> {
         let wait = until.min(self.timers.next_deadline()).since(now);
         // Rounded up, so that a wait that ends is over.

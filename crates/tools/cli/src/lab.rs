@@ -18,7 +18,8 @@ use crate::figures;
 
 /// Measure Clearway, the kernel and other stacks side by side, with tables and plots
 ///
-/// The systems of a scenario are measured in turn, several rounds, and the distance between the two cores is noted each time. See docs/lab.md.
+/// The systems of a scenario are measured in turn, several rounds, and the distance between the two
+/// cores is noted each time. See docs/lab.md.
 ///
 /// Examples:
 ///   clearway lab --list
@@ -67,7 +68,8 @@ struct RunArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Cores of the server's side and of the client's, such as 0/1 or 0-3/4-7 [default: the first two that there are]
+    /// Cores of the server's side and of the client's, such as 0/1 or 0-3/4-7 [default: the first
+    /// two that there are]
     #[arg(long, value_name = "SERVER/CLIENT")]
     cores: Option<Sides>,
 
@@ -87,7 +89,8 @@ struct RunArgs {
     #[arg(long, value_name = "SYSTEM")]
     reference: Option<String>,
 
-    /// A server that is running somewhere stands in the table too: one that answers as `clearway bench server` does; may be repeated
+    /// A server that is running somewhere stands in the table too: one that answers as
+    /// `clearway bench server` does; may be repeated
     #[arg(long = "server", value_name = "NAME=ADDR:PORT")]
     servers: Vec<External>,
 
@@ -99,7 +102,8 @@ struct RunArgs {
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 
-    /// Where the servers of other stacks are, which `make baselines` builds [default: target/baselines]
+    /// Where the servers of other stacks are, which `make baselines` builds [default:
+    /// target/baselines]
     #[arg(long, value_name = "DIR")]
     baselines: Option<PathBuf>,
 }
@@ -116,11 +120,13 @@ struct CompareArgs {
     #[arg(long)]
     json: bool,
 
-    /// Exit with 1 when a main figure of Clearway's is worse than so much of what it was: 0.9 lets it lose a tenth
+    /// Exit with 1 when a main figure of Clearway's is worse than so much of what it was: 0.9 lets
+    /// it lose a tenth
     #[arg(long, value_name = "RATIO", value_parser = least)]
     fail_below: Option<f64>,
 
-    /// For --fail-below, take the ratios to the reference, which do not know how fast the machine was that day
+    /// For --fail-below, take the ratios to the reference, which do not know how fast the machine
+    /// was that day
     #[arg(long, requires = "fail_below")]
     relative: bool,
 }
@@ -151,18 +157,25 @@ impl std::str::FromStr for Sides {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Sides, String> {
-        let (server, client) = text
-            .split_once('/')
-            .ok_or_else(|| format!("`{text}` names one side: write the cores of both, such as 0/1"))?;
-        let list =
-            |text: &str| text.parse::<Cores>().map(|cores| cores.list().to_vec()).map_err(|error| error.to_string());
+        let (server, client) = text.split_once('/').ok_or_else(|| {
+            format!("`{text}` names one side: write the cores of both, such as 0/1")
+        })?;
+        let list = |text: &str| {
+            text.parse::<Cores>()
+                .map(|cores| cores.list().to_vec())
+                .map_err(|error| error.to_string())
+        };
         Ok(Sides(list(server)?, list(client)?))
     }
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
     let time = figures::seconds(text)?;
-    if time < Duration::from_millis(100) { Err("shorter than 0.1 seconds is no measurement".into()) } else { Ok(time) }
+    if time < Duration::from_millis(100) {
+        Err("shorter than 0.1 seconds is no measurement".into())
+    } else {
+        Ok(time)
+    }
 }
 
 fn least(text: &str) -> Result<f64, String> {
@@ -192,22 +205,33 @@ fn measure(args: RunArgs) -> anyhow::Result<()> {
         Some(one) => vec![one],
         None if name == "all" => clearway_lab::all().to_vec(),
         None => {
-            let names: Vec<&str> = clearway_lab::all().iter().map(|scenario| scenario.name()).collect();
-            return Err(
-                WrongUse(format!("there is no scenario `{name}`. There are {} and all.", names.join(", "))).into()
-            );
+            let names: Vec<&str> =
+                clearway_lab::all().iter().map(|scenario| scenario.name()).collect();
+            return Err(WrongUse(format!(
+                "there is no scenario `{name}`. There are {} and all.",
+                names.join(", ")
+            ))
+            .into());
         }
     };
-    if scenarios.len() > 1 && !(args.systems.is_empty() && args.points.is_empty() && args.reference.is_none()) {
-        return Err(WrongUse("--systems, --points and --reference go with one scenario.".into()).into());
+    if scenarios.len() > 1
+        && !(args.systems.is_empty() && args.points.is_empty() && args.reference.is_none())
+    {
+        return Err(
+            WrongUse("--systems, --points and --reference go with one scenario.".into()).into()
+        );
     }
     let facts = Facts::look(&options)?;
-    let folder = args.out.unwrap_or_else(|| PathBuf::from(format!("lab-{name}-{}", now().replace(':', ""))));
+    let folder =
+        args.out.unwrap_or_else(|| PathBuf::from(format!("lab-{name}-{}", now().replace(':', ""))));
     // Before anything is measured it is known that there is a place for it.
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}. Name another folder with --out", folder.display()))?;
+    std::fs::create_dir_all(&folder).with_context(|| {
+        format!("cannot make {}. Name another folder with --out", folder.display())
+    })?;
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let (mut reports, mut trouble) = (Vec::new(), Vec::new());
@@ -220,12 +244,16 @@ fn measure(args: RunArgs) -> anyhow::Result<()> {
                 }
                 let failures = report.failures.len();
                 if failures > 0 {
-                    trouble.push(format!("{}: {failures} measurements failed; the table says which", scenario.name()));
+                    trouble.push(format!(
+                        "{}: {failures} measurements failed; the table says which",
+                        scenario.name()
+                    ));
                 }
                 figures::line(&text::table(&report))?;
                 write(&folder.join(format!("{}.json", scenario.name())), &report.to_json()?)?;
                 reports.push(report);
-                // After each, so that a long run leaves what it has also when the machine goes down.
+                // After each, so that a long run leaves what it has also when the machine goes
+                // down.
                 write(&folder.join("index.html"), &html::page(&reports))?;
             }
             Err(error) if error.is::<clearway_lab::Stopped>() => {}
@@ -247,7 +275,8 @@ impl RunArgs {
     fn options(&self) -> anyhow::Result<Options> {
         let program = match &self.program {
             Some(program) => std::path::absolute(program)?,
-            None => std::env::current_exe().context("cannot find out where this program is. Name it with --program")?,
+            None => std::env::current_exe()
+                .context("cannot find out where this program is. Name it with --program")?,
         };
         let Sides(server_cores, client_cores) = self.cores.clone().map_or_else(two_cores, Ok)?;
         let quick = self.quick;
@@ -286,12 +315,18 @@ fn list(options: &Options) -> anyhow::Result<()> {
     let facts = Facts::look(options)?;
     for scenario in clearway_lab::all() {
         let systems = scenario.systems(options);
-        let points: Vec<String> = scenario.points(options).into_iter().map(|point| point.key).collect();
+        let points: Vec<String> =
+            scenario.points(options).into_iter().map(|point| point.key).collect();
         let needs = clearway_lab::needs(*scenario, options);
         let names: Vec<&str> = systems.iter().map(|system| system.note().key.as_str()).collect();
         figures::line(&format!("{:<17} {}", scenario.name(), scenario.title()))?;
         figures::line(&format!("{:<17}   {}: {}", "", scenario.axis().label, points.join(" ")))?;
-        figures::line(&format!("{:<17}   systems: {}; reference {}", "", names.join(" "), scenario.reference()))?;
+        figures::line(&format!(
+            "{:<17}   systems: {}; reference {}",
+            "",
+            names.join(" "),
+            scenario.reference()
+        ))?;
         let all: Vec<String> = needs.iter().map(clearway_lab::Need::name).collect();
         figures::line(&format!("{:<17}   needs: {}", "", all.join(", ")))?;
         for missing in needs.iter().filter_map(|need| need.missing(&facts)) {
@@ -307,8 +342,10 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Report> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut report = Report::from_json(&text).with_context(|| format!("{} cannot be used", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut report =
+        Report::from_json(&text).with_context(|| format!("{} cannot be used", path.display()))?;
     // What was measured counts; it is put together as this program does it.
     let reference = report.reference.clone();
     report.compute(&reference);
@@ -319,8 +356,13 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let mut report = read(&args.file)?;
     if let Some(reference) = &args.reference {
         if !report.systems.iter().any(|system| system.key == *reference) {
-            let names: Vec<&str> = report.systems.iter().map(|system| system.key.as_str()).collect();
-            return Err(WrongUse(format!("this run has no system `{reference}`; it has {}.", names.join(", "))).into());
+            let names: Vec<&str> =
+                report.systems.iter().map(|system| system.key.as_str()).collect();
+            return Err(WrongUse(format!(
+                "this run has no system `{reference}`; it has {}.",
+                names.join(", ")
+            ))
+            .into());
         }
         report.compute(reference);
     }
@@ -329,7 +371,8 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     }
     if let Some(folder) = &args.svg {
         for (ground, dark) in [("light", false), ("dark", true)] {
-            let chart = html::chart(&report, dark).ok_or_else(|| anyhow::anyhow!("this run has nothing to plot"))?;
+            let chart = html::chart(&report, dark)
+                .ok_or_else(|| anyhow::anyhow!("this run has nothing to plot"))?;
             write(&folder.join(format!("{}-{ground}.svg", report.scenario)), &chart)?;
         }
     }
@@ -364,7 +407,8 @@ impl Watch for Told {
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(steps as u64);
             // The form is ours and fixed; were it wrong, the bar would have the usual one.
-            if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg}")
+            {
                 bar.set_style(style);
             }
             bar.set_prefix(scenario.name());
@@ -375,7 +419,9 @@ impl Watch for Told {
     }
 
     fn step(&mut self, done: usize, next: &str, left: Option<Duration>) {
-        let left = left.map_or(String::new(), |left| format!(", {} left", clearway_lab::span(left.as_secs_f64())));
+        let left = left.map_or(String::new(), |left| {
+            format!(", {} left", clearway_lab::span(left.as_secs_f64()))
+        });
         match &self.bar {
             Some(bar) => {
                 bar.set_position(done as u64);

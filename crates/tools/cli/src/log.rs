@@ -1,6 +1,8 @@
-//! The log of a host: one line for each event, with time, level and what happened; to standard error, or to a file of its user alone.
+//! The log of a host: one line for each event, with time, level and what happened; to standard
+//! error, or to a file of its user alone.
 //!
-//! Whoever makes the same thing happen again and again does not fill the disk: of each kind of event so many are written, then it is said how many more there were.
+//! Whoever makes the same thing happen again and again does not fill the disk: of each kind of
+//! event so many are written, then it is said how many more there were.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -48,8 +50,13 @@ impl Log {
         let limit = Arc::new(Limit::default());
         let (filter, level) = reload::Layer::new(filter(level));
         let writer = Arc::clone(&place);
-        let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || Line(Arc::clone(&writer)));
-        let all = tracing_subscriber::registry().with(filter).with(Limited(Arc::clone(&limit))).with(lines);
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || Line(Arc::clone(&writer)));
+        let all = tracing_subscriber::registry()
+            .with(filter)
+            .with(Limited(Arc::clone(&limit)))
+            .with(lines);
         tracing::subscriber::set_global_default(all).context("cannot begin the log")?;
         Ok(Log { place, level, limit })
     }
@@ -79,11 +86,18 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// Opens a log, for its user alone: what programs are called and what they reach is nobody else's concern.
+/// Opens a log, for its user alone: what programs are called and what they reach is nobody else's
+/// concern.
 pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
-    let file = File::options().create(true).append(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW).open(path);
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(nix::libc::O_NOFOLLOW)
+        .open(path);
     let file = file.with_context(|| format!("cannot write the log {}", path.display()))?;
-    let private = file.metadata().is_ok_and(|meta| !meta.is_file() || meta.permissions().mode() & 0o077 == 0);
+    let private =
+        file.metadata().is_ok_and(|meta| !meta.is_file() || meta.permissions().mode() & 0o077 == 0);
     if !private {
         file.set_permissions(std::fs::Permissions::from_mode(0o600))
             .with_context(|| format!("cannot close the log {} to others", path.display()))?;
@@ -124,7 +138,12 @@ impl Limit {
     /// Whether one more of this kind is written.
     fn takes(&self, metadata: &'static tracing::Metadata<'static>, now: Instant) -> bool {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Kind { name: metadata.target(), line: metadata.line().unwrap_or(0), since: now, count: 0 };
+        let new = || Kind {
+            name: metadata.target(),
+            line: metadata.line().unwrap_or(0),
+            since: now,
+            count: 0,
+        };
         let kind = kinds.entry(metadata.callsite()).or_insert_with(new);
         kind.count = kind.count.saturating_add(1);
         kind.count <= BURST
@@ -185,10 +204,15 @@ mod tests {
         let said = std::fs::read_to_string(&path).unwrap();
         assert_eq!(said.matches("the same again").count(), BURST as usize, "{said}");
         assert!(
-            said.contains("another kind") && said.contains("more=980") && !said.contains("not asked for"),
+            said.contains("another kind")
+                && said.contains("more=980")
+                && !said.contains("not asked for"),
             "{said}"
         );
-        assert!(said.lines().all(|line| line.contains("Z  WARN ") || line.contains("Z  INFO ")), "{said}");
+        assert!(
+            said.lines().all(|line| line.contains("Z  WARN ") || line.contains("Z  INFO ")),
+            "{said}"
+        );
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let moved = folder.join("host.log.1");
         std::fs::rename(&path, &moved).unwrap();

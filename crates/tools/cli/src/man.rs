@@ -1,4 +1,5 @@
-//! The manual pages: one for `clearway` and one for each command, made out of the same words as the help.
+//! The manual pages: one for `clearway` and one for each command, made out of the same words as the
+//! help.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -17,7 +18,8 @@ use clap_mangen::roff::{Roff, roman};
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// The folder to write them into, made if need be; without it clearway(1) goes to standard output
+    /// The folder to write them into, made if need be; without it clearway(1) goes to standard
+    /// output
     folder: Option<PathBuf>,
 }
 
@@ -28,7 +30,8 @@ pub(crate) fn run<C: CommandFactory>(args: &Args) -> anyhow::Result<()> {
         let (_, text) = pages.first().context("there is no command")?;
         return Ok(io::stdout().write_all(text)?);
     };
-    let written = write(folder, &pages).with_context(|| format!("cannot write manual pages into {}", folder.display()));
+    let written = write(folder, &pages)
+        .with_context(|| format!("cannot write manual pages into {}", folder.display()));
     written?;
     println!("{} pages in {}", pages.len(), folder.display());
     Ok(())
@@ -41,7 +44,8 @@ fn write(folder: &Path, pages: &[(String, Vec<u8>)]) -> io::Result<()> {
 
 /// File names and texts, the page of the whole first.
 fn pages(mut command: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
-    // `help` says in a terminal what the pages say here; as pages of their own its commands would only repeat the others.
+    // `help` says in a terminal what the pages say here; as pages of their own its commands would
+    // only repeat the others.
     command = command.disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();
@@ -51,7 +55,10 @@ fn pages(mut command: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
 
 fn gather(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     pages.push((format!("{}.1", title(command)), page(command)?));
-    command.get_subcommands().filter(|command| !command.is_hide_set()).try_for_each(|command| gather(command, pages))
+    command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .try_for_each(|command| gather(command, pages))
 }
 
 /// `clearway-bench-client`, whatever the name of the file that runs.
@@ -64,7 +71,8 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     let man = Man::new(command.clone());
     let mut page = Vec::new();
     // Without a date: pages of one version are the same whenever they are made.
-    let (name, source) = (title(command).to_uppercase(), concat!("\"clearway ", env!("CARGO_PKG_VERSION"), "\""));
+    let (name, source) =
+        (title(command).to_uppercase(), concat!("\"clearway ", env!("CARGO_PKG_VERSION"), "\""));
     writeln!(page, ".TH {name} 1 \"\" {source} \"Manual of Clearway\"")?;
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
@@ -82,7 +90,8 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     if !others.is_empty() {
         section("SEE ALSO", &others).to_writer(&mut page)?;
     }
-    // An empty line between two breaks is how possible values are set off; one space says it without a word from mandoc.
+    // An empty line between two breaks is how possible values are set off; one space says it
+    // without a word from mandoc.
     let page = String::from_utf8_lossy(&page).replace("\n.br\n\n.br\n", "\n.sp\n");
     Ok(page.into_bytes())
 }
@@ -97,7 +106,8 @@ fn related(command: &Command) -> String {
 
 /// What a command says of itself, and the examples that stand below it or after its options.
 fn divided(command: &Command) -> (String, String) {
-    let text = |text: Option<&clap::builder::StyledStr>| text.map(ToString::to_string).unwrap_or_default();
+    let text =
+        |text: Option<&clap::builder::StyledStr>| text.map(ToString::to_string).unwrap_or_default();
     let about = text(command.get_long_about().or(command.get_about()));
     let after = text(command.get_after_long_help().or(command.get_after_help()));
     let whole = format!("{about}\n\n{after}");
@@ -112,7 +122,9 @@ fn section(name: &str, text: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", [name]);
     let mut set_in = false;
-    for (at, paragraph) in text.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()).enumerate() {
+    for (at, paragraph) in
+        text.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()).enumerate()
+    {
         if at > 0 {
             roff.control("PP", []);
         }

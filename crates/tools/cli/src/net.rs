@@ -22,7 +22,8 @@ pub(crate) struct NetArgs {
     #[arg(long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<PortSpec>,
 
-    /// An address of the stack with its prefix length, IPv4 or IPv6; may be repeated. @N puts it on the port of that number, counted from 0
+    /// An address of the stack with its prefix length, IPv4 or IPv6; may be repeated. @N puts it on
+    /// the port of that number, counted from 0
     #[arg(short, long = "address", value_name = "ADDR/LEN[@N]")]
     pub(crate) addresses: Vec<Address>,
 
@@ -38,7 +39,9 @@ pub(crate) struct NetArgs {
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<usize>,
 
-    /// Make the link bad, for tests: loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may have rx. or tx. before it
+    /// Make the link bad, for tests:
+    /// loss=2%,reorder=5%,dup=1%,corrupt=1%,delay=10ms,jitter=2ms,rate=100M,limit=100; each may
+    /// have rx. or tx. before it
     #[arg(long, value_name = "SPEC")]
     pub(crate) fault: Option<FaultSpec>,
 
@@ -50,7 +53,8 @@ pub(crate) struct NetArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
 
-    /// Microseconds to look for more packets before sleeping, when they come that quickly [default: 100, or 0 with one core]
+    /// Microseconds to look for more packets before sleeping, when they come that quickly [default:
+    /// 100, or 0 with one core]
     #[arg(long, value_name = "US", conflicts_with = "poll")]
     pub(crate) spin: Option<u64>,
 
@@ -58,11 +62,13 @@ pub(crate) struct NetArgs {
     #[arg(long)]
     pub(crate) poll: bool,
 
-    /// When every place for connections is taken: make-room (the idlest of the busiest source is reset), reset (the new one is), drop (its SYN is, and it tries again)
+    /// When every place for connections is taken: make-room (the idlest of the busiest source is
+    /// reset), reset (the new one is), drop (its SYN is, and it tries again)
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub(crate) when_full: Crowding,
 
-    /// Take an interface also when it carries the default route of this machine or the login that started this
+    /// Take an interface also when it carries the default route of this machine or the login that
+    /// started this
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -113,7 +119,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// How long to look for more packets: a round trip to a peer on the same machine with everything that it does in between.
+/// How long to look for more packets: a round trip to a peer on the same machine with everything
+/// that it does in between.
 const SPIN: Duration = Duration::from_micros(100);
 
 impl NetArgs {
@@ -144,7 +151,9 @@ impl NetArgs {
         for address in &self.addresses {
             if usize::from(address.port) >= self.ports.len() {
                 let (port, count) = (address.port, self.ports.len());
-                return Err(WrongUse(format!("{address}@{port}: there is no port {port}, only {count}.")));
+                return Err(WrongUse(format!(
+                    "{address}@{port}: there is no port {port}, only {count}."
+                )));
             }
         }
         Ok(())
@@ -156,15 +165,18 @@ impl NetArgs {
         let unix_ns_at_zero = time.since_1970.as_nanos().saturating_sub(time.now.as_nanos());
         let pcap = self.pcap.clone().map(|path| CaptureTo { path, unix_ns_at_zero });
         let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap, force: self.force };
-        clearway_ports::open(&self.ports, self.mtu, &wrap, self.threads()).map_err(|error| match error {
-            PortError::Misuse(sentence) => WrongUse(sentence).into(),
-            other => other.into(),
+        clearway_ports::open(&self.ports, self.mtu, &wrap, self.threads()).map_err(|error| {
+            match error {
+                PortError::Misuse(sentence) => WrongUse(sentence).into(),
+                other => other.into(),
+            }
         })
     }
 
     /// A stack without interfaces, and the pool for its devices.
     pub(crate) fn stack(&self, connections: u32) -> anyhow::Result<(Stack<Stores>, FramePool)> {
-        let limits = Limits { connections, time_wait: connections.max(16_384), ..Limits::default() };
+        let limits =
+            Limits { connections, time_wait: connections.max(16_384), ..Limits::default() };
         self.stack_with(|config| config.limits = limits, &Memory::of(connections))
     }
 
@@ -216,8 +228,10 @@ impl NetArgs {
 /// Bytes that nobody can guess.
 pub(crate) fn secret() -> anyhow::Result<[u8; 32]> {
     let mut secret = [0; 32];
-    let mut random = std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
-    std::io::Read::read_exact(&mut random, &mut secret).context("cannot read the system's random source")?;
+    let mut random =
+        std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
+    std::io::Read::read_exact(&mut random, &mut secret)
+        .context("cannot read the system's random source")?;
     Ok(secret)
 }
 
@@ -227,10 +241,12 @@ fn sentence(what: &str, error: AddError) -> String {
         AddError::NoInterface | AddError::NoTable => "its port is not there",
         AddError::Exists => "it is there already. Give it once",
         AddError::BadAddress => {
-            "this is not the address of one host on that link (a network's, broadcast or multicast address). Use a host's address"
+            "this is not the address of one host on that link (a network's, broadcast or multicast \
+             address). Use a host's address"
         }
         AddError::BadGateway => {
-            "a router is another host on a link of ours. Give an address in one of the networks of -a"
+            "a router is another host on a link of ours. Give an address in one of the \
+             networks of -a"
         }
         AddError::BadMtu => "IPv6 needs an MTU of at least 1280 bytes. Raise --mtu",
     };

@@ -24,20 +24,23 @@ use table::{Row, Second, Totals};
 
 /// Send numbered frames to a port, and count and time what comes back
 ///
-/// At the other end `clearway reflect`, or anything else that sends frames back, untouched or with source and destination exchanged.
-/// Sizes are those of the frames that the port is given: from the Ethernet header to the last byte, without the 4 bytes of the check sequence.
+/// At the other end `clearway reflect`, or anything else that sends frames back, untouched or with
+/// source and destination exchanged. Sizes are those of the frames that the port is given: from the
+/// Ethernet header to the last byte, without the 4 bytes of the check sequence.
 ///
 /// Examples:
-///   clearway pktgen --port tap:clearway0                               six sizes, 5 seconds each, as fast as it goes
-///   clearway pktgen --port tap:clearway0 --size 64 --rate 100kpps --seconds 10
-///   clearway pktgen --port dpdk:net_memif0,role=client,socket=/tmp/m.sock --cores 0,1 --flows 64 --json
+///   clearway pktgen --port tap:clearway0                               six sizes, 5 seconds each,
+///   as fast as it goes clearway pktgen --port tap:clearway0 --size 64 --rate 100kpps --seconds 10
+///   clearway pktgen --port dpdk:net_memif0,role=client,socket=/tmp/m.sock --cores 0,1 --flows 64
+///   --json
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
     crew: CrewArgs,
 
-    /// What to offer, all queues together: a share of the line such as 10%, frames such as 1.5Mpps, bits such as 100Mbit/s, or max
+    /// What to offer, all queues together: a share of the line such as 10%, frames such as 1.5Mpps,
+    /// bits such as 100Mbit/s, or max
     #[arg(long, value_name = "RATE", default_value = "max")]
     rate: Rate,
 
@@ -45,7 +48,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BITS", default_value = "10G", value_parser = bits)]
     line: u64,
 
-    /// Count 24 bytes more with each frame in Mbit/s, as on a wire: check sequence, preamble and gap. A share in --rate always does
+    /// Count 24 bytes more with each frame in Mbit/s, as on a wire: check sequence, preamble and
+    /// gap. A share in --rate always does
     #[arg(long)]
     wire: bool,
 
@@ -64,7 +68,8 @@ pub(crate) struct Args {
     seconds: Duration,
 
     /// Flows, told apart by source port and, beyond 16,384, by source address
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
     flows: u32,
 
     /// What the frames look like
@@ -75,7 +80,8 @@ pub(crate) struct Args {
     #[arg(short = '6', long)]
     ipv6: bool,
 
-    /// Source address of the first flow [default: 198.18.0.1 or 2001:2::1, which are set aside for measurements]
+    /// Source address of the first flow [default: 198.18.0.1 or 2001:2::1, which are set aside for
+    /// measurements]
     #[arg(long, value_name = "ADDR")]
     src: Option<Addr>,
 
@@ -84,11 +90,13 @@ pub(crate) struct Args {
     dst: Option<Addr>,
 
     /// Source port of the first flow
-    #[arg(long, value_name = "PORT", default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..=i64::from(65_536 - FLOWS_PER_ADDR)))]
+    #[arg(long, value_name = "PORT", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(65_536 - FLOWS_PER_ADDR)))]
     src_port: u16,
 
     /// Destination port
-    #[arg(long, value_name = "PORT", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", default_value_t = 9,
+        value_parser = clap::value_parser!(u16).range(1..))]
     dst_port: u16,
 
     /// Source MAC address [default: the port's own]
@@ -99,7 +107,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:02")]
     dst_mac: Mac,
 
-    /// Seconds to wait at the start until a frame comes back. 0 begins at once, also when nobody is there to send anything back
+    /// Seconds to wait at the start until a frame comes back. 0 begins at once, also when nobody is
+    /// there to send anything back
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = figures::seconds)]
     wait: Duration,
 
@@ -131,7 +140,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         check_sizes(&args, &job, port)?;
         Ok(Queue::new(&job, index))
     };
-    let mut watch = Watch { args: &args, job: &job, form, clock: Clock::new(), bar: progress(&args) };
+    let mut watch =
+        Watch { args: &args, job: &job, form, clock: Clock::new(), bar: progress(&args) };
     let ended = crew::run(&args.crew, make, |crew, signals| watch.all_sizes(crew, signals));
     watch.bar.finish_and_clear();
     match ended? {
@@ -140,7 +150,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// What the command line says that the frames are. The port's own MAC address is put in by each queue.
+/// What the command line says that the frames are. The port's own MAC address is put in by each
+/// queue.
 fn shape(args: &Args) -> Result<Shape, WrongUse> {
     let v6 = args.src.or(args.dst).map_or(args.ipv6, |addr| addr.is_v6());
     let default = |v4: [u8; 4], v6_half: u8| match v6 {
@@ -151,7 +162,9 @@ fn shape(args: &Args) -> Result<Shape, WrongUse> {
     let own = args.src.unwrap_or(default([198, 18, 0, 1], 0));
     let peer = args.dst.unwrap_or(default([198, 19, 0, 1], 0x80));
     if own.is_v4() != peer.is_v4() || args.ipv6 && own.is_v4() {
-        return Err(WrongUse(format!("{own} and {peer}: both addresses are of one family, IPv6 with -6. Give both.")));
+        return Err(WrongUse(format!(
+            "{own} and {peer}: both addresses are of one family, IPv6 with -6. Give both."
+        )));
     }
     if own == peer || own.is_multicast() || peer.is_multicast() {
         return Err(WrongUse(format!("{own} to {peer}: give the addresses of two hosts.")));
@@ -175,7 +188,8 @@ fn check_sizes(args: &Args, job: &Job, port: &Port) -> anyhow::Result<()> {
             ))
             .into());
         }
-        Template::new(job.shape_on(port), size).map_err(|error| WrongUse(format!("{error}. Leave the size out.")))?;
+        Template::new(job.shape_on(port), size)
+            .map_err(|error| WrongUse(format!("{error}. Leave the size out.")))?;
     }
     Ok(())
 }
@@ -231,15 +245,20 @@ impl Watch<'_> {
         Ok(rows)
     }
 
-    /// Sends a few frames until one comes back: links come up late, and bridges learn. False when the command is to end.
+    /// Sends a few frames until one comes back: links come up late, and bridges learn. False when
+    /// the command is to end.
     fn knock(&mut self, crew: &Crew<Report>, signals: &Signals) -> anyhow::Result<bool> {
         self.give(crew, Order::Knock);
         let end = self.clock.read().now + self.args.wait.into();
-        let wait = self.wait(crew, signals, end, |reports, _| reports.iter().any(|report| report.came.frames > 0))?;
+        let wait = self.wait(crew, signals, end, |reports, _| {
+            reports.iter().any(|report| report.came.frames > 0)
+        })?;
         if wait == Wait::Done && self.clock.read().now >= end {
-            let (port, seconds) = (clearway_ports::describe(&self.args.crew.port), self.args.wait.as_secs_f64());
+            let (port, seconds) =
+                (clearway_ports::describe(&self.args.crew.port), self.args.wait.as_secs_f64());
             return Err(anyhow!(
-                "nothing came back over {port} for {seconds} seconds. Start `clearway reflect` at the other end, raise --wait, or send without an answer with --wait 0"
+                "nothing came back over {port} for {seconds} seconds. Start `clearway reflect` at \
+                 the other end, raise --wait, or send without an answer with --wait 0"
             ));
         }
         // The rest comes in before the first size begins; it would only be counted as stale.
@@ -265,10 +284,13 @@ impl Watch<'_> {
         let done_before = index as u64 * self.args.seconds.as_millis() as u64;
         let (args, form, bar) = (self.args, self.form, self.bar.clone());
         let sent = self.wait(crew, signals, late, |reports, now| {
-            bar.set_position(done_before + now.since(start).as_millis().min(args.seconds.as_millis() as u64));
+            bar.set_position(
+                done_before + now.since(start).as_millis().min(args.seconds.as_millis() as u64),
+            );
             if now >= last.0 + Span::from_secs(1) {
                 let totals = Totals::of(reports, index);
-                let second = Second { size, seconds: now.since(last.0), now: &totals, before: &last.1 };
+                let second =
+                    Second { size, seconds: now.since(last.0), now: &totals, before: &last.1 };
                 // A reader that has gone is told of when the row is printed.
                 let _ = bar.suspend(|| table::tell_second(args, form, &second));
                 last = (now, totals);
@@ -282,13 +304,22 @@ impl Watch<'_> {
         let drained = self.drain(crew, signals, index)?;
         self.give(crew, Order::Pause);
         let end = self.clock.read().now + Span::from_secs(5);
-        let told = self.wait(crew, signals, end, |_, _| self.job.results(index) == self.args.crew.queues())?;
-        let wait = [sent, drained, told].into_iter().find(|wait| *wait != Wait::Done).unwrap_or(Wait::Done);
+        let told = self
+            .wait(crew, signals, end, |_, _| self.job.results(index) == self.args.crew.queues())?;
+        let wait = [sent, drained, told]
+            .into_iter()
+            .find(|wait| *wait != Wait::Done)
+            .unwrap_or(Wait::Done);
         Ok((Row::of(self.args, self.job, index), wait))
     }
 
     /// Waits for frames that are on their way.
-    fn drain(&mut self, crew: &Crew<Report>, signals: &Signals, index: usize) -> anyhow::Result<Wait> {
+    fn drain(
+        &mut self,
+        crew: &Crew<Report>,
+        signals: &Signals,
+        index: usize,
+    ) -> anyhow::Result<Wait> {
         let start = self.clock.read().now;
         let mut newest = (start, 0);
         let drain: Span = self.args.drain.into();

@@ -16,7 +16,8 @@ use crate::signals::Signals;
 
 /// Send back every frame that comes to a port, with its addresses exchanged
 ///
-/// Each queue has a thread of its own. Frames to a group cannot go back with exchanged addresses, and are dropped; --as-is returns them too.
+/// Each queue has a thread of its own. Frames to a group cannot go back with exchanged addresses,
+/// and are dropped; --as-is returns them too.
 ///
 /// Examples:
 ///   clearway reflect --port tap:clearway0
@@ -57,7 +58,12 @@ struct Queue(Reflector);
 impl Work for Queue {
     type Report = Report;
 
-    fn turn(&mut self, now: Instant, dev: &mut Port, burst: &mut Burst<PoolBuf>) -> Result<bool, DevError> {
+    fn turn(
+        &mut self,
+        now: Instant,
+        dev: &mut Port,
+        burst: &mut Burst<PoolBuf>,
+    ) -> Result<bool, DevError> {
         self.0.turn(now, dev, burst)
     }
 
@@ -79,7 +85,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         _ => Mirror::Macs,
     };
     let make = |_, _: &Port| Ok(Queue(Reflector::new(mirror)));
-    let ended = crew::run(&args.crew, make, |crew, signals| watch(&args, form, mirror, crew, signals))?;
+    let ended =
+        crew::run(&args.crew, make, |crew, signals| watch(&args, form, mirror, crew, signals))?;
     match ended {
         Some((seconds, reports)) => summary(form, seconds, &reports),
         None => Ok(()),
@@ -93,7 +100,13 @@ fn sum(reports: &[Report]) -> Reflected {
 }
 
 /// Tells of each second; answers with how long it took.
-fn watch(args: &Args, form: Form, mirror: Mirror, crew: &Crew<Report>, signals: &Signals) -> anyhow::Result<f64> {
+fn watch(
+    args: &Args,
+    form: Form,
+    mirror: Mirror,
+    crew: &Crew<Report>,
+    signals: &Signals,
+) -> anyhow::Result<f64> {
     let port = clearway_ports::describe(&args.crew.port);
     let (queues, places) = (args.crew.queues(), args.crew.places());
     let what = match mirror {
@@ -103,7 +116,9 @@ fn watch(args: &Args, form: Form, mirror: Mirror, crew: &Crew<Report>, signals: 
     };
     if form == Form::Json {
         let cores = args.crew.cores.as_ref().map(|cores| cores.list().to_vec());
-        figures::json(&json!({ "event": "ready", "port": port, "queues": queues, "cores": cores }))?;
+        figures::json(
+            &json!({ "event": "ready", "port": port, "queues": queues, "cores": cores }),
+        )?;
     } else {
         let queues = if queues == 1 { "1 queue".into() } else { format!("{queues} queues") };
         figures::line(&format!("Sending frames of {port} back {what}: {queues} on {places}"))?;
@@ -132,7 +147,12 @@ fn watch(args: &Args, form: Form, mirror: Mirror, crew: &Crew<Report>, signals: 
     Ok(clock.read().now.since(start).as_nanos() as f64 / 1e9)
 }
 
-fn tell_second(form: Form, seconds: f64, now: &Reflected, before: &Reflected) -> anyhow::Result<()> {
+fn tell_second(
+    form: Form,
+    seconds: f64,
+    now: &Reflected,
+    before: &Reflected,
+) -> anyhow::Result<()> {
     let mpps = |now: u64, before: u64| per_second(now - before, seconds) / 1e6;
     let (rx, tx) = (mpps(now.frames, before.frames), mpps(now.returned, before.returned));
     let (rx_bits, tx_bits) = (
@@ -143,10 +163,12 @@ fn tell_second(form: Form, seconds: f64, now: &Reflected, before: &Reflected) ->
     match form {
         Form::Quiet => Ok(()),
         Form::Live => Ok(figures::line(&format!(
-            "in {rx:>8.3} Mpps {rx_bits:>9.1} Mbit/s   back {tx:>8.3} Mpps {tx_bits:>9.1} Mbit/s   {kept} not returned"
+            "in {rx:>8.3} Mpps {rx_bits:>9.1} Mbit/s   back {tx:>8.3} Mpps {tx_bits:>9.1} Mbit/s   \
+             {kept} not returned"
         ))?),
         Form::Json => figures::json(&json!({
-            "event": "second", "seconds": seconds, "rx_mpps": rx, "tx_mpps": tx, "rx_mbit_per_s": rx_bits, "tx_mbit_per_s": tx_bits,
+            "event": "second", "seconds": seconds, "rx_mpps": rx, "tx_mpps": tx,
+                "rx_mbit_per_s": rx_bits, "tx_mbit_per_s": tx_bits,
             "not_returned": kept,
         })),
     }
@@ -156,8 +178,10 @@ fn tell_second(form: Form, seconds: f64, now: &Reflected, before: &Reflected) ->
 pub(crate) fn port_drops(all: impl Iterator<Item = DevCounters>) -> Map<String, Value> {
     let mut dev = DevCounters::default();
     all.for_each(|counters| dev.add(&counters));
-    let rx = RxDrop::ALL.iter().map(|why| (format!("port-rx-{}", why.name()), dev.rx_dropped(*why)));
-    let tx = TxDrop::ALL.iter().map(|why| (format!("port-tx-{}", why.name()), dev.tx_dropped(*why)));
+    let rx =
+        RxDrop::ALL.iter().map(|why| (format!("port-rx-{}", why.name()), dev.rx_dropped(*why)));
+    let tx =
+        TxDrop::ALL.iter().map(|why| (format!("port-tx-{}", why.name()), dev.tx_dropped(*why)));
     rx.chain(tx).filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.into())).collect()
 }
 
@@ -170,10 +194,14 @@ fn summary(form: Form, seconds: f64, reports: &[Report]) -> anyhow::Result<()> {
     if form == Form::Json {
         let queues: Vec<Value> = reports
             .iter()
-            .map(|report| json!({ "frames": report.counts.frames, "returned": report.counts.returned }))
+            .map(|report| {
+                json!({ "frames": report.counts.frames,
+                "returned": report.counts.returned })
+            })
             .collect();
         return figures::json(&json!({
-            "event": "summary", "seconds": seconds, "frames": all.frames, "bytes": all.bytes, "returned": all.returned,
+            "event": "summary", "seconds": seconds, "frames": all.frames, "bytes": all.bytes,
+                "returned": all.returned,
             "returned_bytes": all.returned_bytes, "queues": queues, "drops_by_reason": reasons,
         }));
     }
@@ -185,7 +213,10 @@ fn summary(form: Form, seconds: f64, reports: &[Report]) -> anyhow::Result<()> {
         per_second(all.returned, seconds) / 1e6
     ))?;
     for (index, report) in reports.iter().enumerate() {
-        figures::line(&format!("  queue {index}: {} in, {} back", report.counts.frames, report.counts.returned))?;
+        figures::line(&format!(
+            "  queue {index}: {} in, {} back",
+            report.counts.frames, report.counts.returned
+        ))?;
     }
     for (reason, count) in reasons {
         figures::line(&format!("  dropped, {reason}: {count}"))?;

@@ -19,7 +19,8 @@ mod told;
 
 /// Run an unmodified program over the host stack, where its namespace reaches.
 ///
-/// Everything else (other addresses, Unix sockets, name resolution) stays with the kernel; `clearway explain` says what did, and why.
+/// Everything else (other addresses, Unix sockets, name resolution) stays with the kernel;
+/// `clearway explain` says what did, and why.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   clearway run -- curl http://172.16.3.2/
@@ -27,7 +28,8 @@ mod told;
   clearway run --config server.conf -- nginx
   clearway run --inproc --port tap:cw0 -a 10.0.0.2/24 -- redis-server
 
-A program into which the library cannot be put (statically linked, written in Go, set-uid, for another machine or C library) is started with a
+A program into which the library cannot be put (statically linked, written in Go, set-uid, for \
+another machine or C library) is started with a
 warning, and with --required it is not started.")]
 pub(crate) struct Args {
     /// The host's socket [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
@@ -50,7 +52,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Fail rather than leave a socket to the kernel because the host is not there, or because the library cannot be put into the program
+    /// Fail rather than leave a socket to the kernel because the host is not there, or because the
+    /// library cannot be put into the program
     #[arg(long)]
     required: bool,
 
@@ -62,19 +65,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "US")]
     spin: Option<u32>,
 
-    /// Put the stack into the program's own process: no host, no other core. One process has it; say --port and -a with it
-    #[arg(long, requires = "ports", requires = "addresses", conflicts_with_all = ["socket", "ns", "secret", "secret_file", "config", "cut_through"])]
+    /// Put the stack into the program's own process: no host, no other core. One process has it;
+    /// say --port and -a with it
+    #[arg(long, requires = "ports", requires = "addresses", conflicts_with_all = ["socket", "ns",
+        "secret", "secret_file", "config", "cut_through"])]
     inproc: bool,
 
     /// With --inproc: a port of the stack: tap:NAME, tun:NAME or loop; may be repeated
     #[arg(long = "port", value_name = "PORT", requires = "inproc")]
     ports: Vec<PortSpec>,
 
-    /// With --inproc: an address of the stack with its prefix length, IPv4 or IPv6; may be repeated. @N puts it on the port of that number, counted from 0
+    /// With --inproc: an address of the stack with its prefix length, IPv4 or IPv6; may be
+    /// repeated. @N puts it on the port of that number, counted from 0
     #[arg(short, long = "address", value_name = "ADDR/LEN[@N]", requires = "inproc")]
     addresses: Vec<Address>,
 
-    /// With --inproc: the router for everything that is not on a link; one for IPv4 and one for IPv6
+    /// With --inproc: the router for everything that is not on a link; one for IPv4 and one for
+    /// IPv6
     #[arg(short, long = "gateway", value_name = "ADDR", requires = "inproc")]
     gateways: Vec<Addr>,
 
@@ -96,11 +103,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         None => find_library()?,
     };
     let unfit = fit::unfit(&args.command[0], &library);
-    let required = args.required || std::env::var_os("CLEARWAY_REQUIRED").is_some_and(|value| value == "1");
+    let required =
+        args.required || std::env::var_os("CLEARWAY_REQUIRED").is_some_and(|value| value == "1");
     if let (Some(unfit), true) = (&unfit, required) {
-        return Err(
-            WrongUse(format!("{} {}; with --required it is not started", unfit.path.display(), unfit.why)).into()
-        );
+        return Err(WrongUse(format!(
+            "{} {}; with --required it is not started",
+            unfit.path.display(),
+            unfit.why
+        ))
+        .into());
     }
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
@@ -135,7 +146,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         command.env("CLEARWAY_SPIN_US", spin.to_string());
     }
     if let Some(unfit) = &unfit {
-        eprintln!("clearway: {} {}: its sockets stay with the kernel", unfit.path.display(), unfit.why);
+        eprintln!(
+            "clearway: {} {}: its sockets stay with the kernel",
+            unfit.path.display(),
+            unfit.why
+        );
         if !args.inproc {
             told::tell(&args, &command, unfit);
         }
@@ -147,7 +162,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 fn secret(args: &Args) -> anyhow::Result<Option<String>> {
     let Some(path) = &args.secret_file else { return Ok(args.secret.clone()) };
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(Some(line.to_owned())),
         _ => Err(WrongUse(format!("{} has no first line", path.display())).into()),
@@ -168,8 +184,10 @@ fn checked(path: &Path) -> anyhow::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     // The loader takes spaces and colons for the end of a name.
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
-        let sentence =
-            format!("{}: the loader takes no path with spaces or colons. Put the library elsewhere", path.display());
+        let sentence = format!(
+            "{}: the loader takes no path with spaces or colons. Put the library elsewhere",
+            path.display()
+        );
         return Err(WrongUse(sentence).into());
     }
     if !path.is_file() {
@@ -178,7 +196,8 @@ fn checked(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Beside this program, in the folder for libraries next to its own, or where cargo leaves what tests need.
+/// Beside this program, in the folder for libraries next to its own, or where cargo leaves what
+/// tests need.
 fn find_library() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find out where this program is")?;
     let folder = program.parent().unwrap_or(Path::new("/"));
@@ -187,9 +206,11 @@ fn find_library() -> anyhow::Result<PathBuf> {
     match found {
         Some(place) => checked(place),
         None => {
-            let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+            let places: Vec<String> =
+                places.iter().map(|place| place.display().to_string()).collect();
             let sentence = format!(
-                "{LIBRARY} is not there. Build it with `cargo build --release`, or name it with --preload. Looked at {}",
+                "{LIBRARY} is not there. Build it with `cargo build --release`, or name it with \
+                 --preload. Looked at {}",
                 places.join(", ")
             );
             Err(WrongUse(sentence).into())

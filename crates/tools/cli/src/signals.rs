@@ -10,7 +10,8 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 
-/// SIGINT, SIGTERM and SIGHUP, which from now on only this tells of; SIGUSR1 and SIGUSR2 do nothing. Make it before starting threads: they inherit that.
+/// SIGINT, SIGTERM and SIGHUP, which from now on only this tells of; SIGUSR1 and SIGUSR2 do
+/// nothing. Make it before starting threads: they inherit that.
 pub(crate) struct Signals {
     fd: SignalFd,
     /// SIGHUP asks for the settings to be read again, and not for the end.
@@ -50,7 +51,8 @@ impl Signals {
 
     fn taken(reloads: bool) -> anyhow::Result<Signals> {
         let told = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-        // Those that are held back and that nobody asks for wait for ever: they would end the program, and mean nothing to it.
+        // Those that are held back and that nobody asks for wait for ever: they would end the
+        // program, and mean nothing to it.
         let held = SigSet::from_iter([Signal::SIGUSR1, Signal::SIGUSR2]);
         told.thread_block()?;
         held.thread_block()?;
@@ -60,8 +62,10 @@ impl Signals {
 
     /// Waits for a signal, for the notifier, or for `timeout`.
     pub(crate) fn wait(&self, notifier: &Notifier, timeout: Duration) -> anyhow::Result<Woken> {
-        let mut fds =
-            [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN), PollFd::new(notifier.as_fd(), PollFlags::POLLIN)];
+        let mut fds = [
+            PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
+            PollFd::new(notifier.as_fd(), PollFlags::POLLIN),
+        ];
         match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),

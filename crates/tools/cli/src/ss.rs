@@ -18,12 +18,15 @@ mod socket;
 
 /// Show the sockets of programs on a running host, as ss(8) shows the kernel's.
 ///
-/// Without -a and -l: what is connected. Times are in milliseconds, sizes of windows in segments, as there.
+/// Without -a and -l: what is connected. Times are in milliseconds, sizes of windows in segments,
+/// as there.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "FILTER: [state STATE | exclude STATE]... [EXPRESSION]
-  STATE       all, connected, synchronized, listening, established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, close-wait,
+  STATE       all, connected, synchronized, listening, established, syn-sent, syn-recv, \
+  fin-wait-1, fin-wait-2, close-wait,
               last-ack, closing, closed
-  EXPRESSION  src|dst [OP] ADDRESS[/LENGTH][:PORT], sport|dport OP :PORT, joined by and, or, not and ( )
+  EXPRESSION  src|dst [OP] ADDRESS[/LENGTH][:PORT], sport|dport OP :PORT, joined by and, or, \
+  not and ( )
   OP          = == eq, != ne, > gt, < lt, >= ge, <= le
 
 Examples:
@@ -107,12 +110,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let programs = programs(&host.shown("show app")?);
     let shown = host.shown("show session verbose 2")?;
     let sessions = shown["sessions"].as_array().context("the host's answer has no sessions")?;
-    let all: Vec<Socket> = sessions.iter().filter_map(|session| Socket::of(session, &programs)).collect();
+    let all: Vec<Socket> =
+        sessions.iter().filter_map(|session| Socket::of(session, &programs)).collect();
     let mut out = std::io::stdout().lock();
     if args.summary {
         return Ok(out.write_all(summary(&all).as_bytes())?);
     }
-    let sockets: Vec<&Socket> = all.iter().filter(|socket| args.wants(socket) && filter.fits(socket)).collect();
+    let sockets: Vec<&Socket> =
+        all.iter().filter(|socket| args.wants(socket) && filter.fits(socket)).collect();
     if args.json {
         let all: Vec<&Value> = sockets.iter().map(|socket| &socket.json).collect();
         return Ok(writeln!(out, "{:#}", json!({ "sockets": all }))?);
@@ -128,8 +133,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         header: !args.no_header,
     };
     out.write_all(columns.text(&sockets, &services).as_bytes())?;
-    let told: u64 =
-        shown["threads"].as_array().into_iter().flatten().filter_map(|thread| thread["sessions"].as_u64()).sum();
+    let told: u64 = shown["threads"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|thread| thread["sessions"].as_u64())
+        .sum();
     if told > sessions.len() as u64 {
         eprintln!("clearway: the host has {told} sessions and tells of {} only", sessions.len());
     }
@@ -141,7 +150,8 @@ impl Args {
     fn wants(&self, socket: &Socket) -> bool {
         let of_kind = self.tcp == self.udp || self.tcp == (socket.kind == Kind::Tcp);
         let of_family = self.ipv4 == self.ipv6 || self.ipv4 != socket.is_v6();
-        let names_states = matches!(self.filter.first().map(String::as_str), Some("state" | "exclude"));
+        let names_states =
+            matches!(self.filter.first().map(String::as_str), Some("state" | "exclude"));
         let is_open = socket.is_listening() == self.listening || self.all || names_states;
         of_kind && of_family && is_open
     }
@@ -154,7 +164,8 @@ fn programs(shown: &Value) -> BTreeMap<u64, Program> {
 
 /// How many there are, by kind, state and family.
 fn summary(sockets: &[Socket]) -> String {
-    let count = |fits: &dyn Fn(&Socket) -> bool| sockets.iter().filter(|socket| fits(socket)).count();
+    let count =
+        |fits: &dyn Fn(&Socket) -> bool| sockets.iter().filter(|socket| fits(socket)).count();
     let of = |kind: Kind| count(&|socket| socket.kind == kind);
     let tcp_in = |state: &str| count(&|socket| socket.kind == Kind::Tcp && socket.state == state);
     let mut text = format!(

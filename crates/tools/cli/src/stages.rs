@@ -10,7 +10,8 @@ struct Spent {
     stages: StageCycles,
 }
 
-/// Cycles of the seconds in which there were requests from beginning to end: what it takes to begin and to end is not in them.
+/// Cycles of the seconds in which there were requests from beginning to end: what it takes to begin
+/// and to end is not in them.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     /// Whether anything is counted.
@@ -37,7 +38,10 @@ impl Budget {
         if now.stages.turns == self.last.stages.turns {
             return;
         }
-        let second = Spent { requests: now.requests - self.last.requests, stages: now.stages.since(&self.last.stages) };
+        let second = Spent {
+            requests: now.requests - self.last.requests,
+            stages: now.stages.since(&self.last.stages),
+        };
         self.last = now;
         let had_requests = self.waits.is_some();
         if let Some((before, true)) = self.waits.filter(|_| second.requests > 0) {
@@ -59,7 +63,11 @@ impl Budget {
         let each = |cycles: u64| cycles as f64 / spent.requests as f64;
         let all = spent.stages.all();
         let line = |name: &str, cycles: u64| {
-            format!("  {name:<16} {:>8.0} cycles {:>5.1} %", each(cycles), cycles as f64 / all as f64 * 100.0)
+            format!(
+                "  {name:<16} {:>8.0} cycles {:>5.1} %",
+                each(cycles),
+                cycles as f64 / all as f64 * 100.0
+            )
         };
         let mut lines = vec!["a request, by stage:".to_string()];
         lines.extend(Stage::ALL.map(|stage| line(stage.name(), spent.stages.of(stage))));

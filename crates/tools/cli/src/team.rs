@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clearway_dev::FramePool;
 use clearway_engine::{
-    App, Clock, CoreReport, Engine, Mode, NoProbe, Probe, Seat, Service, Source, StageProbe, Stores, Talks, Team, cores,
+    App, Clock, CoreReport, Engine, Mode, NoProbe, Probe, Seat, Service, Source, StageProbe,
+    Stores, Talks, Team, cores,
 };
 use clearway_ports::Unwrapped;
 use clearway_proto::Stack;
@@ -19,7 +20,8 @@ use crate::signals::{Signals, Woken};
 pub(crate) trait Watch<R> {
     /// All ports are open; packets are taken from now on.
     fn ready(&mut self) -> anyhow::Result<()>;
-    /// About a second has passed since the last call, or since the start; `seconds` is how long exactly.
+    /// About a second has passed since the last call, or since the start; `seconds` is how long
+    /// exactly.
     fn second(&mut self, seconds: f64, reports: &[CoreReport<R>]) -> anyhow::Result<()>;
     /// Everything has ended after `seconds`.
     fn summary(&mut self, seconds: f64, reports: &[CoreReport<R>]) -> anyhow::Result<()>;
@@ -51,7 +53,8 @@ where
     run_apps(plan.net, plan.duration, plan.stages, make, watch)
 }
 
-/// Runs an application on every core, with a stack and a pool that `make` makes for the core of that number. `stages` says whether its cycles are counted.
+/// Runs an application on every core, with a stack and a pool that `make` makes for the core of
+/// that number. `stages` says whether its cycles are counted.
 pub(crate) fn run_apps<A, F, W>(
     net: &NetArgs,
     duration: Option<Duration>,
@@ -70,7 +73,11 @@ where
     // Asked before any thread is bound to one core, because it depends on how many there are.
     let mode = net.mode();
     let work = |seat: Seat<A::Report>| {
-        let mine = ports.lock().unwrap_or_else(PoisonError::into_inner).get_mut(seat.index()).and_then(Option::take);
+        let mine = ports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_mut(seat.index())
+            .and_then(Option::take);
         let mine = mine.unwrap_or_default();
         if stages {
             one_core(net, seat, mine, mode, &make, StageProbe::new())
@@ -100,10 +107,13 @@ where
         for seat in seats {
             let index = seat.index();
             let work = &work;
-            let spawned = thread::Builder::new().name(format!("core{index}")).spawn_scoped(scope, move || {
-                pin(net, index)?;
-                work(seat)
-            });
+            let spawned = thread::Builder::new().name(format!("core{index}")).spawn_scoped(
+                scope,
+                move || {
+                    pin(net, index)?;
+                    work(seat)
+                },
+            );
             match spawned {
                 Ok(handle) => threads.push(handle),
                 Err(error) => {
@@ -116,7 +126,9 @@ where
         team.stop();
         let mut first_error = None;
         for thread in threads {
-            let ended = thread.join().unwrap_or_else(|_| Err(anyhow!("a core panicked; this is a bug of clearway")));
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(anyhow!("a core panicked; this is a bug of clearway")));
             first_error = first_error.or(ended.err());
         }
         match first_error {
@@ -145,7 +157,8 @@ fn one_core<A: App<Stores>, P: Probe>(
     probe: P,
 ) -> anyhow::Result<()> {
     let (stack, pool, app) = make(seat.index())?;
-    let devs = ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
+    let devs =
+        ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
     let mut engine = Engine::with_probe(stack, devs, pool, app, mode, seat, probe)?;
     let now = engine.time().now;
     net.configure(now, engine.stack())?;

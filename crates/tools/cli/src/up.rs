@@ -23,7 +23,8 @@ use crate::signals::{Signals, Woken};
 
 /// Run the host stack until it is told to stop.
 ///
-/// Programs reach it with `clearway run`, commands with `clearway ctl`. Without devices it needs no root.
+/// Programs reach it with `clearway run`, commands with `clearway ctl`. Without devices it needs no
+/// root.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   clearway up --script network.txt
@@ -38,11 +39,13 @@ pub(crate) struct Args {
     #[arg(long = "script", value_name = "FILE")]
     scripts: Vec<PathBuf>,
 
-    /// The socket at which programs are let in [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
+    /// The socket at which programs are let in [default: $CLEARWAY_SOCKET, or host.sock in the
+    /// runtime folder]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Cores of the workers, one thread each, such as 1 or 1,2 or 1-3 [default: one worker on any core]
+    /// Cores of the workers, one thread each, such as 1 or 1,2 or 1-3 [default: one worker on any
+    /// core]
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
 
@@ -54,7 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 
-    /// Take an interface also when it carries the default route of this machine or the login that started this
+    /// Take an interface also when it carries the default route of this machine or the login that
+    /// started this
     #[arg(long)]
     force: bool,
 
@@ -62,7 +66,8 @@ pub(crate) struct Args {
     #[arg(long)]
     daemon: bool,
 
-    /// The file that the log goes to [default: standard error; in the background the socket's path ending in .log]
+    /// The file that the log goes to [default: standard error; in the background the socket's path
+    /// ending in .log]
     #[arg(long, value_name = "FILE", overrides_with = "log")]
     log: Option<PathBuf>,
 }
@@ -75,7 +80,11 @@ const READY: &str = "clearway is ready";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let settings = settings(&args)?;
-    let socket = args.socket.clone().or_else(|| settings.socket.clone()).unwrap_or_else(paths::attach_socket);
+    let socket = args
+        .socket
+        .clone()
+        .or_else(|| settings.socket.clone())
+        .unwrap_or_else(paths::attach_socket);
     if args.daemon {
         let log = settings.log_file.clone().unwrap_or_else(|| socket.with_extension("log"));
         return in_background(&control_path(&settings, &socket), &log);
@@ -91,7 +100,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     served
 }
 
-/// What programs show and send stays in this process: the system writes no file of its memory when it breaks, and nobody but root reads it.
+/// What programs show and send stays in this process: the system writes no file of its memory when
+/// it breaks, and nobody but root reads it.
 fn keep_private(settings: &Settings) -> anyhow::Result<()> {
     if settings.core_dumps {
         return Ok(());
@@ -122,13 +132,16 @@ fn control_path(settings: &Settings, socket: &Path) -> PathBuf {
 fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::Result<()> {
     let signals = Signals::take_with_reload()?;
     let mut secret = [0; 32];
-    let mut random = std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
-    io::Read::read_exact(&mut random, &mut secret).context("cannot read the system's random source")?;
+    let mut random =
+        std::fs::File::open("/dev/urandom").context("cannot open the system's random source")?;
+    io::Read::read_exact(&mut random, &mut secret)
+        .context("cannot read the system's random source")?;
     let mut setup = settings.setup(socket.to_owned(), secret);
     // The scripts make the namespaces that programs want to enter.
     setup.open = false;
     let host = Host::start(setup)?;
-    // Workers without a core of their own would inherit this one, so it comes after they were started.
+    // Workers without a core of their own would inherit this one, so it comes after they were
+    // started.
     if let Some(core) = settings.main_core {
         cores::pin(core)?;
     }
@@ -142,14 +155,16 @@ fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::
         });
         let kept = host.run();
         over.notify();
-        let served =
-            serving.join().unwrap_or_else(|_| Err(anyhow!("the control plane panicked; this is a bug of clearway")));
+        let served = serving.join().unwrap_or_else(|_| {
+            Err(anyhow!("the control plane panicked; this is a bug of clearway"))
+        });
         kept?;
         served
     })
 }
 
-/// Serves while the main thread keeps host: settings and scripts first, then commands, until a signal comes or the host ends by itself.
+/// Serves while the main thread keeps host: settings and scripts first, then commands, until a
+/// signal comes or the host ends by itself.
 struct Butler<'a> {
     args: &'a Args,
     settings: &'a Settings,
@@ -164,11 +179,17 @@ impl Butler<'_> {
         let mut options = self.settings.control(crate::cli::version_text());
         options.force = self.args.force;
         let control = Arc::new(Control::new(host.clone(), options));
-        let scripts: Vec<PathBuf> = self.settings.script.iter().chain(&self.args.scripts).cloned().collect();
+        let scripts: Vec<PathBuf> =
+            self.settings.script.iter().chain(&self.args.scripts).cloned().collect();
         control.begin(self.settings, &scripts)?;
         if let Some(path) = &self.args.pcap {
-            let everything =
-                PcapTrace { rx: true, tx: true, drop: true, file: Some(path.clone()), ..PcapTrace::default() };
+            let everything = PcapTrace {
+                rx: true,
+                tx: true,
+                drop: true,
+                file: Some(path.clone()),
+                ..PcapTrace::default()
+            };
             control.run(&Command::PcapTrace(everything))?;
         }
         let path = control_path(self.settings, self.socket);
@@ -178,7 +199,8 @@ impl Butler<'_> {
         let status = self.tell_ready(commands.path(), host.workers())?;
         let mut manager = ServiceManager::of_environment();
         manager.ready(&status);
-        tracing::info!(version = crate::cli::version_text(), socket = %self.socket.display(), "the host is ready");
+        tracing::info!(version = crate::cli::version_text(), socket = %self.socket.display(),
+            "the host is ready");
         let mut current = Cow::Borrowed(self.settings);
         loop {
             match self.signals.wait(self.over, manager.patience(Duration::from_secs(3600)))? {
@@ -200,7 +222,8 @@ impl Butler<'_> {
         Ok(())
     }
 
-    /// Opens the log anew and reads the settings again. Whatever is wrong with them is logged, and the host goes on as it is.
+    /// Opens the log anew and reads the settings again. Whatever is wrong with them is logged, and
+    /// the host goes on as it is.
     fn reload(&self, control: &Control, current: &mut Cow<'_, Settings>) {
         let read = settings(self.args);
         let level = read.as_ref().map_or(current.log_level, |new| new.log_level);
@@ -219,13 +242,16 @@ impl Butler<'_> {
                 tracing::info!("settings read again: {said}");
                 *current = Cow::Owned(new);
             }
-            Err(error) => tracing::error!(error = format!("{error:#}"), "settings read again and not taken"),
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "settings read again and not taken")
+            }
         }
     }
 
     /// Says so on standard output; returns what the service manager is to be told.
     fn tell_ready(&self, control: &Path, workers: usize) -> anyhow::Result<String> {
-        let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+        let workers =
+            if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
         let (socket, control) = (self.socket.display(), control.display());
         let status = format!("{workers}, programs at {socket}, commands at {control}");
         let mut out = io::stdout();
@@ -239,7 +265,8 @@ impl Butler<'_> {
 fn in_background(control: &Path, log: &Path) -> anyhow::Result<()> {
     use std::os::unix::process::CommandExt as _;
     if let Some(folder) = log.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
     let file = crate::log::open(log)?;
     // What earlier hosts said stays in it.
@@ -251,7 +278,8 @@ fn in_background(control: &Path, log: &Path) -> anyhow::Result<()> {
         file.read_to_end(&mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
-    // The line with which it says that it is ready, and what went wrong before, stand beside the log's own lines.
+    // The line with which it says that it is ready, and what went wrong before, stand beside the
+    // log's own lines.
     let arguments = std::env::args_os().skip(1).filter(|argument| argument != "--daemon");
     let mut child = std::process::Command::new(std::env::current_exe()?)
         .args(arguments)
@@ -273,10 +301,18 @@ fn in_background(control: &Path, log: &Path) -> anyhow::Result<()> {
         }
         // It answers a moment before it says so, and what it says is to be passed on.
         let said = said()?;
-        let ready = said.split_inclusive('\n').find(|line| line.starts_with(READY) && line.ends_with('\n'));
-        if let Some(ready) = ready.filter(|_| std::os::unix::net::UnixStream::connect(control).is_ok()) {
+        let ready =
+            said.split_inclusive('\n').find(|line| line.starts_with(READY) && line.ends_with('\n'));
+        if let Some(ready) =
+            ready.filter(|_| std::os::unix::net::UnixStream::connect(control).is_ok())
+        {
             writeln!(io::stdout(), "{}", ready.trim())?;
-            writeln!(io::stdout(), "process {}; what it says goes to {}", child.id(), log.display())?;
+            writeln!(
+                io::stdout(),
+                "process {}; what it says goes to {}",
+                child.id(),
+                log.display()
+            )?;
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clearway_base::Instant;
-use clearway_dev::{DevError, Facts as _, FramePool, PoolBudget, PortSpec, Receive as _, Transmit as _};
+use clearway_dev::{
+    DevError, Facts as _, FramePool, PoolBudget, PortSpec, Receive as _, Transmit as _,
+};
 use clearway_engine::Clock;
 use clearway_pkt::{Buf as _, Burst, PoolBuf, TxMeta};
 use clearway_ports::{Port, Wrap};
@@ -16,8 +18,9 @@ use crate::signals::Signals;
 
 /// Carry frames between two ports, over a bad link if asked for one
 ///
-/// Two systems with a TAP device each, the kernels of two network namespaces for one, meet over the same faults that the stack is tried with: rx. is what happens on
-/// the way from --port to --onto, tx. on the way back.
+/// Two systems with a TAP device each, the kernels of two network namespaces for one, meet over the
+/// same faults that the stack is tried with: rx. is what happens on the way from --port to --onto,
+/// tx. on the way back.
 ///
 /// Examples:
 ///   clearway wire --port tap:left --onto tap:right --fault loss=1%,delay=10ms
@@ -78,7 +81,12 @@ fn pass(burst: &mut Burst<PoolBuf>, onto: &mut Port) -> (u64, u64) {
 impl Work for Wire {
     type Report = Report;
 
-    fn turn(&mut self, now: Instant, dev: &mut Port, burst: &mut Burst<PoolBuf>) -> Result<bool, DevError> {
+    fn turn(
+        &mut self,
+        now: Instant,
+        dev: &mut Port,
+        burst: &mut Burst<PoolBuf>,
+    ) -> Result<bool, DevError> {
         let far = &mut self.far;
         dev.set_now(now);
         far.set_now(now);
@@ -112,7 +120,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         let wrap = Wrap { force: args.crew.force, ..Wrap::default() };
         let far = crew::open_as_on_the_wire(&args.onto, args.crew.mtu, &wrap, 1)?;
         let pool = FramePool::new(PoolBudget::default());
-        let far = far.into_iter().next().ok_or_else(|| anyhow!("--onto has no queue"))?.into_port(&pool)?;
+        let far = far
+            .into_iter()
+            .next()
+            .ok_or_else(|| anyhow!("--onto has no queue"))?
+            .into_port(&pool)?;
         Ok(Wire { far, report: Report::default() })
     };
     let ended = crew::run(&args.crew, make, |crew, signals| watch(&args, form, crew, signals))?;
@@ -123,9 +135,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         no_room: a.no_room + b.no_room,
     });
     if form == Form::Json {
-        return figures::json(
-            &json!({ "event": "summary", "there": all.there, "back": all.back, "no_room": all.no_room }),
-        );
+        return figures::json(&json!({ "event": "summary", "there": all.there, "back": all.back,
+                "no_room": all.no_room }));
     }
     let Report { there, back, no_room } = all;
     Ok(figures::line(&format!("{there} frames there, {back} back; {no_room} found no room"))?)
@@ -133,7 +144,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 /// Waits for the end.
 fn watch(args: &Args, form: Form, crew: &Crew<Report>, signals: &Signals) -> anyhow::Result<()> {
-    let (port, onto) = (clearway_ports::describe(&args.crew.port), clearway_ports::describe(&args.onto));
+    let (port, onto) =
+        (clearway_ports::describe(&args.crew.port), clearway_ports::describe(&args.onto));
     if form == Form::Json {
         figures::json(&json!({ "event": "ready", "port": port, "onto": onto }))?;
     } else {

@@ -1,4 +1,5 @@
-//! Programs of Debian over the host, compared with the kernel (`tests/apps`): the short form, and the page that tells of all of them.
+//! Programs of Debian over the host, compared with the kernel (`tests/apps`): the short form, and
+//! the page that tells of all of them.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -20,7 +21,8 @@ fn run(words: &[&str]) -> Output {
 
 fn must_succeed(words: &[&str]) -> String {
     let output = run(words);
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "tests/apps/run {words:?}: {}\n{out}{err}", output.status);
     out.into_owned()
 }

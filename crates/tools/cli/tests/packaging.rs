@@ -1,4 +1,5 @@
-//! What the Debian package brings along: units that systemd accepts, and that allow what a host does.
+//! What the Debian package brings along: units that systemd accepts, and that allow what a host
+//! does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,12 +55,18 @@ fn unit(name: &str) -> String {
 }
 
 fn analyze(args: &[&str]) -> (bool, String) {
-    let output = Command::new("systemd-analyze").args(args).stdin(Stdio::null()).output().expect("systemd-analyze");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("systemd-analyze")
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("systemd-analyze");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     (output.status.success(), format!("{out}{err}"))
 }
 
-/// The units as they would be installed, but for the path of the program, which is not installed here.
+/// The units as they would be installed, but for the path of the program, which is not installed
+/// here.
 fn units() -> Folder {
     let folder = Folder::new("units");
     for name in UNITS {
@@ -79,7 +86,12 @@ fn systemd_accepts_the_units_and_rates_them_as_the_page_says() {
         let (fine, said) = analyze(&["verify", "--man=no", path]);
         assert!(fine && said.is_empty(), "{name}: {said}");
         let (_, said) = analyze(&["security", "--offline=true", "--no-pager", path]);
-        let rating = said.lines().rev().find_map(|line| line.split_once("exposure level for ")).expect("a rating").1;
+        let rating = said
+            .lines()
+            .rev()
+            .find_map(|line| line.split_once("exposure level for "))
+            .expect("a rating")
+            .1;
         let rating: f64 = rating.split(' ').nth(1).unwrap().parse().unwrap();
         assert!(rating < 1.75, "{name} is rated {rating}:\n{said}");
     }
@@ -89,8 +101,16 @@ fn systemd_accepts_the_units_and_rates_them_as_the_page_says() {
 fn allowed(set: &str) -> BTreeSet<String> {
     let (fine, said) = analyze(&["syscall-filter", "--no-pager", set]);
     assert!(fine, "{said}");
-    let lines = said.lines().skip(1).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.flat_map(|line| if line.starts_with('@') { allowed(line) } else { [line.to_owned()].into() }).collect()
+    let lines = said
+        .lines()
+        .skip(1)
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .flat_map(
+            |line| if line.starts_with('@') { allowed(line) } else { [line.to_owned()].into() },
+        )
+        .collect()
 }
 
 #[test]
@@ -109,11 +129,18 @@ fn the_units_allow_every_system_call_of_a_host_with_a_tap_device() {
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     let (calls_path, settings, socket_path) = (path(&calls), path(&settings), path(&socket));
     let host = env!("CARGO_BIN_EXE_clearway");
-    let args = ["-f", "-c", "-o", &calls_path, host, "up", "-c", &settings, "--socket", &socket_path];
-    let strace = netns.command("strace", &args).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let args =
+        ["-f", "-c", "-o", &calls_path, host, "up", "-c", &settings, "--socket", &socket_path];
+    let strace =
+        netns.command("strace", &args).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let mut strace = Running(strace);
     let ctl = |words: &[&str]| {
-        let output = Command::new(host).arg("ctl").args(words).env("CLEARWAY_SOCKET", &socket).output().unwrap();
+        let output = Command::new(host)
+            .arg("ctl")
+            .args(words)
+            .env("CLEARWAY_SOCKET", &socket)
+            .output()
+            .unwrap();
         output.status.success()
     };
     let begun = Instant::now();
@@ -125,7 +152,14 @@ fn the_units_allow_every_system_call_of_a_host_with_a_tap_device() {
     netns.text("ping", &["-c", "1", "-W", "30", "10.98.0.2"]);
     // A program of the host's: it is let in, is told that nobody listens, and goes.
     let program = ["run", "--ns", "a", "--secret", "b", "--", "true"];
-    assert!(Command::new(host).args(program).env("CLEARWAY_SOCKET", &socket).status().unwrap().success());
+    assert!(
+        Command::new(host)
+            .args(program)
+            .env("CLEARWAY_SOCKET", &socket)
+            .status()
+            .unwrap()
+            .success()
+    );
     // strace passes nothing on: the host is its child.
     let children = format!("/proc/{0}/task/{0}/children", strace.0.id());
     let child = fs::read_to_string(children).unwrap().trim().parse().unwrap();
@@ -133,11 +167,15 @@ fn the_units_allow_every_system_call_of_a_host_with_a_tap_device() {
     assert!(strace.0.wait().unwrap().success());
     let counted = fs::read_to_string(&calls).unwrap();
     let names = counted.lines().skip(2).filter_map(|line| line.split_whitespace().last());
-    let made: BTreeSet<String> =
-        names.filter(|name| !name.starts_with('-') && *name != "total").map(str::to_owned).collect();
+    let made: BTreeSet<String> = names
+        .filter(|name| !name.starts_with('-') && *name != "total")
+        .map(str::to_owned)
+        .collect();
     assert!(made.contains("epoll_wait") || made.contains("epoll_pwait"), "{counted}");
-    let filter: Vec<String> =
-        unit(UNITS[0]).lines().filter_map(|line| line.strip_prefix("SystemCallFilter=").map(str::to_owned)).collect();
+    let filter: Vec<String> = unit(UNITS[0])
+        .lines()
+        .filter_map(|line| line.strip_prefix("SystemCallFilter=").map(str::to_owned))
+        .collect();
     assert_eq!(filter, ["@system-service", "~@privileged"]);
     let allowed = &allowed("@system-service") - &allowed("@privileged");
     let refused: Vec<&String> = made.difference(&allowed).collect();

@@ -39,7 +39,11 @@ impl Folder {
 
     fn clearway(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_clearway"));
-        command.args(args).env("CLEARWAY_SOCKET", self.0.join("host.sock")).current_dir(&self.0).stdin(Stdio::null());
+        command
+            .args(args)
+            .env("CLEARWAY_SOCKET", self.0.join("host.sock"))
+            .current_dir(&self.0)
+            .stdin(Stdio::null());
         command
     }
 
@@ -47,7 +51,8 @@ impl Folder {
         self.clearway(args).output().unwrap()
     }
 
-    /// A command that has to end with this code; what it said on standard output, and on standard error.
+    /// A command that has to end with this code; what it said on standard output, and on standard
+    /// error.
     fn ends(&self, code: i32, args: &[&str]) -> (String, String) {
         let output = self.run(args);
         let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -57,8 +62,12 @@ impl Folder {
 
     /// Starts a host and waits until it says that it is ready.
     fn up(&self, args: &[&str]) -> Up {
-        let mut child =
-            self.clearway(&[&["up"], args].concat()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut child = self
+            .clearway(&[&["up"], args].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let up = Up(child);
@@ -174,9 +183,11 @@ fn one_shot_commands_end_with_the_code_that_they_deserve() {
     assert!(err.contains("Did you mean `state`?") && err.contains("^^^^^"), "{err}");
     let (_, err) = folder.ends(1, &["ctl", "set", "interface", "state", "loop9", "up"]);
     assert!(err.contains("there is no interface `loop9`"), "{err}");
-    for args in
-        [&["ctl", "--json", "show", "interface"][..], &["ctl", "show", "interface", "--json"], &["explain", "--json"]]
-    {
+    for args in [
+        &["ctl", "--json", "show", "interface"][..],
+        &["ctl", "show", "interface", "--json"],
+        &["explain", "--json"],
+    ] {
         let (out, _) = folder.ends(0, args);
         assert!(serde_json::from_str::<serde_json::Value>(&out).unwrap().is_object(), "{out}");
     }
@@ -192,8 +203,13 @@ fn one_shot_commands_end_with_the_code_that_they_deserve() {
 fn from_a_pipe_each_line_is_a_command_until_one_fails() {
     let folder = Folder::new();
     let _up = folder.up(&[]);
-    let mut child =
-        folder.clearway(&["ctl"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = folder
+        .clearway(&["ctl"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let script = "create loopback interface\ncomment {\nnothing of this\n}\ncreate loopback interface\nno such\ncreate loopback interface\n";
     child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -227,10 +243,18 @@ fn a_control_socket_that_another_holds_ends_the_host() {
 #[test]
 fn settings_and_scripts_are_carried_out_before_it_is_ready() {
     let folder = Folder::new();
-    let settings = folder.file("host.toml", "[[ports]]\nport = \"loop\"\naddresses = [\"10.0.0.1/24\"]\n");
-    let script = folder.file("script", "create loopback interface\nset interface ip address loop1 10.1.0.1/24\n");
-    let _up =
-        folder.up(&["-c", settings.to_str().unwrap(), "--script", script.to_str().unwrap(), "--pcap", "all.pcapng"]);
+    let settings =
+        folder.file("host.toml", "[[ports]]\nport = \"loop\"\naddresses = [\"10.0.0.1/24\"]\n");
+    let script = folder
+        .file("script", "create loopback interface\nset interface ip address loop1 10.1.0.1/24\n");
+    let _up = folder.up(&[
+        "-c",
+        settings.to_str().unwrap(),
+        "--script",
+        script.to_str().unwrap(),
+        "--pcap",
+        "all.pcapng",
+    ]);
     assert_eq!(
         folder.ends(0, &["ctl", "show", "int", "addr"]).0,
         "loop0 (up):\n  L3 10.0.0.1/24\nloop1 (dn):\n  L3 10.1.0.1/24\n"
@@ -243,7 +267,10 @@ fn wrong_settings_and_scripts_are_told_with_their_line() {
     let folder = Folder::new();
     let settings = folder.file("host.toml", "[cores]\n\nwokers = 1\n");
     let (_, err) = folder.ends(2, &["up", "-c", settings.to_str().unwrap()]);
-    assert!(err.contains("host.toml:3: `wokers` is no key of [cores]. Did you mean `workers`?"), "{err}");
+    assert!(
+        err.contains("host.toml:3: `wokers` is no key of [cores]. Did you mean `workers`?"),
+        "{err}"
+    );
     let script = folder.file("script", "create loopback interface\nset interface state loop7 up\n");
     let (_, err) = folder.ends(1, &["up", "--script", script.to_str().unwrap()]);
     assert!(err.contains("script: line 2: there is no interface `loop7`"), "{err}");
@@ -272,11 +299,26 @@ fn a_program_runs_with_the_library_and_the_words_of_its_namespace() {
     // Any library will do to see what the program is given.
     let library = folder.file("libclearway_preload.so", "");
     let secret = folder.file("secret", "hush\n");
-    let args = ["run", "--preload", library.to_str().unwrap(), "--ns", "a", "--secret-file", secret.to_str().unwrap()];
-    let (out, _) = folder.ends(0, &[&args[..], &["--required", "--spin", "7", "--cut-through", "--", "env"]].concat());
-    for line in
-        ["CLEARWAY_NS=a", "CLEARWAY_SECRET=hush", "CLEARWAY_REQUIRED=1", "CLEARWAY_SPIN_US=7", "CLEARWAY_CUT_THROUGH=1"]
-    {
+    let args = [
+        "run",
+        "--preload",
+        library.to_str().unwrap(),
+        "--ns",
+        "a",
+        "--secret-file",
+        secret.to_str().unwrap(),
+    ];
+    let (out, _) = folder.ends(
+        0,
+        &[&args[..], &["--required", "--spin", "7", "--cut-through", "--", "env"]].concat(),
+    );
+    for line in [
+        "CLEARWAY_NS=a",
+        "CLEARWAY_SECRET=hush",
+        "CLEARWAY_REQUIRED=1",
+        "CLEARWAY_SPIN_US=7",
+        "CLEARWAY_CUT_THROUGH=1",
+    ] {
         assert!(out.lines().any(|other| other == line), "{line}: {out}");
     }
     assert!(out.contains(&format!("LD_PRELOAD={}", library.display())), "{out}");
@@ -290,7 +332,12 @@ fn a_program_runs_with_the_library_and_the_words_of_its_namespace() {
 fn up_with_descriptors(folder: &Folder, limit: u32) -> Up {
     let mut command = Command::new("sh");
     command
-        .args(["-c", "ulimit -n $0 && exec \"$1\" up", &limit.to_string(), env!("CARGO_BIN_EXE_clearway")])
+        .args([
+            "-c",
+            "ulimit -n $0 && exec \"$1\" up",
+            &limit.to_string(),
+            env!("CARGO_BIN_EXE_clearway"),
+        ])
         .env("CLEARWAY_SOCKET", folder.0.join("host.sock"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -304,7 +351,8 @@ fn up_with_descriptors(folder: &Folder, limit: u32) -> Up {
 
 /// The command's output, or None when it hangs.
 fn answered(folder: &Folder, args: &[&str]) -> Option<Output> {
-    let mut child = folder.clearway(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        folder.clearway(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
     while begun.elapsed() < TIME_LIMIT {
         if child.try_wait().unwrap().is_some() {
@@ -321,7 +369,8 @@ fn knock(folder: &Folder) -> OwnedFd {
     let fd = socket::connect(&folder.0.join("host.sock")).unwrap();
     // Against hangs only.
     let time_limit = nix::sys::time::TimeVal::new(TIME_LIMIT.as_secs() as i64, 0);
-    nix::sys::socket::setsockopt(&fd, nix::sys::socket::sockopt::ReceiveTimeout, &time_limit).unwrap();
+    nix::sys::socket::setsockopt(&fd, nix::sys::socket::sockopt::ReceiveTimeout, &time_limit)
+        .unwrap();
     fd
 }
 
@@ -352,7 +401,8 @@ fn cpu_ticks(pid: u32) -> u64 {
 
 /// This test holds more descriptors than its host may have.
 fn raise_own_limit() {
-    let (_, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
+    let (_, hard) =
+        nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
     nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, hard, hard).unwrap();
 }
 
@@ -363,7 +413,8 @@ fn who_is_silent_at_the_attach_socket_keeps_nobody_out() {
     let up = up_with_descriptors(&folder, 256);
     // More than there are descriptors, at both sockets.
     let silent: Vec<OwnedFd> = (0..600).map(|_| knock(&folder)).collect();
-    let commands: Vec<UnixStream> = (0..300).map(|_| UnixStream::connect(folder.0.join("host.ctl")).unwrap()).collect();
+    let commands: Vec<UnixStream> =
+        (0..300).map(|_| UnixStream::connect(folder.0.join("host.ctl")).unwrap()).collect();
     let before = cpu_ticks(up.0.id());
     let begun = Instant::now();
     std::thread::sleep(Duration::from_secs(1));
@@ -373,7 +424,10 @@ fn who_is_silent_at_the_attach_socket_keeps_nobody_out() {
         let shown = answered(&folder, &["ctl", "show", "version"]).expect("commands are answered");
         assert!(shown.status.success());
         let attach_socket = knock(&folder);
-        assert!(matches!(ask(&attach_socket, &hello("", None)).0, Reply::Welcome(_)), "a program is let in");
+        assert!(
+            matches!(ask(&attach_socket, &hello("", None)).0, Reply::Welcome(_)),
+            "a program is let in"
+        );
     }
     drop((silent, commands));
     // Nobody wants its place, and it is let go nevertheless.
@@ -391,7 +445,12 @@ fn one_program_with_all_sessions_that_there_are_descriptors_for_leaves_room_for_
     let open = || {
         ask(
             &attach_socket,
-            &Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default(), port: 0 },
+            &Request::Open {
+                kind: Kind::Stream,
+                v6: false,
+                options: SocketOptions::default(),
+                port: 0,
+            },
         )
     };
     let mut all = Vec::new();
@@ -404,10 +463,20 @@ fn one_program_with_all_sessions_that_there_are_descriptors_for_leaves_room_for_
         assert!(all.len() < 256, "more sessions than descriptors");
     };
     assert_eq!(refused.0, nix::errno::Errno::ENFILE as i32);
-    assert!(refused.1.contains("ulimit -n") && all.len() > 100, "{} sessions, then {}", all.len(), refused.1);
+    assert!(
+        refused.1.contains("ulimit -n") && all.len() > 100,
+        "{} sessions, then {}",
+        all.len(),
+        refused.1
+    );
     let other = knock(&folder);
-    assert!(matches!(ask(&other, &hello("", None)).0, Reply::Welcome(_)), "another program is let in");
-    assert!(answered(&folder, &["ctl", "show", "app"]).expect("commands are answered").status.success());
+    assert!(
+        matches!(ask(&other, &hello("", None)).0, Reply::Welcome(_)),
+        "another program is let in"
+    );
+    assert!(
+        answered(&folder, &["ctl", "show", "app"]).expect("commands are answered").status.success()
+    );
     // What is given back can be taken again.
     all.truncate(10);
     let begun = Instant::now();
@@ -419,7 +488,9 @@ fn one_program_with_all_sessions_that_there_are_descriptors_for_leaves_room_for_
 #[test]
 fn signals_that_mean_nothing_do_nothing_and_hup_reads_the_settings_again_all_of_them_or_none() {
     let folder = Folder::new();
-    let text = |workers: &str, more: &str| format!("[cores]\nmode = \"{workers}\"\n[log]\nfile = \"host.log\"\n{more}");
+    let text = |workers: &str, more: &str| {
+        format!("[cores]\nmode = \"{workers}\"\n[log]\nfile = \"host.log\"\n{more}")
+    };
     let one = "[[namespaces]]\nid = \"one\"\nsecret = \"hush-one\"\n";
     let settings = folder.file("host.toml", &text("interrupt", one));
     let up = folder.up(&["-c", settings.to_str().unwrap()]);
@@ -441,8 +512,7 @@ fn signals_that_mean_nothing_do_nothing_and_hup_reads_the_settings_again_all_of_
     until_logged("no namespace changed", 1);
     assert!(enters("one", "hush-one"));
     // Another secret, and one more.
-    let two =
-        "[[namespaces]]\nid = \"one\"\nsecret = \"hush-other\"\n[[namespaces]]\nid = \"two\"\nsecret = \"hush-two\"\n";
+    let two = "[[namespaces]]\nid = \"one\"\nsecret = \"hush-other\"\n[[namespaces]]\nid = \"two\"\nsecret = \"hush-two\"\n";
     fs::write(&settings, text("interrupt", two)).unwrap();
     fs::rename(folder.0.join("host.log"), folder.0.join("host.log.1")).unwrap();
     kill(pid, Signal::SIGHUP).unwrap();
@@ -453,8 +523,11 @@ fn signals_that_mean_nothing_do_nothing_and_hup_reads_the_settings_again_all_of_
     kill(pid, Signal::SIGHUP).unwrap();
     until_logged("cores.mode", 1);
     assert!(enters("two", "hush-two"), "nothing was changed");
-    fs::write(&settings, text("interrupt", "[[namespaces]]\nid = \"three\"\n[[namespaces]]\nid = \"fo/ur\"\n"))
-        .unwrap();
+    fs::write(
+        &settings,
+        text("interrupt", "[[namespaces]]\nid = \"three\"\n[[namespaces]]\nid = \"fo/ur\"\n"),
+    )
+    .unwrap();
     kill(pid, Signal::SIGHUP).unwrap();
     until_logged("fo/ur", 1);
     assert!(enters("two", "hush-two") && !enters("three", ""));
@@ -464,7 +537,8 @@ fn signals_that_mean_nothing_do_nothing_and_hup_reads_the_settings_again_all_of_
     assert!(enters("one", "hush-one") && !enters("two", "hush-two"));
     let (shown, _) = folder.ends(0, &["ctl", "show", "app", "ns"]);
     assert!(shown.contains("Refused"), "{shown}");
-    let refused = log().lines().filter(|line| line.contains(" WARN ") && line.contains("refused")).count();
+    let refused =
+        log().lines().filter(|line| line.contains(" WARN ") && line.contains("refused")).count();
     assert_eq!(refused, 3, "{}", log());
     assert!(!log().contains("hush"), "a secret is in the log: {}", log());
     let mode = fs::metadata(folder.0.join("host.log")).unwrap().permissions().mode();
@@ -478,7 +552,8 @@ fn is_in_memory(pid: u32, what: &[u8]) -> bool {
     let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
     maps.lines().filter(|line| line.contains(" rw-p ")).any(|line| {
         let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
-        let (from, to) = (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+        let (from, to) =
+            (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
         let mut piece = vec![0; 1 << 20];
         let mut at = from;
         while at < to {
@@ -509,18 +584,31 @@ fn a_secret_is_in_no_log_no_answer_and_when_it_was_used_in_no_memory() {
         assert!(!said.contains("xyzzy"), "{said}");
     }
     assert!(err.contains("secert ***"), "{err}");
-    assert_eq!(fs::metadata(folder.0.join("host.log")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(folder.0.join("host.log")).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     let up = folder.up(&["--log", "other.log"]);
-    let (_, err) = folder.ends(2, &["ctl", "app", "ns", "add", "id", "server", "sercet", "xyzzy-command"]);
+    let (_, err) =
+        folder.ends(2, &["ctl", "app", "ns", "add", "id", "server", "sercet", "xyzzy-command"]);
     assert!(err.contains("***") && !err.contains("xyzzy"), "{err}");
     folder.ends(0, &["ctl", "app", "ns", "add", "id", "gone", "secret", "xyzzy-gone"]);
     folder.ends(0, &["ctl", "app", "ns", "del", "id", "gone"]);
     folder.ends(0, &["ctl", "app", "ns", "add", "id", "kept", "secret", "xyzzy-kept"]);
     let attach_socket = knock(&folder);
-    assert!(matches!(ask(&attach_socket, &hello("kept", Some("xyzzy-wrong"))).0, Reply::Error { .. }));
+    assert!(matches!(
+        ask(&attach_socket, &hello("kept", Some("xyzzy-wrong"))).0,
+        Reply::Error { .. }
+    ));
     let log = fs::read_to_string(folder.0.join("other.log")).unwrap();
-    assert!(log.contains("the secret of the namespace kept is wrong") && !log.contains("xyzzy"), "{log}");
-    assert!(is_in_memory(up.0.id(), b"xyzzy-kept"), "one that is needed is there, so that this test can see");
+    assert!(
+        log.contains("the secret of the namespace kept is wrong") && !log.contains("xyzzy"),
+        "{log}"
+    );
+    assert!(
+        is_in_memory(up.0.id(), b"xyzzy-kept"),
+        "one that is needed is there, so that this test can see"
+    );
     for gone in ["xyzzy-wrong", "xyzzy-gone", "xyzzy-command"] {
         // The answer may be here a moment before what it was asked with is wiped.
         let begun = Instant::now();
@@ -540,11 +628,16 @@ fn what_is_in_the_way_is_said() {
     let (_, err) = folder.ends(1, &["up", "--socket", plain.to_str().unwrap()]);
     assert!(err.contains("plain.sock is a file and no socket"), "{err}");
     assert_eq!(fs::read_to_string(&plain).unwrap(), "mine");
-    let (_, err) =
-        folder.ends(1, &["ctl", "--socket", folder.file("plain.ctl", "").to_str().unwrap(), "show", "version"]);
+    let (_, err) = folder.ends(
+        1,
+        &["ctl", "--socket", folder.file("plain.ctl", "").to_str().unwrap(), "show", "version"],
+    );
     assert!(err.contains("plain.ctl is no host's socket"), "{err}");
     let (_, err) = folder.ends(1, &["up", "--cores", "777"]);
-    assert!(err.contains("core 777") && err.contains("may run on") && err.contains("this machine has"), "{err}");
+    assert!(
+        err.contains("core 777") && err.contains("may run on") && err.contains("this machine has"),
+        "{err}"
+    );
     if !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -560,7 +653,10 @@ fn what_is_in_the_way_is_said() {
         text(&output.stderr)
     };
     let err = nobody(&folder);
-    assert!(err.contains("permission denied") && err.contains("uid 0") && err.contains("sudo"), "{err}");
+    assert!(
+        err.contains("permission denied") && err.contains("uid 0") && err.contains("sudo"),
+        "{err}"
+    );
     // Somebody opened the socket to others: they are told by the host.
     fs::set_permissions(folder.0.join("host.ctl"), fs::Permissions::from_mode(0o666)).unwrap();
     let err = nobody(&folder);

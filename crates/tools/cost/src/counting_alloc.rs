@@ -1,4 +1,5 @@
-//! Counts every allocation of the process, so that "none on the packet path" is a figure and not a belief.
+//! Counts every allocation of the process, so that "none on the packet path" is a figure and not a
+//! belief.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,8 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 struct Counting;
 
-// SAFETY: every call is handed to the system's allocator unchanged; counting touches no memory of the caller.
+// SAFETY: every call is handed to the system's allocator unchanged; counting touches no memory of
+// the caller.
 unsafe impl GlobalAlloc for Counting {
     // SAFETY: the caller sees to what `GlobalAlloc` asks, and `System` asks no more.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -24,8 +24,9 @@ pub const BUF_LEN: usize = 2048;
 /// Frames that may wait on the way out.
 pub const SLOTS: usize = 4096;
 
-/// What leaves a stack, in order: a ring whose every slot has its buffer, as the ring of a device has. Who takes a frame out puts an empty
-/// buffer in its place, which is the device's work and not the stack's.
+/// What leaves a stack, in order: a ring whose every slot has its buffer, as the ring of a device
+/// has. Who takes a frame out puts an empty buffer in its place, which is the device's work and not
+/// the stack's.
 pub struct Out {
     pool: Pool,
     ring: Box<[PoolBuf; SLOTS]>,
@@ -38,7 +39,9 @@ impl Out {
     /// An empty ring with buffers of `pool`.
     pub fn new(pool: Pool) -> Out {
         let ring: Vec<PoolBuf> = std::iter::from_fn(|| pool.take()).take(SLOTS).collect();
-        let ring = ring.try_into().unwrap_or_else(|_| panic!("a pool with fewer buffers than the ring has slots"));
+        let ring = ring
+            .try_into()
+            .unwrap_or_else(|_| panic!("a pool with fewer buffers than the ring has slots"));
         Out { pool, ring, front: 0, back: 0 }
     }
 
@@ -127,7 +130,10 @@ impl Side {
 
     /// What the link says about a received packet.
     pub fn meta(offload: bool) -> RxMeta {
-        RxMeta { checksum: if offload { Checksum::Good } else { Checksum::Unknown }, ..RxMeta::default() }
+        RxMeta {
+            checksum: if offload { Checksum::Good } else { Checksum::Unknown },
+            ..RxMeta::default()
+        }
     }
 
     /// Segments that it has sent and received.
@@ -158,10 +164,15 @@ pub const TURN: Duration = Duration::from_micros(10);
 
 /// Addresses of a server and of a client.
 pub fn addresses(v6: bool) -> Result<(Addr, Addr)> {
-    Ok(if v6 { ("fd00::1".parse()?, "fd00::2".parse()?) } else { ("10.0.0.1".parse()?, "10.0.0.2".parse()?) })
+    Ok(if v6 {
+        ("fd00::1".parse()?, "fd00::2".parse()?)
+    } else {
+        ("10.0.0.1".parse()?, "10.0.0.2".parse()?)
+    })
 }
 
-/// One turn of each side: `client_turn`, which says how many packets it took, and `server_turn` as often as there is something for it. Says how many packets moved.
+/// One turn of each side: `client_turn`, which says how many packets it took, and `server_turn` as
+/// often as there is something for it. Says how many packets moved.
 pub fn turn(
     (server, client): (&mut Side, &mut Side),
     meta: RxMeta,

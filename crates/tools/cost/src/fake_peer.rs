@@ -1,5 +1,6 @@
-//! A peer without a stack: it makes by hand just the segments that a handshake and a request need, and remembers one sequence number
-//! per connection. With it, a million connections weigh only on the side that is measured.
+//! A peer without a stack: it makes by hand just the segments that a handshake and a request need,
+//! and remembers one sequence number per connection. With it, a million connections weigh only on
+//! the side that is measured.
 
 use clearway_pkt::{Buf, Pool, PoolBuf};
 use clearway_wire::{Addr, Flags, Proto, Segment, Seq, TcpOptions, ipv4, tcp};
@@ -47,11 +48,26 @@ impl FakePeer {
         (u32::from_be_bytes([0, a, b, c]) - 2) * PORTS + u32::from(port) - 1024
     }
 
-    fn segment(&self, n: u32, seq: Seq, flags: Flags, opts: TcpOptions, payload: &[u8]) -> Option<PoolBuf> {
+    fn segment(
+        &self,
+        n: u32,
+        seq: Seq,
+        flags: Flags,
+        opts: TcpOptions,
+        payload: &[u8],
+    ) -> Option<PoolBuf> {
         let (addr, src_port) = FakePeer::endpoint(n);
         let ack = self.theirs[n as usize];
-        let segment =
-            Segment { src_port, dst_port: self.port, seq, ack, flags, wnd: 65_535, opts, ..Segment::default() };
+        let segment = Segment {
+            src_port,
+            dst_port: self.port,
+            seq,
+            ack,
+            flags,
+            wnd: 65_535,
+            opts,
+            ..Segment::default()
+        };
         let mut buf = self.pool.take()?;
         let room = buf.bytes_mut();
         let tcp_len = tcp::emit(&segment, &mut room[ipv4::HEADER_LEN..]);

@@ -1,7 +1,8 @@
-//! What a request and a connection cost: two stacks coupled back to back in memory, no device, no system call in between.
+//! What a request and a connection cost: two stacks coupled back to back in memory, no device, no
+//! system call in between.
 //!
-//! Nothing here asserts a time. Instructions are counted from outside by callgrind (`cargo xtask cost`), which repeats exactly;
-//! allocations and bytes are counted inside.
+//! Nothing here asserts a time. Instructions are counted from outside by callgrind
+//! (`cargo xtask cost`), which repeats exactly; allocations and bytes are counted inside.
 
 pub mod couple;
 pub mod fake_peer;

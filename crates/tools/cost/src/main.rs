@@ -36,7 +36,8 @@ enum What {
         #[arg(long)]
         offload: bool,
     },
-    /// Connect, 64 bytes there and 64 bytes back, and the end; ROUNDS times with CONNECTIONS together
+    /// Connect, 64 bytes there and 64 bytes back, and the end; ROUNDS times with CONNECTIONS
+    /// together
     Short {
         /// Connections that are made together
         #[arg(short, long, default_value_t = 64)]
@@ -71,20 +72,28 @@ fn main() -> Result<()> {
             couple.run(rounds)?;
             let allocated = counting_alloc::count() - before;
             let (seen, sent) = couple.server_segments();
-            ensure!(couple.retransmitted() == 0, "something was sent twice on a link that loses nothing");
+            ensure!(
+                couple.retransmitted() == 0,
+                "something was sent twice on a link that loses nothing"
+            );
             json!({
-                "connections": connections, "requests": rounds * u64::from(connections), "allocations": allocated,
+                "connections": connections, "requests": rounds * u64::from(connections),
+                    "allocations": allocated,
                 "server_segments_in": seen - segments.0, "server_segments_out": sent - segments.1,
             })
         }
         What::Short { connections, rounds, v6, reset } => {
-            let mut couple = Short::new(connections, v6, if reset { End::Reset } else { End::Close })?;
+            let mut couple =
+                Short::new(connections, v6, if reset { End::Reset } else { End::Close })?;
             couple.run(16, connections)?;
             let (segments, before) = (couple.server_segments(), counting_alloc::count());
             couple.run(rounds, connections)?;
             let allocated = counting_alloc::count() - before;
             let (seen, sent) = couple.server_segments();
-            ensure!(couple.retransmitted() == 0, "something was sent twice on a link that loses nothing");
+            ensure!(
+                couple.retransmitted() == 0,
+                "something was sent twice on a link that loses nothing"
+            );
             json!({
                 "connections": rounds * u64::from(connections), "allocations": allocated,
                 "server_segments_in": seen - segments.0, "server_segments_out": sent - segments.1,
@@ -94,8 +103,10 @@ fn main() -> Result<()> {
             let start = Instant::now();
             let weight = weigh(life, count, || start.elapsed().as_nanos() as u64)?;
             json!({
-                "life": format!("{life:?}"), "connections": weight.connections, "bytes_each": weight.bytes_each,
-                "server_ns_each": weight.nanoseconds_each, "one_was_asked_and_answered": weight.answered,
+                "life": format!("{life:?}"), "connections": weight.connections,
+                    "bytes_each": weight.bytes_each,
+                "server_ns_each": weight.nanoseconds_each,
+                    "one_was_asked_and_answered": weight.answered,
             })
         }
     };

@@ -1,4 +1,5 @@
-//! What a connection weighs: resident memory of this process, read from the system before and after N of them exist.
+//! What a connection weighs: resident memory of this process, read from the system before and after
+//! N of them exist.
 
 use std::fs;
 
@@ -31,7 +32,8 @@ pub struct Weight {
     pub connections: u32,
     /// Resident bytes that each of them added.
     pub bytes_each: f64,
-    /// Server time to bring all of them into being, in nanoseconds each. A figure for people; nothing is decided by it.
+    /// Server time to bring all of them into being, in nanoseconds each. A figure for people;
+    /// nothing is decided by it.
     pub nanoseconds_each: f64,
     /// One of them was asked and has answered.
     pub answered: bool,
@@ -40,11 +42,13 @@ pub struct Weight {
 /// Resident memory of this process in bytes.
 pub fn resident() -> Result<u64> {
     let statm = fs::read_to_string("/proc/self/statm").context("reading /proc/self/statm")?;
-    let pages: u64 = statm.split(' ').nth(1).context("/proc/self/statm has no second field")?.parse()?;
+    let pages: u64 =
+        statm.split(' ').nth(1).context("/proc/self/statm has no second field")?.parse()?;
     Ok(pages * 4096)
 }
 
-/// Opens `connections` towards a server and weighs them. `clock` gives a monotonic time in nanoseconds.
+/// Opens `connections` towards a server and weighs them. `clock` gives a monotonic time in
+/// nanoseconds.
 pub fn weigh(life: Life, connections: u32, clock: impl Fn() -> u64) -> Result<Weight> {
     let server_addr: Addr = "10.255.255.1".parse()?;
     let limits = Limits {
@@ -53,7 +57,8 @@ pub fn weigh(life: Life, connections: u32, clock: impl Fn() -> u64) -> Result<We
         time_wait: 16,
         ..Limits::default()
     };
-    let mut server = Side::new(&Shape { addr: server_addr, limits, bufs: SLOTS + 4 * DEPTH, offload: true });
+    let mut server =
+        Side::new(&Shape { addr: server_addr, limits, bufs: SLOTS + 4 * DEPTH, offload: true });
     let options = ConnOptions { nodelay: true, ..ConnOptions::default() };
     let listener = server.stack.listen(ListenSpec {
         table: Table(0),
@@ -63,10 +68,12 @@ pub fn weigh(life: Life, connections: u32, clock: impl Fn() -> u64) -> Result<We
         token: 0,
         options,
     })?;
-    let mut fake_peer = FakePeer::new(server_addr, PORT, connections, Pool::new(4 * DEPTH, BUF_LEN));
+    let mut fake_peer =
+        FakePeer::new(server_addr, PORT, connections, Pool::new(4 * DEPTH, BUF_LEN));
     // What the fake peer and the buffers weigh must not be counted: touch all of it first.
     touch(&mut fake_peer, &mut server);
-    let mut drive = Drive { server: &mut server, listener, now: Instant::from_millis(1), spent: 0, clock };
+    let mut drive =
+        Drive { server: &mut server, listener, now: Instant::from_millis(1), spent: 0, clock };
     let before = resident()?;
     for from in (0..connections).step_by(DEPTH) {
         let to = connections.min(from + DEPTH as u32);
@@ -104,7 +111,12 @@ impl<C: Fn() -> u64> Drive<'_, C> {
         self.spent += (self.clock)() - start;
     }
 
-    fn open(&mut self, fake_peer: &mut FakePeer, range: std::ops::Range<u32>, life: Life) -> Result<()> {
+    fn open(
+        &mut self,
+        fake_peer: &mut FakePeer,
+        range: std::ops::Range<u32>,
+        life: Life,
+    ) -> Result<()> {
         let mut answered = Vec::with_capacity(DEPTH);
         for n in range.clone() {
             self.deliver(fake_peer.syn(n))?;

@@ -2,7 +2,9 @@
 
 use anyhow::{Result, bail, ensure};
 use clearway_base::Instant;
-use clearway_proto::{ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, Limits, ListenSpec, ListenerId, Table};
+use clearway_proto::{
+    ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, Limits, ListenSpec, ListenerId, Table,
+};
 use clearway_wire::Endpoint;
 
 use crate::couple::{self, PORT, SLOTS, Shape, Side, TURN, addresses};
@@ -22,7 +24,12 @@ pub struct PingPong {
 }
 
 fn limits(connections: u32) -> Limits {
-    Limits { connections: connections.max(16), half_open: connections.max(256), time_wait: 1024, ..Limits::default() }
+    Limits {
+        connections: connections.max(16),
+        half_open: connections.max(256),
+        time_wait: 1024,
+        ..Limits::default()
+    }
 }
 
 impl PingPong {
@@ -52,7 +59,8 @@ impl PingPong {
             offload,
             answered: 0,
         };
-        // Ports above 1024, so that more than one ephemeral range's worth of clients fit one address pair.
+        // Ports above 1024, so that more than one ephemeral range's worth of clients fit one
+        // address pair.
         for n in 0..connections {
             let spec = ConnectSpec {
                 table: Table(0),
@@ -93,7 +101,10 @@ impl PingPong {
         for _ in 0..rounds {
             let want = self.answered + self.conns.len() as u64;
             for i in 0..self.conns.len() {
-                ensure!(self.client.stack.send(self.conns[i], &[b'q'; MESSAGE])? == MESSAGE, "the send queue is full");
+                ensure!(
+                    self.client.stack.send(self.conns[i], &[b'q'; MESSAGE])? == MESSAGE,
+                    "the send queue is full"
+                );
                 if i % 64 == 63 {
                     self.settle();
                 }
@@ -106,9 +117,11 @@ impl PingPong {
         Ok(())
     }
 
-    /// Segments that had to be sent twice, on both sides: none, or the figure is not that of a clean exchange.
+    /// Segments that had to be sent twice, on both sides: none, or the figure is not that of a
+    /// clean exchange.
     pub fn retransmitted(&self) -> u64 {
-        self.server.stack.counters().tcp.retransmitted_segs + self.client.stack.counters().tcp.retransmitted_segs
+        self.server.stack.counters().tcp.retransmitted_segs
+            + self.client.stack.counters().tcp.retransmitted_segs
     }
 
     /// Segments that the server has sent and received.
@@ -117,7 +130,8 @@ impl PingPong {
     }
 }
 
-/// The server's side of a turn, and nothing else: this is the function whose instructions are counted.
+/// The server's side of a turn, and nothing else: this is the function whose instructions are
+/// counted.
 #[inline(never)]
 pub fn server_turn(server: &mut Side, listener: ListenerId, now: Instant) {
     let Side { stack, out, burst } = server;

@@ -2,7 +2,9 @@
 
 use anyhow::{Result, ensure};
 use clearway_base::Instant;
-use clearway_proto::{ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, Limits, ListenSpec, ListenerId, Table};
+use clearway_proto::{
+    ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, Limits, ListenSpec, ListenerId, Table,
+};
 use clearway_wire::{Addr, Endpoint};
 
 use crate::couple::{self, PORT, SLOTS, Shape, Side, TURN, addresses};
@@ -43,7 +45,8 @@ impl Short {
     pub fn new(at_a_time: u32, v6: bool, end: End) -> Result<Short> {
         let (a, b) = addresses(v6)?;
         let room = at_a_time.max(256);
-        let limits = Limits { connections: room, half_open: room, time_wait: 1024, ..Limits::default() };
+        let limits =
+            Limits { connections: room, half_open: room, time_wait: 1024, ..Limits::default() };
         let shape = |addr| Shape { addr, limits, bufs: 2 * SLOTS, offload: false };
         let mut server = Side::new(&shape(a));
         let client = Side::new(&shape(b));
@@ -56,7 +59,16 @@ impl Short {
             options: options(),
         })?;
         let now = Instant::from_millis(1);
-        Ok(Short { server, client, addrs: (a, b), listener, now, next_port: PORTS.start, end, tally: Tally::default() })
+        Ok(Short {
+            server,
+            client,
+            addrs: (a, b),
+            listener,
+            now,
+            next_port: PORTS.start,
+            end,
+            tally: Tally::default(),
+        })
     }
 
     /// `rounds` times: `at_a_time` connections are made, used and ended.
@@ -71,10 +83,16 @@ impl Short {
             }
             while self.turn() > 0 {}
             let Tally { answered, ended } = self.tally;
-            ensure!(answered == want && ended == want, "of {want} connections {answered} were answered, {ended} ended");
+            ensure!(
+                answered == want && ended == want,
+                "of {want} connections {answered} were answered, {ended} ended"
+            );
         }
         let left = self.server.stack.population();
-        ensure!(left.connections == 0 && left.half_open == 0, "the server still has connections: {left:?}");
+        ensure!(
+            left.connections == 0 && left.half_open == 0,
+            "the server still has connections: {left:?}"
+        );
         Ok(())
     }
 
@@ -100,10 +118,13 @@ impl Short {
         )
     }
 
-    /// Segments that had to be sent twice, on both sides: none, or the figure is not that of a clean exchange.
+    /// Segments that had to be sent twice, on both sides: none, or the figure is not that of a
+    /// clean exchange.
     pub fn retransmitted(&self) -> u64 {
-        let tcp =
-            |side: &Side| side.stack.counters().tcp.retransmitted_segs + side.stack.counters().tcp.syn_acks_repeated;
+        let tcp = |side: &Side| {
+            side.stack.counters().tcp.retransmitted_segs
+                + side.stack.counters().tcp.syn_acks_repeated
+        };
         tcp(&self.server) + tcp(&self.client)
     }
 
@@ -117,7 +138,8 @@ fn options() -> ConnOptions {
     ConnOptions { nodelay: true, ..ConnOptions::default() }
 }
 
-/// The server's side of a turn, and nothing else: this is the function whose instructions are counted.
+/// The server's side of a turn, and nothing else: this is the function whose instructions are
+/// counted.
 #[inline(never)]
 pub fn server_turn(server: &mut Side, listener: ListenerId, now: Instant) {
     let Side { stack, out, burst } = server;
@@ -139,7 +161,11 @@ pub fn server_turn(server: &mut Side, listener: ListenerId, now: Instant) {
 }
 
 #[inline]
-fn serve(stack: &mut clearway_proto::Stack<crate::couple::InMemory>, conn: ConnId, what: ConnEvents) {
+fn serve(
+    stack: &mut clearway_proto::Stack<crate::couple::InMemory>,
+    conn: ConnId,
+    what: ConnEvents,
+) {
     if what.has(ConnEvents::FAILED) {
         return stack.close(conn);
     }

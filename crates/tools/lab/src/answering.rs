@@ -51,7 +51,8 @@ pub(crate) struct Outcome {
     pub(crate) memory: Memory,
 }
 
-/// Memory in bytes, of the server and of the kernel: before the client began, and the most while it ran.
+/// Memory in bytes, of the server and of the kernel: before the client began, and the most while it
+/// ran.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory {
     pub(crate) server: (u64, u64),
@@ -110,7 +111,13 @@ pub(crate) struct Answering {
 }
 
 impl Answering {
-    pub(crate) fn new(task: &'static dyn Task, key: &str, about: &str, server: Server, link: Link) -> Answering {
+    pub(crate) fn new(
+        task: &'static dyn Task,
+        key: &str,
+        about: &str,
+        server: Server,
+        link: Link,
+    ) -> Answering {
         let ours = matches!(server, Server::Bench | Server::Http) && link != Link::Veth;
         let floor = server == Server::Reflector;
         let note = SystemNote { key: key.into(), about: about.into(), ours, floor };
@@ -130,7 +137,8 @@ impl Answering {
 
 /// Our server and those of others, on the links that they take.
 pub(crate) fn everybody(task: &'static dyn Task, options: &Options) -> Vec<Answering> {
-    let system = |key: &str, about: &str, server, link| Answering::new(task, key, about, server, link);
+    let system =
+        |key: &str, about: &str, server, link| Answering::new(task, key, about, server, link);
     let mut all = vec![
         system("clearway", "clearway bench server over memif", Server::Bench, Link::Memif),
         system("lwip", "lwIP over memif", Server::Baseline("lwip-dpdk"), Link::Memif),
@@ -230,7 +238,12 @@ impl System for Answering {
 }
 
 /// Lets the client ask, and looks at memory meanwhile.
-fn ask(world: &World<'_>, exchange: &Exchange, client: &Launch, server: Option<Running>) -> anyhow::Result<Outcome> {
+fn ask(
+    world: &World<'_>,
+    exchange: &Exchange,
+    client: &Launch,
+    server: Option<Running>,
+) -> anyhow::Result<Outcome> {
     let of_server = || server.as_ref().map_or(0, |server| resident(server.pid()));
     let (before, kernel) = (of_server(), kernel_memory());
     let mut memory = Memory { server: (before, before), client: 0, kernel: (kernel, kernel) };
@@ -278,12 +291,17 @@ impl Answering {
             Server::Bench => world.clearway("bench server").args(&exchange.server),
             Server::Baseline(name) => {
                 let launch = Launch::new(world.facts.baselines.join(name));
-                let launch = if world.facts.huge_pages { launch } else { launch.env("CLEARWAY_DPDK_HUGE", "off") };
+                let launch = if world.facts.huge_pages {
+                    launch
+                } else {
+                    launch.env("CLEARWAY_DPDK_HUGE", "off")
+                };
                 launch.args(&exchange.server)
             }
         };
         let cores = world.options.server_cores.len().min(self.cores);
-        let launch = launch.words(&format!("--json --cores {}", list(&world.options.server_cores[..cores])));
+        let launch =
+            launch.words(&format!("--json --cores {}", list(&world.options.server_cores[..cores])));
         Ok(Some(match self.link {
             Link::Memif => {
                 let port = format!("dpdk:{}", self.memif(world).server());
@@ -296,7 +314,8 @@ impl Answering {
             Link::Veth => {
                 let inside = world.ends()?.server.holder();
                 // The servers of other stacks know no other sockets.
-                let kernel = if matches!(self.server, Server::Baseline(_)) { "" } else { "--kernel" };
+                let kernel =
+                    if matches!(self.server, Server::Baseline(_)) { "" } else { "--kernel" };
                 launch.words(kernel).inside(inside)
             }
         }))
@@ -324,7 +343,9 @@ impl Answering {
                 )));
             }
             (_, Link::Memif) => {
-                launch = launch.words("--poll --port").arg(format!("dpdk:{}", self.memif(world).client()));
+                launch = launch
+                    .words("--poll --port")
+                    .arg(format!("dpdk:{}", self.memif(world).client()));
                 (MEMIF_SERVER, "10.79.1")
             }
             (_, Link::Tap) => {

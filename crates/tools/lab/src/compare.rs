@@ -24,7 +24,8 @@ pub struct Row {
     pub after: f64,
     /// After over before.
     pub ratio: f64,
-    /// The same of both ratios to the reference, when both reports have the same one: what the machine did differently is left out.
+    /// The same of both ratios to the reference, when both reports have the same one: what the
+    /// machine did differently is left out.
     pub relative: Option<f64>,
     /// How much better: above 1 for better, below for worse; none for what has no better.
     pub gain: Option<f64>,
@@ -66,7 +67,8 @@ pub fn compare(before: &Report, after: &Report) -> anyhow::Result<Comparison> {
         }
         let ratio = new.median / old.median;
         let relative = reference.as_ref().filter(|reference| **reference != old.system);
-        let relative = relative.and_then(|_| Some(new.ratio? / old.ratio.filter(|ratio| *ratio != 0.0)?));
+        let relative =
+            relative.and_then(|_| Some(new.ratio? / old.ratio.filter(|ratio| *ratio != 0.0)?));
         let gain = |ratio: f64| match metric.better {
             Better::Higher => Some(ratio),
             Better::Lower => (ratio != 0.0).then(|| 1.0 / ratio),
@@ -87,9 +89,17 @@ pub fn compare(before: &Report, after: &Report) -> anyhow::Result<Comparison> {
         });
     }
     if rows.is_empty() {
-        bail!("the two have no system and point in common: compare two runs with the same --systems and --points.");
+        bail!(
+            "the two have no system and point in common: compare two runs with the same --systems \
+             and --points."
+        );
     }
-    Ok(Comparison { scenario: before.scenario.clone(), reference, differences: differences(before, after), rows })
+    Ok(Comparison {
+        scenario: before.scenario.clone(),
+        reference,
+        differences: differences(before, after),
+        rows,
+    })
 }
 
 fn metric<'a>(report: &'a Report, key: &str) -> Option<&'a Metric> {
@@ -104,14 +114,22 @@ fn differences(before: &Report, after: &Report) -> Vec<String> {
         }
     };
     let unknown = || "unknown".to_string();
-    note("commit", before.commit.clone().unwrap_or_else(unknown), after.commit.clone().unwrap_or_else(unknown));
+    note(
+        "commit",
+        before.commit.clone().unwrap_or_else(unknown),
+        after.commit.clone().unwrap_or_else(unknown),
+    );
     let (old, new) = (&before.machine, &after.machine);
     note("processor", old.cpu.clone(), new.cpu.clone());
     note("kernel", old.kernel.clone(), new.kernel.clone());
     note("cores of the machine", old.cores.to_string(), new.cores.to_string());
     note("memory in GiB", old.memory_gib.to_string(), new.memory_gib.to_string());
     let cores = |report: &Report| {
-        format!("{}/{}", crate::process::list(&report.server_cores), crate::process::list(&report.client_cores))
+        format!(
+            "{}/{}",
+            crate::process::list(&report.server_cores),
+            crate::process::list(&report.client_cores)
+        )
     };
     note("cores used", cores(before), cores(after));
     note("huge pages", before.huge_pages.to_string(), after.huge_pages.to_string());
@@ -131,10 +149,14 @@ fn differences(before: &Report, after: &Report) -> Vec<String> {
 }
 
 impl Comparison {
-    /// Cells of Clearway that became worse than this: `0.9` is a tenth less. With `relative`, by their ratios to the reference.
+    /// Cells of Clearway that became worse than this: `0.9` is a tenth less. With `relative`, by
+    /// their ratios to the reference.
     pub fn below(&self, least: f64, relative: bool) -> Vec<&Row> {
         let gain = |row: &&Row| if relative { row.relative_gain } else { row.gain };
-        self.rows.iter().filter(|row| row.counts && gain(row).is_some_and(|gain| gain < least)).collect()
+        self.rows
+            .iter()
+            .filter(|row| row.counts && gain(row).is_some_and(|gain| gain < least))
+            .collect()
     }
 
     /// For a terminal.
@@ -148,8 +170,12 @@ impl Comparison {
         }
         text.push('\n');
         let mut grid = Grid::new(3);
-        let relative = self.reference.as_ref().map_or_else(|| "relative".into(), |name| format!("relative to {name}"));
-        let words = [&before.axis.label, "system", "metric", "before", "after", "ratio", &relative, ""];
+        let relative = self
+            .reference
+            .as_ref()
+            .map_or_else(|| "relative".into(), |name| format!("relative to {name}"));
+        let words =
+            [&before.axis.label, "system", "metric", "before", "after", "ratio", &relative, ""];
         grid.row(words.map(str::to_string).to_vec());
         for row in &self.rows {
             let Some(metric) = metric(before, &row.metric) else { continue };

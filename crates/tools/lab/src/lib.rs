@@ -1,9 +1,11 @@
 //! Measurements of systems side by side.
 //!
-//! A [`Scenario`] names systems and points. [`run`] measures each system at each point, one after the other, several rounds, and notes how
-//! far the cores were from each other each time; what comes out is a [`Report`]. [`text`], [`html`] and [`compare`] show reports.
+//! A [`Scenario`] names systems and points. [`run`] measures each system at each point, one after
+//! the other, several rounds, and notes how far the cores were from each other each time; what
+//! comes out is a [`Report`]. [`text`], [`html`] and [`compare`] show reports.
 //!
-//! Everything that is measured runs in processes of its own: this crate starts them, waits, reads what they print, and ends them.
+//! Everything that is measured runs in processes of its own: this crate starts them, waits, reads
+//! what they print, and ends them.
 
 #![forbid(unsafe_code)]
 

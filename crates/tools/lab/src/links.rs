@@ -22,7 +22,9 @@ impl Shared {
     pub(crate) fn server(&self) -> String {
         match self {
             Shared::Memif { socket, queues } => memif("server", socket, *queues),
-            Shared::Vhost { socket, queues } => format!("net_vhost0,iface={},queues={queues}", socket.display()),
+            Shared::Vhost { socket, queues } => {
+                format!("net_vhost0,iface={},queues={queues}", socket.display())
+            }
         }
     }
 
@@ -30,7 +32,9 @@ impl Shared {
     pub(crate) fn client(&self) -> String {
         match self {
             Shared::Memif { socket, queues } => memif("client", socket, *queues),
-            Shared::Vhost { socket, queues } => format!("net_virtio_user0,path={},queues={queues}", socket.display()),
+            Shared::Vhost { socket, queues } => {
+                format!("net_virtio_user0,path={},queues={queues}", socket.display())
+            }
         }
     }
 
@@ -67,23 +71,31 @@ impl Frames {
     }
 }
 
-/// A thread on each core, at most one for each queue; where there are fewer cores, each serves several queues.
+/// A thread on each core, at most one for each queue; where there are fewer cores, each serves
+/// several queues.
 fn placed(launch: Launch, cores: &[usize], queues: usize) -> Launch {
     let used = &cores[..cores.len().min(queues)];
     launch.words(&format!("--queues {queues} --cores {} --poll", list(used)))
 }
 
 /// Sends frames of one size through a link as fast as it takes them.
-pub(crate) fn reflect(world: &World<'_>, link: &Shared, mirror: Mirror, size: u64) -> anyhow::Result<Frames> {
+pub(crate) fn reflect(
+    world: &World<'_>,
+    link: &Shared,
+    mirror: Mirror,
+    size: u64,
+) -> anyhow::Result<Frames> {
     let queues = link.queues();
     let (server, client) = (&world.options.server_cores, &world.options.client_cores);
     let generator = world.clearway("pktgen --json --port").arg(format!("dpdk:{}", link.client()));
     let seconds = world.options.seconds.as_secs_f64();
-    let words = format!("--size {size} --seconds {seconds} --flows {}", if queues > 1 { 64 } else { 1 });
+    let words =
+        format!("--size {size} --seconds {seconds} --flows {}", if queues > 1 { 64 } else { 1 });
     let generator = placed(generator.words(&words), client, queues);
     let (mirror_text, generated) = match mirror {
         Mirror::Ours => {
-            let launch = world.clearway("reflect --json --port").arg(format!("dpdk:{}", link.server()));
+            let launch =
+                world.clearway("reflect --json --port").arg(format!("dpdk:{}", link.server()));
             let launch = placed(launch, server, queues);
             let running = launch.start_until(r#""event":"ready""#, world.stop)?;
             let generated = generator.run(world.limit(link_setup()), world.stop)?;
@@ -128,17 +140,28 @@ impl Testpmd {
         let prefix = format!("cwlab{}", std::process::id());
         let cores = &world.options.server_cores;
         let first = cores.first().context("no core for the server")?;
-        // The first thread only waits for commands; the others forward, each on a core where there are enough.
+        // The first thread only waits for commands; the others forward, each on a core where there
+        // are enough.
         let workers = queues.min(cores.len());
         let mut threads = format!("0@{first}");
         for (index, core) in cores[..workers].iter().enumerate() {
             threads += &format!(",{}@{core}", index + 1);
         }
-        let memory = if world.facts.huge_pages { "--single-file-segments -m 160" } else { "--no-huge -m 256" };
+        let memory = if world.facts.huge_pages {
+            "--single-file-segments -m 160"
+        } else {
+            "--no-huge -m 256"
+        };
         let launch = Launch::new("dpdk-testpmd")
-            .words(&format!("--no-pci --lcores {threads} {memory} --file-prefix {prefix} --no-telemetry --vdev"))
+            .words(&format!(
+                "--no-pci --lcores {threads} {memory} --file-prefix {prefix} \
+                --no-telemetry --vdev"
+            ))
             .arg(device)
-            .words(&format!("-- -i --total-num-mbufs=8192 --forward-mode=macswap --auto-start --rxq={queues} --txq={queues} --nb-cores={workers}"))
+            .words(&format!(
+                "-- -i --total-num-mbufs=8192 --forward-mode=macswap --auto-start \
+                --rxq={queues} --txq={queues} --nb-cores={workers}"
+            ))
             .on(cores);
         let folders = Folders(prefix);
         let running = launch.start_until("testpmd>", world.stop)?;

@@ -40,7 +40,9 @@ impl Machine {
         let release = text("/proc/sys/kernel/osrelease");
         Machine {
             kernel: format!("{} {}", text("/proc/sys/kernel/ostype").trim(), release.trim()),
-            cpu: field("model name").or_else(|| field("CPU part")).unwrap_or_else(|| std::env::consts::ARCH.into()),
+            cpu: field("model name")
+                .or_else(|| field("CPU part"))
+                .unwrap_or_else(|| std::env::consts::ARCH.into()),
             cores: clearway_engine::cores::available(),
             memory_gib: (meminfo("MemTotal") as f64 / (1 << 30) as f64 * 10.0).round() / 10.0,
             tsc_mhz: tsc_mhz(),
@@ -53,7 +55,8 @@ impl Machine {
                 meminfo_number("Hugepagesize"),
                 meminfo_number("HugePages_Free")
             ),
-            hypervisor: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            hypervisor: field("flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
         }
     }
 
@@ -87,7 +90,8 @@ pub(crate) fn meminfo(name: &str) -> u64 {
     meminfo_number(name) << 10
 }
 
-/// Whether DPDK finds huge pages enough for the two ends of a link: what it asks for is 256 MiB each.
+/// Whether DPDK finds huge pages enough for the two ends of a link: what it asks for is 256 MiB
+/// each.
 pub(crate) fn huge_pages_free() -> bool {
     meminfo_number("HugePages_Free") * meminfo("Hugepagesize") >= 512 << 20
 }
@@ -120,7 +124,8 @@ impl CoreTime {
             let mut words = line.split_ascii_whitespace();
             let core = words.next().and_then(|word| word.strip_prefix("cpu")?.parse().ok());
             if core.is_some_and(|core| cores.contains(&core)) {
-                // user nice system idle iowait irq softirq steal; what follows is part of the first two.
+                // user nice system idle iowait irq softirq steal; what follows is part of the first
+                // two.
                 let ticks: Vec<u64> = words.take(8).filter_map(|word| word.parse().ok()).collect();
                 time.all += ticks.iter().sum::<u64>();
                 time.stolen += ticks.get(7).copied().unwrap_or(0);
@@ -147,16 +152,23 @@ fn tsc_mhz() -> f64 {
 /// A day and time of UTC, from seconds after 1970 began.
 pub(crate) fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that the day that some have more is their last; eras of 400 years are all the same.
+    // Years begin in March here, so that the day that some have more is their last; eras of 400
+    // years are all the same.
     let from_march = days + 719_468;
     let (era, day_of_era) = (from_march / 146_097, from_march % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3_600,
+        rest / 60 % 60,
+        rest % 60
+    )
 }
 
 #[cfg(test)]

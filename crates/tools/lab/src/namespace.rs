@@ -1,5 +1,5 @@
-//! Network namespaces without a name: a process holds each, and the kernel removes it with everything in it when that process is gone,
-//! however that came about.
+//! Network namespaces without a name: a process holds each, and the kernel removes it with
+//! everything in it when that process is gone, however that came about.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -11,8 +11,10 @@ use crate::process::{Launch, Running};
 /// How long a change to a namespace may take.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// The folder of the kernel's that shows interfaces shows those of the namespace in which it was mounted.
-const HOLD: &str = "mount -t sysfs sysfs /sys; ip link set lo up && echo held && exec sleep infinity";
+/// The folder of the kernel's that shows interfaces shows those of the namespace in which it was
+/// mounted.
+const HOLD: &str =
+    "mount -t sysfs sysfs /sys; ip link set lo up && echo held && exec sleep infinity";
 
 /// A network namespace, its loopback up.
 pub(crate) struct Namespace {
@@ -21,7 +23,8 @@ pub(crate) struct Namespace {
 
 impl Namespace {
     pub(crate) fn new(stop: &AtomicBool) -> anyhow::Result<Namespace> {
-        let launch = Launch::new("unshare").words("--net --mount --propagation slave sh -c").arg(HOLD);
+        let launch =
+            Launch::new("unshare").words("--net --mount --propagation slave sh -c").arg(HOLD);
         Ok(Namespace { holder: launch.start_until("held", stop)? })
     }
 

@@ -41,7 +41,9 @@ impl Need {
     /// What is missing and what to do about it, if it is missing.
     pub fn missing(&self, facts: &Facts) -> Option<String> {
         match self {
-            Need::Root if !facts.root => Some("it makes network namespaces: run this as root".into()),
+            Need::Root if !facts.root => {
+                Some("it makes network namespaces: run this as root".into())
+            }
             Need::Tun if !Path::new("/dev/net/tun").exists() => {
                 Some("/dev/net/tun is not there: run this on a machine with TUN/TAP devices".into())
             }
@@ -49,11 +51,13 @@ impl Need {
                 Some(format!("{name} is not installed: apt-get install {package}"))
             }
             Need::Dpdk if !facts.dpdk => Some(
-                "this clearway was built without DPDK: apt-get install libdpdk-dev, and cargo build --release".into(),
+                "this clearway was built without DPDK: apt-get install libdpdk-dev, and cargo \
+                 build --release"
+                    .into(),
             ),
-            Need::Preload if !facts.preload => {
-                Some("libclearway_preload.so is not beside the program: cargo build --release".into())
-            }
+            Need::Preload if !facts.preload => Some(
+                "libclearway_preload.so is not beside the program: cargo build --release".into(),
+            ),
             Need::Baseline(name) if !facts.baselines.join(name).is_file() => {
                 Some(format!("{name} is not built: make baselines"))
             }
@@ -85,7 +89,8 @@ impl Facts {
         };
         let folder = options.program.parent().unwrap_or(Path::new("."));
         let library = |place: PathBuf| place.join("libclearway_preload.so").is_file();
-        let near = ["", "deps", "../lib", "../lib/clearway", "../lib64", ".."].map(|place| folder.join(place));
+        let near = ["", "deps", "../lib", "../lib/clearway", "../lib64", ".."]
+            .map(|place| folder.join(place));
         let arch = folder.join(format!("../lib/{}-linux-gnu", std::env::consts::ARCH));
         let text = folder.to_string_lossy().into_owned();
         Ok(Facts {
@@ -96,7 +101,10 @@ impl Facts {
             huge_pages: options.huge_pages && machine::huge_pages_free(),
             baselines: std::path::absolute(find_baselines(options))?,
             version: said.lines().next().unwrap_or_default().to_string(),
-            commit: answer("git", &["-C", &text, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]),
+            commit: answer(
+                "git",
+                &["-C", &text, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            ),
         })
     }
 
@@ -129,7 +137,9 @@ impl Facts {
                     add("DPDK", answer("pkg-config", &["--modversion", "libdpdk"]));
                 }
                 Need::Program(name, _) => add(name, answer(name, &["--version"])),
-                Need::Baseline(name) => add(name, answer(self.baselines.join(name), &["--version"])),
+                Need::Baseline(name) => {
+                    add(name, answer(self.baselines.join(name), &["--version"]))
+                }
                 Need::Root | Need::Tun | Need::Preload => {}
             }
         }

@@ -29,7 +29,9 @@ impl Place {
             Some((socket, namespace, secret)) => {
                 let cut_through = if self.cut_through { "--cut-through" } else { "" };
                 Launch::new(&world.options.program)
-                    .words(&format!("run --ns {namespace} --secret {secret} {cut_through} -- {program}"))
+                    .words(&format!(
+                        "run --ns {namespace} --secret {secret} {cut_through} -- {program}"
+                    ))
                     .env("CLEARWAY_SOCKET", socket.to_string_lossy())
             }
         };
@@ -74,12 +76,21 @@ impl Host {
         client.ip(&format!("addr add {}/24 dev {}", tap.kernels, tap.device), world.stop)?;
         client.ip(&format!("link set {} up", tap.device), world.stop)?;
         let ours = Some((host.socket.clone(), "wire", "abc"));
-        let place = Place { ours, cut_through: false, inside: Some(client.holder()), cores: cores.to_vec() };
+        let place = Place {
+            ours,
+            cut_through: false,
+            inside: Some(client.holder()),
+            cores: cores.to_vec(),
+        };
         Ok((host, place))
     }
 
     /// On the server's first core.
-    pub(crate) fn up(world: &World<'_>, inside: Option<Pid>, commands: &[String]) -> anyhow::Result<Host> {
+    pub(crate) fn up(
+        world: &World<'_>,
+        inside: Option<Pid>,
+        commands: &[String],
+    ) -> anyhow::Result<Host> {
         let core = world.options.server_cores.first().context("no core for the host")?;
         Host::up_on(world, *core, inside, commands)
     }

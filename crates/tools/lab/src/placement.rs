@@ -1,7 +1,9 @@
-//! How far the two cores are from each other: the round trip of a cache line between a thread on either.
+//! How far the two cores are from each other: the round trip of a cache line between a thread on
+//! either.
 //!
-//! On shared machines the hypervisor moves cores while a program runs, and what two cores do together changes by factors.
-//! So it is measured before and after each measurement; it takes ten milliseconds.
+//! On shared machines the hypervisor moves cores while a program runs, and what two cores do
+//! together changes by factors. So it is measured before and after each measurement; it takes ten
+//! milliseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -16,7 +18,8 @@ const PROBE: Duration = Duration::from_millis(10);
 /// How long it may last when others keep the two threads from running.
 const TIME_LIMIT: Duration = Duration::from_millis(200);
 
-/// How often a thread looks for the answer before it looks at the clock, which takes longer than an answer.
+/// How often a thread looks for the answer before it looks at the clock, which takes longer than an
+/// answer.
 const LOOKS: u32 = 1 << 14;
 
 /// Round trips that are timed together.
@@ -31,7 +34,8 @@ const END: u64 = u64::MAX;
 /// Round trips that differ by more than this were made on cores that moved meanwhile.
 const MOVED: f64 = 1.5;
 
-/// Round trips that are so many times others belong to another group, unless there are some between.
+/// Round trips that are so many times others belong to another group, unless there are some
+/// between.
 const APART: f64 = 1.3;
 
 /// Round trips that count as the same distance of the cores.
@@ -65,7 +69,8 @@ impl Group {
     }
 }
 
-/// The groups that measurements lie in, nearest first: where a round trip is much longer than the one below it, another group begins.
+/// The groups that measurements lie in, nearest first: where a round trip is much longer than the
+/// one below it, another group begins.
 pub(crate) fn groups<'a>(all: impl Iterator<Item = &'a Placement>) -> Vec<Group> {
     let mut trips: Vec<f64> = all.filter_map(Placement::settled).collect();
     trips.sort_by(f64::total_cmp);
@@ -94,7 +99,8 @@ pub struct Placement {
 impl Placement {
     /// The cores were not where they had been.
     pub fn moved(&self) -> bool {
-        matches!((self.before_ns, self.after_ns), (Some(before), Some(after)) if before.max(after) > MOVED * before.min(after))
+        matches!((self.before_ns, self.after_ns),
+            (Some(before), Some(after)) if before.max(after) > MOVED * before.min(after))
     }
 
     /// The round trip, if both were measured and the cores did not move.
@@ -104,7 +110,8 @@ impl Placement {
     }
 }
 
-/// The median round trip between two cores in nanoseconds, or none when they are one, or we may not use them.
+/// The median round trip between two cores in nanoseconds, or none when they are one, or we may not
+/// use them.
 pub fn probe(one: usize, other: usize) -> Option<f64> {
     if one == other {
         return None;
@@ -131,7 +138,9 @@ fn answer(line: &AtomicU64, core: usize) -> bool {
         match line.load(Ordering::Acquire) {
             END => return pinned,
             // Compared, so that the end is not written over.
-            n if n % 2 == 1 => drop(line.compare_exchange(n, n + 1, Ordering::AcqRel, Ordering::Acquire)),
+            n if n % 2 == 1 => {
+                let _ = line.compare_exchange(n, n + 1, Ordering::AcqRel, Ordering::Acquire);
+            }
             _ => std::hint::spin_loop(),
         }
     }
@@ -144,7 +153,9 @@ fn ask(line: &AtomicU64, core: usize) -> Option<f64> {
     let mut number = 0;
     let mut from = start;
     // The first batch waits for the other thread's start, so at least two.
-    'batches: while batches.len() < BATCHES && (from.duration_since(start) < PROBE || batches.len() < 2) {
+    'batches: while batches.len() < BATCHES
+        && (from.duration_since(start) < PROBE || batches.len() < 2)
+    {
         for _ in 0..BATCH {
             line.store(number + 1, Ordering::Release);
             number += 2;

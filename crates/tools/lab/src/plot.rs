@@ -1,4 +1,5 @@
-//! Plots as SVG, drawn here: every text has a place and a size that are known, so that a test can tell whether two of them overlap.
+//! Plots as SVG, drawn here: every text has a place and a size that are known, so that a test can
+//! tell whether two of them overlap.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,8 @@ pub(crate) const WIDTH: f64 = 760.0;
 /// Height of the area in which the data lies.
 const PLOT_HEIGHT: f64 = 280.0;
 
-/// Size of all letters. Each is so wide in the widest of the fonts with fixed width that the page asks for.
+/// Size of all letters. Each is so wide in the widest of the fonts with fixed width that the page
+/// asks for.
 const LETTER: f64 = 12.0;
 const LETTER_WIDTH: f64 = 7.4;
 
@@ -39,7 +41,10 @@ pub(crate) struct Label {
 #[cfg(test)]
 impl Label {
     fn overlaps(&self, other: &Label) -> bool {
-        self.left < other.right && other.left < self.right && self.top < other.bottom && other.top < self.bottom
+        self.left < other.right
+            && other.left < self.right
+            && self.top < other.bottom
+            && other.top < self.bottom
     }
 }
 
@@ -80,13 +85,20 @@ impl Svg {
             Anchor::Middle => ("middle", x - width / 2.0),
             Anchor::End => ("end", x - width),
         };
-        let _ = writeln!(self.body, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{name}">{}</text>"#, escaped(text));
+        let _ = writeln!(
+            self.body,
+            r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{name}">{}</text>"#,
+            escaped(text)
+        );
         let (top, bottom) = (y - LETTER, y + LETTER * 0.3);
         self.labels.push(Label { text: text.into(), left, top, right: left + width, bottom });
     }
 
     fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
-        let _ = writeln!(self.body, r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#);
+        let _ = writeln!(
+            self.body,
+            r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#
+        );
     }
 
     /// A mark in the form that goes with the colour.
@@ -96,7 +108,11 @@ impl Svg {
         let class = format!("{} m{hollow}", class(series));
         let shape = match series % 4 {
             0 => format!(r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="4"/>"#),
-            1 => format!(r#"<rect class="{class}" x="{:.1}" y="{:.1}" width="7.6" height="7.6"/>"#, x - 3.8, y - 3.8),
+            1 => format!(
+                r#"<rect class="{class}" x="{:.1}" y="{:.1}" width="7.6" height="7.6"/>"#,
+                x - 3.8,
+                y - 3.8
+            ),
             2 => {
                 let points = [(x, y - 5.0), (x + 5.0, y + 4.0), (x - 5.0, y + 4.0)];
                 format!(r#"<polygon class="{class}" points="{}"/>"#, path(&points))
@@ -135,7 +151,11 @@ impl Svg {
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (index, label) in self.labels.iter().enumerate() {
-            if label.left < 0.0 || label.top < 0.0 || label.right > WIDTH || label.bottom > self.height {
+            if label.left < 0.0
+                || label.top < 0.0
+                || label.right > WIDTH
+                || label.bottom > self.height
+            {
                 faults.push(format!("`{}` leaves the picture: {label:?}", label.text));
             }
             for other in self.labels[..index].iter().filter(|other| other.overlaps(label)) {
@@ -212,9 +232,11 @@ impl Scale {
     fn log(least: f64, most: f64) -> Scale {
         let (first, last) = (least.log10().floor() as i32, most.log10().ceil() as i32);
         let step = ((last - first) / 8 + 1).max(1);
-        let mut ticks: Vec<f64> = (first..=last).step_by(step as usize).map(|power| 10_f64.powi(power)).collect();
+        let mut ticks: Vec<f64> =
+            (first..=last).step_by(step as usize).map(|power| 10_f64.powi(power)).collect();
         if last - first <= 2 {
-            let between = (first..last).flat_map(|power| [2.0, 5.0].map(|n| n * 10_f64.powi(power)));
+            let between =
+                (first..last).flat_map(|power| [2.0, 5.0].map(|n| n * 10_f64.powi(power)));
             ticks.extend(between.collect::<Vec<_>>());
             ticks.sort_by(f64::total_cmp);
         }
@@ -251,7 +273,8 @@ impl Plot {
     pub(crate) fn draw(&self) -> Svg {
         let lines = self.ordered && self.points.len() > 1;
         let values = self.series.iter().flat_map(|series| series.values.iter().flatten());
-        let scale = Scale::of(values.flat_map(|(median, least, most)| [*median, *least, *most]), !lines);
+        let scale =
+            Scale::of(values.flat_map(|(median, least, most)| [*median, *least, *most]), !lines);
         let mut svg = Svg::new();
         let up = if scale.log { format!("{} (logarithmic)", self.up) } else { self.up.clone() };
         svg.text(EDGE, EDGE + LETTER, Anchor::Start, &up);
@@ -285,9 +308,15 @@ impl Plot {
         for (index, series) in self.series.iter().enumerate() {
             let class = class(series.number);
             let place = |point: usize| middle(point) + aside(index);
-            let there = series.values.iter().enumerate().filter_map(|(point, value)| Some((point, (*value)?)));
-            let places: Vec<(f64, f64)> = there.clone().map(|(point, value)| (place(point), y(value.0))).collect();
-            let _ = writeln!(svg.body, r#"<polyline class="{class} l" points="{}"/>"#, path(&places));
+            let there = series
+                .values
+                .iter()
+                .enumerate()
+                .filter_map(|(point, value)| Some((point, (*value)?)));
+            let places: Vec<(f64, f64)> =
+                there.clone().map(|(point, value)| (place(point), y(value.0))).collect();
+            let _ =
+                writeln!(svg.body, r#"<polyline class="{class} l" points="{}"/>"#, path(&places));
             for (point, (median, least, most)) in there {
                 svg.line(&format!("{class} e"), (place(point), y(least)), (place(point), y(most)));
                 svg.mark(series.number, place(point), y(median));
@@ -295,7 +324,13 @@ impl Plot {
         }
     }
 
-    fn bars(&self, svg: &mut Svg, middle: &dyn Fn(usize) -> f64, slot: f64, y: &dyn Fn(f64) -> f64) {
+    fn bars(
+        &self,
+        svg: &mut Svg,
+        middle: &dyn Fn(usize) -> f64,
+        slot: f64,
+        y: &dyn Fn(f64) -> f64,
+    ) {
         let width = (slot * 0.8 / self.series.len().max(1) as f64).min(60.0);
         for (index, series) in self.series.iter().enumerate() {
             let class = class(series.number);
@@ -316,9 +351,11 @@ impl Plot {
         }
     }
 
-    /// The points' names; on two lines in turn where they need more room than there is. Answers with where the next line is.
+    /// The points' names; on two lines in turn where they need more room than there is. Answers
+    /// with where the next line is.
     fn names(&self, svg: &mut Svg, middle: &dyn Fn(usize) -> f64, slot: f64, y: f64) -> f64 {
-        let widest = self.points.iter().map(|name| text_width(name)).fold(0.0, f64::max) + LETTER_WIDTH;
+        let widest =
+            self.points.iter().map(|name| text_width(name)).fold(0.0, f64::max) + LETTER_WIDTH;
         let rows = (widest / slot).ceil().max(1.0) as usize;
         for (index, name) in self.points.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             // A name in the middle of a narrow first or last slot may reach beyond the edge.

@@ -1,7 +1,8 @@
 //! Programs that are measured: started on their cores, waited for, and ended by their own number.
 //!
-//! Each is the leader of a session. So Ctrl-C reaches only this program, which ends the others in order; and the scheduler, which shares
-//! time between sessions, can be asked to put them first. The kernel kills them when this program is killed.
+//! Each is the leader of a session. So Ctrl-C reaches only this program, which ends the others in
+//! order; and the scheduler, which shares time between sessions, can be asked to put them first.
+//! The kernel kills them when this program is killed.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -24,7 +25,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// How often a program is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Puts the new session first, and becomes what its arguments say. Without root the scheduler does not let us, and then it is as it is.
+/// Puts the new session first, and becomes what its arguments say. Without root the scheduler does
+/// not let us, and then it is as it is.
 const FIRST: &str = r#"{ echo -20 >/proc/self/autogroup; } 2>/dev/null || :; exec "$0" "$@""#;
 
 /// Bytes of a program's output that are kept; the rest is read and forgotten.
@@ -114,7 +116,8 @@ impl Launch {
 
     /// The command line as somebody would type it.
     pub(crate) fn text(&self) -> String {
-        let mut words: Vec<String> = self.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut words: Vec<String> =
+            self.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
         if let Some(cores) = &self.cores {
             words.push(format!("taskset -c {cores}"));
         }
@@ -130,7 +133,9 @@ impl Launch {
     fn command(&self) -> Command {
         // Each of these becomes the next, so that the number of the process stays the same.
         let mut words: Vec<OsString> =
-            ["setpriv", "--pdeathsig", "KILL", "setsid", "sh", "-c", FIRST].map(OsString::from).to_vec();
+            ["setpriv", "--pdeathsig", "KILL", "setsid", "sh", "-c", FIRST]
+                .map(OsString::from)
+                .to_vec();
         if let Some(holder) = self.inside {
             words.extend(["nsenter", "--net", "--mount", "--target"].map(OsString::from));
             words.push(holder.to_string().into());
@@ -141,7 +146,10 @@ impl Launch {
         }
         words.push(self.program.clone());
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+            .args(&words[1..])
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -191,7 +199,11 @@ pub(crate) fn list(cores: &[usize]) -> String {
 
 fn quoted(arg: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
-    if !arg.is_empty() && arg.chars().all(plain) { arg.into() } else { format!("'{}'", arg.replace('\'', r"'\''")) }
+    if !arg.is_empty() && arg.chars().all(plain) {
+        arg.into()
+    } else {
+        format!("'{}'", arg.replace('\'', r"'\''"))
+    }
 }
 
 fn reason(status: ExitStatus) -> String {
@@ -342,8 +354,12 @@ impl Ended {
     fn good(self) -> anyhow::Result<Ended> {
         match (self.status.success(), self.status.signal()) {
             (true, _) => Ok(self),
-            (_, Some(signal)) => Err(Died { name: self.name.clone(), signal, said: self.complaint() }.into()),
-            _ => Err(anyhow!("{} failed ({}): {}", self.name, reason(self.status), self.complaint())),
+            (_, Some(signal)) => {
+                Err(Died { name: self.name.clone(), signal, said: self.complaint() }.into())
+            }
+            _ => {
+                Err(anyhow!("{} failed ({}): {}", self.name, reason(self.status), self.complaint()))
+            }
         }
     }
 
@@ -359,7 +375,10 @@ impl Ended {
 }
 
 fn events(text: &str) -> Vec<Value> {
-    text.lines().filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str(line).ok()).collect()
+    text.lines()
+        .filter(|line| line.starts_with('{'))
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 /// What was said on standard error, or else the end of what was printed.
@@ -369,7 +388,8 @@ fn complaint(out: &str, errors: &str) -> String {
 
 /// The last lines as one.
 fn last(text: &str, shown: usize) -> String {
-    let text = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    let text =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     let from = text.len().saturating_sub(shown);
     let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     if text.is_empty() { "it said nothing".into() } else { text[from..].into() }
@@ -377,7 +397,12 @@ fn last(text: &str, shown: usize) -> String {
 
 /// What a program prints when it is run for a moment; none when it is not there or fails.
 pub(crate) fn answer(program: impl AsRef<Path>, args: &[&str]) -> Option<String> {
-    let output = Command::new(program.as_ref()).args(args).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output = Command::new(program.as_ref())
+        .args(args)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
     (output.status.success() && !text.is_empty()).then_some(text)
 }

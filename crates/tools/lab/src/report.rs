@@ -1,4 +1,5 @@
-//! What a run of a scenario leaves: everything that was noted and measured, as it stands in the JSON file.
+//! What a run of a scenario leaves: everything that was noted and measured, as it stands in the
+//! JSON file.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,14 @@ pub struct Metric {
 impl Metric {
     /// A metric of the table's front row, with a plot.
     pub(crate) fn main(key: &str, label: &str, unit: &str, better: Better) -> Metric {
-        Metric { key: key.into(), label: label.into(), unit: unit.into(), better, main: true, plot: true }
+        Metric {
+            key: key.into(),
+            label: label.into(),
+            unit: unit.into(),
+            better,
+            main: true,
+            plot: true,
+        }
     }
 
     /// One that stands beside the others, with a plot.
@@ -177,7 +185,8 @@ pub struct Cell {
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// This system over the reference: the median over rounds of both, or the ratio of the medians where there is none.
+    /// This system over the reference: the median over rounds of both, or the ratio of the medians
+    /// where there is none.
     pub ratio: Option<f64>,
     /// This system over the raw link.
     pub of_floor: Option<f64>,
@@ -255,7 +264,9 @@ pub struct Report {
 impl Report {
     /// The cell of a system at a point.
     pub fn cell(&self, system: &str, point: &str, metric: &str) -> Option<&Cell> {
-        self.cells.iter().find(|cell| cell.system == system && cell.point == point && cell.metric == metric)
+        self.cells
+            .iter()
+            .find(|cell| cell.system == system && cell.point == point && cell.metric == metric)
     }
 
     /// Takes another system for the reference, and puts the samples together.
@@ -295,9 +306,14 @@ impl Report {
         match value["format"].as_u64() {
             Some(format) if format == u64::from(FORMAT) => Ok(serde_json::from_value(value)?),
             Some(format) => {
-                anyhow::bail!("it has form {format}, and this program reads form {FORMAT}. Run the scenario again.")
+                anyhow::bail!(
+                    "it has form {format}, and this program reads form {FORMAT}. Run the \
+                     scenario again."
+                )
             }
-            None => anyhow::bail!("it is no report of `clearway lab`. Name a file that it wrote, such as http.json."),
+            None => anyhow::bail!(
+                "it is no report of `clearway lab`. Name a file that it wrote, such as http.json."
+            ),
         }
     }
 }

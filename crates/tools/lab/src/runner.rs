@@ -33,7 +33,8 @@ pub trait Watch {
 /// One measurement.
 type Step<'a> = (u32, &'a Point, &'a dyn System);
 
-/// Runs a scenario. A run that is stopped tells what it has until then; that a system fails is noted, and no error.
+/// Runs a scenario. A run that is stopped tells what it has until then; that a system fails is
+/// noted, and no error.
 pub fn run(
     scenario: &dyn Scenario,
     options: &Options,
@@ -58,13 +59,19 @@ pub fn run(
     let mut done: BTreeMap<&str, (u32, &str)> = BTreeMap::new();
     for (index, (round, point, system)) in steps.iter().enumerate() {
         let key = system.note().key.as_str();
-        let left = (index > 0).then(|| begun.elapsed().div_f64(index as f64).mul_f64((steps.len() - index) as f64));
-        watch.step(index, &format!("round {round} of {}, {}, {key}", options.rounds, point.key), left);
+        let left = (index > 0)
+            .then(|| begun.elapsed().div_f64(index as f64).mul_f64((steps.len() - index) as f64));
+        watch.step(
+            index,
+            &format!("round {round} of {}, {}, {key}", options.rounds, point.key),
+            left,
+        );
         if failed.get(key).is_some_and(|count| *count >= GIVE_UP) {
             continue;
         }
         if let Some((_, why)) = done.get(key).filter(|(in_round, _)| in_round == round) {
-            let left = LeftOut { system: key.into(), point: Some(point.key.clone()), why: (*why).into() };
+            let left =
+                LeftOut { system: key.into(), point: Some(point.key.clone()), why: (*why).into() };
             if !report.left_out.contains(&left) {
                 report.left_out.push(left);
             }
@@ -73,7 +80,8 @@ pub fn run(
         let at = begun.elapsed();
         let mut one = || measure(&world, *system, point, *round, at, &mut report.programs);
         let measured = match one() {
-            // The driver of memif may crash a program whose peer goes away while it polls (DPDK 22.11): that says nothing of the system.
+            // The driver of memif may crash a program whose peer goes away while it polls (DPDK
+            // 22.11): that says nothing of the system.
             Err(error) if error.is::<Died>() => {
                 watch.say(&format!("{key} at {}, round {round}: {error:#}; once more", point.key));
                 one()
@@ -93,8 +101,12 @@ pub fn run(
                 let count = failed.entry(key).or_default();
                 *count += 1;
                 let given_up = if *count == GIVE_UP { "; it is not tried any more" } else { "" };
-                watch.say(&format!("{key} at {}, round {round}, failed: {error:#}{given_up}", point.key));
-                let (system, point, error) = (key.to_string(), point.key.clone(), format!("{error:#}"));
+                watch.say(&format!(
+                    "{key} at {}, round {round}, failed: {error:#}{given_up}",
+                    point.key
+                ));
+                let (system, point, error) =
+                    (key.to_string(), point.key.clone(), format!("{error:#}"));
                 report.failures.push(Failure { system, point, round: *round, error });
             }
         }
@@ -107,7 +119,8 @@ pub fn run(
     Ok(report)
 }
 
-/// What the others are compared with: what was asked for, or what the scenario says, if it is measured; otherwise the first that is not ours.
+/// What the others are compared with: what was asked for, or what the scenario says, if it is
+/// measured; otherwise the first that is not ours.
 fn choose_reference(
     scenario: &dyn Scenario,
     options: &Options,
@@ -117,7 +130,11 @@ fn choose_reference(
     let wanted = options.reference.as_deref().unwrap_or(scenario.reference());
     let measured = |system: &&SystemNote| system.key == wanted;
     let foreign = |system: &&SystemNote| !system.ours && !system.floor;
-    let chosen = systems.iter().find(measured).or_else(|| systems.iter().find(foreign)).or_else(|| systems.first());
+    let chosen = systems
+        .iter()
+        .find(measured)
+        .or_else(|| systems.iter().find(foreign))
+        .or_else(|| systems.first());
     let chosen = chosen.map_or(wanted, |system| system.key.as_str());
     if chosen != wanted {
         watch.say(&format!("{wanted} is not measured: ratios are to {chosen}"));
@@ -141,12 +158,22 @@ fn choose_systems(
 ) -> anyhow::Result<Vec<Box<dyn System>>> {
     let all = scenario.systems(options);
     let names: Vec<String> = all.iter().map(|system| system.note().key.clone()).collect();
-    if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
-        anyhow::bail!("{} has a system `{}` already. Give the --server another name.", scenario.name(), twice.1);
+    if let Some(twice) =
+        names.iter().enumerate().find(|(index, name)| names[..*index].contains(name))
+    {
+        anyhow::bail!(
+            "{} has a system `{}` already. Give the --server another name.",
+            scenario.name(),
+            twice.1
+        );
     }
     for wanted in options.systems.iter().chain(&options.reference) {
         if !names.contains(wanted) {
-            anyhow::bail!("{} has no system `{wanted}`; it has {}.", scenario.name(), names.join(", "));
+            anyhow::bail!(
+                "{} has no system `{wanted}`; it has {}.",
+                scenario.name(),
+                names.join(", ")
+            );
         }
     }
     let mut systems = Vec::new();
@@ -179,7 +206,8 @@ fn choose_points(scenario: &dyn Scenario, options: &Options) -> anyhow::Result<V
     Ok(points)
 }
 
-/// Round by round, point by point, one system after the other; each round begins with another system.
+/// Round by round, point by point, one system after the other; each round begins with another
+/// system.
 fn plan<'a>(
     world: &World<'_>,
     systems: &'a [Box<dyn System>],
@@ -214,7 +242,8 @@ fn measure(
     programs: &mut BTreeMap<String, Vec<String>>,
 ) -> anyhow::Result<Sample> {
     let (server, client) = (&world.options.server_cores, &world.options.client_cores);
-    let distance = || server.first().zip(client.first()).and_then(|(server, client)| probe(*server, *client));
+    let distance =
+        || server.first().zip(client.first()).and_then(|(server, client)| probe(*server, *client));
     let cores: Vec<usize> = server.iter().chain(client).copied().collect();
     let (before_ns, time) = (distance(), CoreTime::of(&cores));
     let measured = system.measure(world, point)?;

@@ -33,7 +33,8 @@ pub trait Scenario: Sync {
     /// What the others are compared with.
     fn reference(&self) -> &'static str;
 
-    /// Whether a system that did this at a point needs no measurement at later points of the round, and why.
+    /// Whether a system that did this at a point needs no measurement at later points of the round,
+    /// and why.
     fn enough(&self, _point: &Point, _sample: &Sample) -> Option<&'static str> {
         None
     }

@@ -6,7 +6,8 @@ use crate::machine::Machine;
 use crate::placement::Placement;
 use crate::report::{Axis, Better, FORMAT, Metric, Point, Report, Sample, SystemNote};
 
-/// A report of these systems at these points without a measurement, for the metrics `rps` and `cycles`; one that is called `floor` is that.
+/// A report of these systems at these points without a measurement, for the metrics `rps` and
+/// `cycles`; one that is called `floor` is that.
 pub(crate) fn blank(systems: &[&str], points: &[&str]) -> Report {
     let system = |key: &&str| SystemNote {
         key: (*key).into(),
@@ -35,7 +36,10 @@ pub(crate) fn blank(systems: &[&str], points: &[&str]) -> Report {
             memory_gib: 8.0,
             ..Machine::default()
         },
-        versions: BTreeMap::from([("clearway".into(), "clearway 0.1.0".into()), ("iperf3".into(), "3.12".into())]),
+        versions: BTreeMap::from([
+            ("clearway".into(), "clearway 0.1.0".into()),
+            ("iperf3".into(), "3.12".into()),
+        ]),
         commit: Some("0123456789ab".into()),
         server_cores: vec![0],
         client_cores: vec![1],

@@ -10,7 +10,8 @@ use crate::stats;
 /// Marks a figure from rounds that lie in several groups, or in which the cores moved.
 const SHAKY: &str = "~";
 
-/// A table whose columns are as wide as what is in them: the first to the left, the others to the right unless told.
+/// A table whose columns are as wide as what is in them: the first to the left, the others to the
+/// right unless told.
 pub(crate) struct Grid {
     rows: Vec<Vec<String>>,
     left: usize,
@@ -84,7 +85,8 @@ fn wrapped(text: &str) -> String {
 pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let list = |cores: &[usize]| crate::process::list(cores);
     let memory = if report.huge_pages { "huge pages" } else { "no huge pages" };
-    let versions: Vec<String> = report.versions.iter().map(|(name, said)| versioned(name, said)).collect();
+    let versions: Vec<String> =
+        report.versions.iter().map(|(name, said)| versioned(name, said)).collect();
     let quick = if report.quick { ", quick" } else { "" };
     let mut facts = vec![
         ("machine", report.machine.line()),
@@ -92,7 +94,11 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("commit", report.commit.clone().unwrap_or_else(|| "unknown".into())),
         (
             "cores",
-            format!("server {}, client {}; DPDK with {memory}", list(&report.server_cores), list(&report.client_cores)),
+            format!(
+                "server {}, client {}; DPDK with {memory}",
+                list(&report.server_cores),
+                list(&report.client_cores)
+            ),
         ),
         (
             "rounds",
@@ -108,30 +114,46 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("core to core", placement(report)),
     ];
     if report.stopped {
-        facts.push(("stopped", "before its end: there are fewer rounds than were asked for".into()));
+        facts
+            .push(("stopped", "before its end: there are fewer rounds than were asked for".into()));
     }
     facts
 }
 
 /// A program, which may or may not begin by naming itself.
 fn versioned(name: &str, said: &str) -> String {
-    if said.to_lowercase().starts_with(&name.to_lowercase()) { said.into() } else { format!("{name} {said}") }
+    if said.to_lowercase().starts_with(&name.to_lowercase()) {
+        said.into()
+    } else {
+        format!("{name} {said}")
+    }
 }
 
 fn placement(report: &Report) -> String {
-    let trips: Vec<f64> =
-        report.samples.iter().flat_map(|s| [s.placement.before_ns, s.placement.after_ns]).flatten().collect();
+    let trips: Vec<f64> = report
+        .samples
+        .iter()
+        .flat_map(|s| [s.placement.before_ns, s.placement.after_ns])
+        .flatten()
+        .collect();
     let Some(median) = stats::median(&trips) else {
         return "not measured".into();
     };
-    let (least, most) = trips.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &ns| (a.min(ns), b.max(ns)));
-    let mut groups: Vec<String> =
-        report.groups.iter().map(|group| format!("{} with one {}", group.count, group.name())).collect();
+    let (least, most) =
+        trips.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &ns| (a.min(ns), b.max(ns)));
+    let mut groups: Vec<String> = report
+        .groups
+        .iter()
+        .map(|group| format!("{} with one {}", group.count, group.name()))
+        .collect();
     if report.moved() > 0 {
         groups.push(format!("{} in which it moved", report.moved()));
     }
     let all = report.samples.len();
-    format!("round trip {median:.0} ns ({least:.0}…{most:.0}); of {all} measurements {}", groups.join(", "))
+    format!(
+        "round trip {median:.0} ns ({least:.0}…{most:.0}); of {all} measurements {}",
+        groups.join(", ")
+    )
 }
 
 fn head(report: &Report) -> String {
@@ -151,7 +173,9 @@ fn rows(report: &Report, cells: &[Cell]) -> String {
     // A column that nobody filled says nothing.
     let filled = |metric: &&Metric| cells.iter().any(|cell| cell.metric == metric.key);
     let metrics: Vec<&Metric> = report.metrics.iter().filter(filled).collect();
-    let floor = |metric: &Metric| cells.iter().any(|cell| cell.metric == metric.key && cell.of_floor.is_some());
+    let floor = |metric: &Metric| {
+        cells.iter().any(|cell| cell.metric == metric.key && cell.of_floor.is_some())
+    };
     let mut grid = Grid::new(2);
     let mut labels = vec![report.axis.label.clone(), "system".into()];
     let mut units = vec![report.axis.unit.clone(), String::new()];
@@ -175,7 +199,9 @@ fn rows(report: &Report, cells: &[Cell]) -> String {
         let mut first = true;
         for system in &report.systems {
             let find = |metric: &Metric| {
-                cells.iter().find(|c| c.system == system.key && c.point == point.key && c.metric == metric.key)
+                cells.iter().find(|c| {
+                    c.system == system.key && c.point == point.key && c.metric == metric.key
+                })
             };
             if !metrics.iter().any(|metric| find(metric).is_some()) {
                 continue;
@@ -195,11 +221,12 @@ fn columns(metric: &Metric, cell: Option<&Cell>, floor: bool) -> Vec<String> {
     let none = || "–".to_string();
     let unit = &metric.unit;
     let mark = |cell: &Cell| if cell.shaky { SHAKY } else { "" };
-    let mut columns = vec![cell.map_or_else(none, |cell| mark(cell).to_string() + &measured(cell.median, unit))];
+    let mut columns =
+        vec![cell.map_or_else(none, |cell| mark(cell).to_string() + &measured(cell.median, unit))];
     if metric.main {
-        columns.push(
-            cell.map_or_else(none, |cell| format!("({}…{})", measured(cell.min, unit), measured(cell.max, unit))),
-        );
+        columns.push(cell.map_or_else(none, |cell| {
+            format!("({}…{})", measured(cell.min, unit), measured(cell.max, unit))
+        }));
         let mark = if cell.is_some_and(|cell| cell.shaky_ratios) { SHAKY } else { "" };
         let marked = |by: f64| mark.to_string() + &ratio(by);
         columns.push(cell.and_then(|cell| cell.ratio).map_or_else(none, marked));
@@ -213,8 +240,10 @@ fn columns(metric: &Metric, cell: Option<&Cell>, floor: bool) -> Vec<String> {
 fn foot(report: &Report) -> String {
     let mut text = String::new();
     if report.cells.iter().any(|cell| cell.shaky || cell.shaky_ratios) {
-        let _ =
-            writeln!(text, "{SHAKY} no round (of both) in that group: these are all rounds, whatever the cores did");
+        let _ = writeln!(
+            text,
+            "{SHAKY} no round (of both) in that group: these are all rounds, whatever the cores did"
+        );
     }
     for left in &report.left_out {
         let _ = writeln!(text, "{}", left_out_line(left));
@@ -232,7 +261,8 @@ fn foot(report: &Report) -> String {
     if report.samples.iter().any(|sample| sample.load > report.machine.cores as f64 + 1.0) {
         let _ = writeln!(
             text,
-            "warning: more programs wanted to run than there are cores; measure again when the machine is quiet"
+            "warning: more programs wanted to run than there are cores; measure again when the \
+             machine is quiet"
         );
     }
     text

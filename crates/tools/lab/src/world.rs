@@ -1,4 +1,5 @@
-//! What all scenarios have in common: what was asked for, what is there, and a place for what they make.
+//! What all scenarios have in common: what was asked for, what is there, and a place for what they
+//! make.
 
 use std::cell::OnceCell;
 use std::net::SocketAddr;
@@ -26,9 +27,11 @@ impl FromStr for External {
     type Err = String;
 
     fn from_str(text: &str) -> Result<External, String> {
-        let wrong = || format!("`{text}` is no server: write NAME=ADDR:PORT, such as other=10.0.0.2:10000");
+        let wrong =
+            || format!("`{text}` is no server: write NAME=ADDR:PORT, such as other=10.0.0.2:10000");
         let (name, at) = text.split_once('=').ok_or_else(wrong)?;
-        let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        let plain = !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         if !plain {
             return Err(format!("`{name}` is no name: letters, digits, `-`, `_` and `.` make one"));
         }
@@ -95,7 +98,11 @@ pub(crate) const TAP_SERVER: &str = "10.77.0.2";
 pub(crate) const TAP: &str = "cwlab0";
 
 impl<'a> World<'a> {
-    pub(crate) fn new(options: &'a Options, facts: &'a Facts, stop: &'a AtomicBool) -> anyhow::Result<World<'a>> {
+    pub(crate) fn new(
+        options: &'a Options,
+        facts: &'a Facts,
+        stop: &'a AtomicBool,
+    ) -> anyhow::Result<World<'a>> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("cwlab-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -119,8 +126,9 @@ impl<'a> World<'a> {
         self.options.seconds + self.options.warmup + setup + Duration::from_secs(60)
     }
 
-    /// The process that holds the client's namespace, with a TAP device in it that nobody has used: what the last user said that it can
-    /// do with packets, and its address of Ethernet, stay with a device.
+    /// The process that holds the client's namespace, with a TAP device in it that nobody has used:
+    /// what the last user said that it can do with packets, and its address of Ethernet, stay with
+    /// a device.
     pub(crate) fn fresh_tap(&self) -> anyhow::Result<Pid> {
         let client = &self.ends()?.client;
         // The first time there is none.
@@ -137,7 +145,8 @@ impl<'a> World<'a> {
 
     /// The two namespaces, made when they are first asked for.
     ///
-    /// Each client address of the /24 that a scenario may want is one of the client's own, for the kernel has only 64,512 ports for one.
+    /// Each client address of the /24 that a scenario may want is one of the client's own, for the
+    /// kernel has only 64,512 ports for one.
     pub(crate) fn ends(&self) -> anyhow::Result<&Ends> {
         if let Some(ends) = self.ends.get() {
             return Ok(ends);
@@ -166,7 +175,8 @@ impl Drop for World<'_> {
     }
 }
 
-/// Where `make baselines` puts what it builds: beside the folder of the program, or below `target` here.
+/// Where `make baselines` puts what it builds: beside the folder of the program, or below `target`
+/// here.
 pub(crate) fn find_baselines(options: &Options) -> PathBuf {
     if let Some(named) = &options.baselines {
         return named.clone();

@@ -41,19 +41,28 @@ const STEPS: &[Step] = &[
     },
     Step { name: "tidy", what: "the rules of the project", run: tidy },
     Step { name: "rfc", what: "docs/rfc.md names code and tests that exist", run: rfc },
-    Step { name: "deny", what: "licences, duplicates, sources and advisories of other people's crates", run: denied },
+    Step {
+        name: "deny",
+        what: "licences, duplicates, sources and advisories of other people's crates",
+        run: denied,
+    },
     Step { name: TESTS, what: "cargo test --workspace", run: tests },
     Step { name: "loom", what: "every order of the handshakes in shared memory", run: loom },
     Step { name: "scripts", what: "the packet scripts against the core", run: scripts },
     Step { name: "sim", what: "the simulator, 200 seeds", run: sim },
     Step { name: "fuzz", what: "the corpora of the fuzz targets replay", run: fuzz },
-    Step { name: "cost", what: "instructions per request stay below their bounds", run: instructions },
+    Step {
+        name: "cost",
+        what: "instructions per request stay below their bounds",
+        run: instructions,
+    },
     Step { name: "docs", what: "the documentation builds without a warning", run: docs },
 ];
 
 fn fmt(root: &Path) -> Result<Outcome> {
     run(&mut cargo(root, &["fmt", "--all", "--check"]))?;
-    // The fuzz targets are a workspace of their own, since only cargo-fuzz can build them; so is a baseline with dependencies that nobody else has.
+    // The fuzz targets are a workspace of their own, since only cargo-fuzz can build them; so is a
+    // baseline with dependencies that nobody else has.
     for manifest in ["fuzz/Cargo.toml", "baselines/smoltcp/Cargo.toml"] {
         if root.join(manifest).is_file() {
             run(&mut cargo(root, &["fmt", "--manifest-path", manifest, "--check"]))?;
@@ -109,18 +118,22 @@ fn found(findings: &mut [Finding], note: String) -> Outcome {
 }
 
 fn tests(root: &Path) -> Result<Outcome> {
-    // Every test program runs, also after one has failed, so that one run shows everything that is broken.
+    // Every test program runs, also after one has failed, so that one run shows everything that is
+    // broken.
     let (tally, failure) = run_tests(&mut cargo(root, &["test", "--workspace", "--no-fail-fast"]))?;
     Ok(Outcome::Tested(tally, failure))
 }
 
-/// The models need another build of the same code, with loom's atomics in place of the processor's: it has a folder of its own, so that
-/// neither build throws the other away.
+/// The models need another build of the same code, with loom's atomics in place of the processor's:
+/// it has a folder of its own, so that neither build throws the other away.
 fn loom(root: &Path) -> Result<Outcome> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
-    let mut command = cargo(root, &["test", "--package", "clearway-shm", "--release", "--lib", "loom"]);
-    let (tally, failure) =
-        run_tests(command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target.join("loom")))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let mut command =
+        cargo(root, &["test", "--package", "clearway-shm", "--release", "--lib", "loom"]);
+    let (tally, failure) = run_tests(
+        command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target.join("loom")),
+    )?;
     let failure = failure.or_else(|| (tally.passed == 0).then(|| "there are no models".to_owned()));
     Ok(Outcome::Tested(tally, failure))
 }
@@ -141,7 +154,8 @@ fn ran(ran: programs::Ran) -> Outcome {
     }
 }
 
-/// Every fuzz target has a corpus, and the test programs named `fuzz_replay` feed the corpora to the code under test.
+/// Every fuzz target has a corpus, and the test programs named `fuzz_replay` feed the corpora to
+/// the code under test.
 ///
 /// Those programs run among the tests, too, which is where their tests are counted.
 fn fuzz(root: &Path) -> Result<Outcome> {
@@ -151,7 +165,9 @@ fn fuzz(root: &Path) -> Result<Outcome> {
         return Ok(Outcome::Absent("there are no fuzz targets in this tree".to_owned()));
     }
     if let Some(bare) = targets.iter().find(|target| !programs::has_corpus(root, target)) {
-        return Ok(Outcome::Refused(format!("fuzz target `{bare}` has no corpus: put files into fuzz/corpus/{bare}")));
+        return Ok(Outcome::Refused(format!(
+            "fuzz target `{bare}` has no corpus: put files into fuzz/corpus/{bare}"
+        )));
     }
     if replays.is_empty() {
         return Ok(Outcome::Refused(
@@ -164,11 +180,16 @@ fn fuzz(root: &Path) -> Result<Outcome> {
 
 fn instructions(root: &Path) -> Result<Outcome> {
     let held = cost::cost(root, &cost::Options::default())?;
-    Ok(if held { Outcome::Holds(String::new()) } else { Outcome::Refused("a request costs too much".to_owned()) })
+    Ok(if held {
+        Outcome::Holds(String::new())
+    } else {
+        Outcome::Refused("a request costs too much".to_owned())
+    })
 }
 
 fn docs(root: &Path) -> Result<Outcome> {
-    run(cargo(root, &["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    run(cargo(root, &["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Outcome::Holds(String::new()))
 }
 
@@ -180,10 +201,12 @@ struct Line {
     note: String,
 }
 
-/// Runs the gates on the workspace at `root`, prints a table, and last of all the line `N passed, N failed`.
+/// Runs the gates on the workspace at `root`, prints a table, and last of all the line
+/// `N passed, N failed`.
 ///
-/// The line adds up the tests of all test programs. A gate that fails and is not a failed test counts as one failure, so that
-/// the line never says `0 failed` when something was refused. The answer is whether everything held.
+/// The line adds up the tests of all test programs. A gate that fails and is not a failed test
+/// counts as one failure, so that the line never says `0 failed` when something was refused. The
+/// answer is whether everything held.
 pub fn ci(root: &Path, options: &Options) -> Result<bool> {
     let started = Instant::now();
     let Ran { lines, total, held } = gates(root, &chosen(STEPS, options)?, options.keep_going);
@@ -191,7 +214,12 @@ pub fn ci(root: &Path, options: &Options) -> Result<bool> {
     for Line { name, word, took, note } in &lines {
         println!("{name:<8} {word:<8} {:>8}  {note}", seconds(*took));
     }
-    println!("{:<8} {:<8} {:>8}", "all", if held { "ok" } else { "FAILED" }, seconds(started.elapsed()));
+    println!(
+        "{:<8} {:<8} {:>8}",
+        "all",
+        if held { "ok" } else { "FAILED" },
+        seconds(started.elapsed())
+    );
     println!("{total}");
     Ok(held)
 }
@@ -210,7 +238,12 @@ fn gates(root: &Path, steps: &[&Step], keep_going: bool) -> Ran {
     let mut beside = None;
     for (index, step) in steps.iter().enumerate() {
         if !held && !keep_going {
-            lines.push(Line { name: step.name, word: "not run", took: Duration::ZERO, note: String::new() });
+            lines.push(Line {
+                name: step.name,
+                word: "not run",
+                took: Duration::ZERO,
+                note: String::new(),
+            });
             continue;
         }
         println!("── {} of {}: {} ({})", index + 1, steps.len(), step.name, step.what);

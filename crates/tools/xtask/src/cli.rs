@@ -8,7 +8,10 @@ use clap::{Parser, Subcommand};
 use crate::{ci, cost, deny, drawing, finding, floors, programs, rfc, run, tidy};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Developer tasks: the gates of this workspace and the checks behind them")]
+#[command(
+    name = "cargo xtask",
+    about = "Developer tasks: the gates of this workspace and the checks behind them"
+)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -24,7 +27,8 @@ enum Task {
         #[arg(long)]
         svg: bool,
     },
-    /// Show how the modules inside of each crate stand on each other, and where they stand in a circle
+    /// Show how the modules inside of each crate stand on each other, and where they stand in a
+    /// circle
     Floors {
         /// A crate, or a folder of modules in it, to show in full: proto, proto::tcp
         scope: Option<String>,
@@ -43,7 +47,8 @@ enum Task {
     Cost(cost::Options),
 }
 
-/// Reads the command line and does the task. Exit code 0: all is well; 1: something was refused or failed; 2: wrong use.
+/// Reads the command line and does the task. Exit code 0: all is well; 1: something was refused or
+/// failed; 2: wrong use.
 pub fn main() -> ExitCode {
     match task(Arguments::parse().task) {
         Ok(true) => ExitCode::SUCCESS,
@@ -91,6 +96,8 @@ fn task(task: Task) -> Result<bool> {
         }),
         Task::Sim(seeds) => programs::sim(&root, &seeds).and_then(programs::Ran::or_error),
         Task::Cost(options) => cost::cost(&root, &options),
-        Task::Scripts(scripts) => programs::scripts(&root, &scripts).and_then(programs::Ran::or_error),
+        Task::Scripts(scripts) => {
+            programs::scripts(&root, &scripts).and_then(programs::Ran::or_error)
+        }
     }
 }

@@ -1,6 +1,8 @@
-//! `cargo xtask cost`: instructions per request and per short connection on the server's side, counted by callgrind, held against `crates/tools/cost/bounds.txt`.
+//! `cargo xtask cost`: instructions per request and per short connection on the server's side,
+//! counted by callgrind, held against `crates/tools/cost/bounds.txt`.
 //!
-//! The count repeats exactly for the same compiler and sources, so it may stand in a gate, which a time may not.
+//! The count repeats exactly for the same compiler and sources, so it may stand in a gate, which a
+//! time may not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +29,8 @@ pub struct Options {
 /// One case: its name in the bounds file, and the arguments of the program.
 struct Case {
     name: &'static str,
-    /// What is counted once for each connection in each round: a request, or a whole short connection.
+    /// What is counted once for each connection in each round: a request, or a whole short
+    /// connection.
     what: &'static str,
     connections: u32,
     more: &'static [&'static str],
@@ -65,7 +68,13 @@ pub fn cost(root: &Path, options: &Options) -> Result<bool> {
         for life in ["half-open", "idle"] {
             print!(
                 "{}",
-                output(Command::new(&program).args(["memory", life, "--count", &options.count.to_string()]))?.0
+                output(Command::new(&program).args([
+                    "memory",
+                    life,
+                    "--count",
+                    &options.count.to_string()
+                ]))?
+                .0
             );
         }
     }
@@ -84,18 +93,25 @@ fn bounds(root: &Path) -> Result<BTreeMap<String, u64>> {
         let Some((name, bound)) = line.split_once(' ') else {
             bail!("{}:{}: expected NAME INSTRUCTIONS", path.display(), number + 1)
         };
-        let bound = bound.trim().parse().with_context(|| format!("{}:{}: not a number", path.display(), number + 1))?;
+        let bound = bound
+            .trim()
+            .parse()
+            .with_context(|| format!("{}:{}: not a number", path.display(), number + 1))?;
         bounds.insert(name.to_owned(), bound);
     }
     Ok(bounds)
 }
 
 fn build(root: &Path) -> Result<std::path::PathBuf> {
-    crate::run::run(&mut cargo(root, &["build", "--release", "--quiet", "--package", "clearway-cost"]))?;
+    crate::run::run(&mut cargo(
+        root,
+        &["build", "--release", "--quiet", "--package", "clearway-cost"],
+    ))?;
     Ok(programs::target(root)?.join("release/clearway-cost"))
 }
 
-// The handshakes and the warming up are in both runs, so the difference is that of the requests alone.
+// The handshakes and the warming up are in both runs, so the difference is that of the requests
+// alone.
 fn instructions(program: &Path, case: &Case) -> Result<u64> {
     let (few, many) = (20, 60);
     let less = collected(program, case, few)?;
@@ -106,11 +122,17 @@ fn instructions(program: &Path, case: &Case) -> Result<u64> {
 fn collected(program: &Path, case: &Case, rounds: u64) -> Result<u64> {
     let mut command = Command::new("valgrind");
     command
-        .args(["--tool=callgrind", "--toggle-collect=clearway_cost::*::server_turn*", "--callgrind-out-file=/dev/null"])
+        .args([
+            "--tool=callgrind",
+            "--toggle-collect=clearway_cost::*::server_turn*",
+            "--callgrind-out-file=/dev/null",
+        ])
         .arg(program);
     let (_, errors) = output(arguments(&mut command, case, rounds))?;
-    let line =
-        errors.lines().find(|line| line.contains("Collected :")).context("callgrind printed no `Collected` line")?;
+    let line = errors
+        .lines()
+        .find(|line| line.contains("Collected :"))
+        .context("callgrind printed no `Collected` line")?;
     let number = line.rsplit(' ').next().unwrap_or_default();
     let collected = number.parse().with_context(|| format!("not a number: {line}"))?;
     ensure!(collected > 0, "callgrind counted nothing: is server_turn inlined?");
@@ -119,20 +141,28 @@ fn collected(program: &Path, case: &Case, rounds: u64) -> Result<u64> {
 
 fn allocations(program: &Path, case: &Case) -> Result<u64> {
     let (text, _) = output(arguments(&mut Command::new(program), case, 20))?;
-    let (_, rest) = text.split_once("\"allocations\":").context("clearway-cost printed no allocations")?;
+    let (_, rest) =
+        text.split_once("\"allocations\":").context("clearway-cost printed no allocations")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     Ok(digits.parse()?)
 }
 
 fn arguments<'a>(command: &'a mut Command, case: &Case, rounds: u64) -> &'a mut Command {
-    command.arg(case.what).args(["--connections", &case.connections.to_string(), "--rounds", &rounds.to_string()]);
+    command.arg(case.what).args([
+        "--connections",
+        &case.connections.to_string(),
+        "--rounds",
+        &rounds.to_string(),
+    ]);
     command.args(case.more)
 }
 
 fn output(command: &mut Command) -> Result<(String, String)> {
-    let output =
-        command.output().with_context(|| format!("starting {command:?}; `make setup` installs what is missing"))?;
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .output()
+        .with_context(|| format!("starting {command:?}; `make setup` installs what is missing"))?;
+    let (text, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), "{command:?} failed ({}):\n{errors}", output.status);
     Ok((text.into_owned(), errors.into_owned()))
 }

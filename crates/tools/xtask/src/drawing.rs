@@ -1,7 +1,9 @@
-//! The floors of a folder of modules as a drawing: `cargo xtask layers --svg` writes one for each folder that ARCHITECTURE.md shows.
+//! The floors of a folder of modules as a drawing: `cargo xtask layers --svg` writes one for each
+//! folder that ARCHITECTURE.md shows.
 //!
-//! A floor is a band, a module a box, an arrow a line from who names to who is named. An arrow that follows from others (a → c beside a → b → c) is faint.
-//! An arrow that does not point to a lower floor is red, so that a drawing of disorder shows where it is.
+//! A floor is a band, a module a box, an arrow a line from who names to who is named. An arrow that
+//! follows from others (a → c beside a → b → c) is faint. An arrow that does not point to a lower
+//! floor is red, so that a drawing of disorder shows where it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +22,8 @@ const DRAWN: &[&str] = &["proto", "proto::net", "proto::tcp", "session", "host"]
 /// The folder of the drawings.
 const FOLDER: &str = "docs/modules";
 
-/// Sizes in pixels: of a letter, of a box, of the room between boxes, between rows and between bands, and of the whole.
+/// Sizes in pixels: of a letter, of a box, of the room between boxes, between rows and between
+/// bands, and of the whole.
 const LETTER: f64 = 7.3;
 const BOX_HEIGHT: f64 = 26.0;
 const BOX_PADDING: f64 = 16.0;
@@ -72,9 +75,13 @@ pub fn write(root: &Path) -> Result<()> {
 
 /// Finds drawings of the docs that are not those of the code any more.
 pub fn check(root: &Path) -> Result<Vec<Finding>> {
-    let is_stale = |file: &Path, text: &str| fs::read_to_string(root.join(file)).is_ok_and(|drawn| drawn != text);
+    let is_stale = |file: &Path, text: &str| {
+        fs::read_to_string(root.join(file)).is_ok_and(|drawn| drawn != text)
+    };
     let stale = drawings(root)?.into_iter().filter(|(file, text)| is_stale(file, text));
-    Ok(stale.map(|(file, _)| Finding::new(file, 1, "is not up to date: cargo xtask layers --svg")).collect())
+    Ok(stale
+        .map(|(file, _)| Finding::new(file, 1, "is not up to date: cargo xtask layers --svg"))
+        .collect())
 }
 
 fn file_name(scope: &str) -> String {
@@ -107,7 +114,8 @@ pub fn draw(floor: &Floor) -> String {
         bottom + 10.0
     );
     let _ = writeln!(out, "<title>{figures}</title>\n<style>{STYLE}</style>");
-    let _ = writeln!(out, "<rect class=\"page\" width=\"{WIDTH}\" height=\"{:.0}\"/>", bottom + 10.0);
+    let _ =
+        writeln!(out, "<rect class=\"page\" width=\"{WIDTH}\" height=\"{:.0}\"/>", bottom + 10.0);
     let _ = writeln!(out, "<text x=\"12\" y=\"22\">{figures}</text>");
     for ((name, _), (y, height)) in bands.iter().zip(&edges) {
         let _ = writeln!(
@@ -116,11 +124,17 @@ pub fn draw(floor: &Floor) -> String {
             WIDTH - 12.0,
             height - 8.0
         );
-        let _ = writeln!(out, "<text class=\"label\" x=\"16\" y=\"{:.0}\">{name}</text>", y + height / 2.0);
+        let _ = writeln!(
+            out,
+            "<text class=\"label\" x=\"16\" y=\"{:.0}\">{name}</text>",
+            y + height / 2.0
+        );
     }
     let follows = follows_from_others(floor);
     for (from, to) in floor.arrows.keys() {
-        let (Some(a), Some(b)) = (places.get(from.as_str()), places.get(to.as_str())) else { continue };
+        let (Some(a), Some(b)) = (places.get(from.as_str()), places.get(to.as_str())) else {
+            continue;
+        };
         let class = match heights[from.as_str()] > heights[to.as_str()] {
             false => "up",
             true if follows.contains(&(from.as_str(), to.as_str())) => "faint",
@@ -160,9 +174,16 @@ pub fn draw(floor: &Floor) -> String {
 
 /// The line above a drawing.
 fn figures(floor: &Floor, bands: usize, heights: &BTreeMap<&str, usize>) -> String {
-    let up = floor.arrows.keys().filter(|(from, to)| heights[from.as_str()] <= heights[to.as_str()]).count();
+    let up = floor
+        .arrows
+        .keys()
+        .filter(|(from, to)| heights[from.as_str()] <= heights[to.as_str()])
+        .count();
     let (modules, arrows) = (drawn(floor).count(), floor.arrows.len());
-    format!("{}: {modules} modules on {bands} floors, {arrows} arrows, {up} of them not down", floor.name())
+    format!(
+        "{}: {modules} modules on {bands} floors, {arrows} arrows, {up} of them not down",
+        floor.name()
+    )
 }
 
 /// The modules that have something to show: the folder's own file only if it has arrows.
@@ -171,7 +192,8 @@ fn drawn(floor: &Floor) -> impl Iterator<Item = &str> {
     floor.modules.iter().map(String::as_str).filter(move |module| *module != "mod" || named(module))
 }
 
-/// The floors with their names, the lowest first: those of the table, or as the arrows have them where there is none.
+/// The floors with their names, the lowest first: those of the table, or as the arrows have them
+/// where there is none.
 fn bands(floor: &Floor) -> Vec<(String, Vec<&str>)> {
     let modules: Vec<&str> = drawn(floor).collect();
     if let Some(order) = ORDERS.iter().find(|order| order.scope == floor.name()) {
@@ -180,8 +202,10 @@ fn bands(floor: &Floor) -> Vec<(String, Vec<&str>)> {
             (storey.name.to_owned(), here.collect())
         });
         let mut bands: Vec<(String, Vec<&str>)> = named.collect();
-        let placed: BTreeSet<&str> = bands.iter().flat_map(|(_, modules)| modules.iter().copied()).collect();
-        let rest: Vec<&str> = modules.iter().copied().filter(|module| !placed.contains(module)).collect();
+        let placed: BTreeSet<&str> =
+            bands.iter().flat_map(|(_, modules)| modules.iter().copied()).collect();
+        let rest: Vec<&str> =
+            modules.iter().copied().filter(|module| !placed.contains(module)).collect();
         if !rest.is_empty() {
             bands.push(("without a floor".to_owned(), rest));
         }
@@ -194,7 +218,10 @@ fn bands(floor: &Floor) -> Vec<(String, Vec<&str>)> {
 }
 
 /// Where each box lies, and of each band, the lowest first, its upper edge and its height.
-fn lay_out<'f>(floor: &Floor, bands: &[(String, Vec<&'f str>)]) -> (BTreeMap<&'f str, Place>, Vec<(f64, f64)>) {
+fn lay_out<'f>(
+    floor: &Floor,
+    bands: &[(String, Vec<&'f str>)],
+) -> (BTreeMap<&'f str, Place>, Vec<(f64, f64)>) {
     let mut places: BTreeMap<&str, Place> = BTreeMap::new();
     let mut rows_of = Vec::new();
     for (_, modules) in bands {
@@ -266,7 +293,9 @@ fn follows_from_others(floor: &Floor) -> BTreeSet<(&str, &str)> {
                 }
             }
         }
-        follows.extend(named(floor, from).filter(|to| reached.contains(to)).map(|to| (from.as_str(), to)));
+        follows.extend(
+            named(floor, from).filter(|to| reached.contains(to)).map(|to| (from.as_str(), to)),
+        );
     }
     follows
 }

@@ -27,7 +27,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Prints findings to standard error in the order of files and lines, and says whether there were none.
+/// Prints findings to standard error in the order of files and lines, and says whether there were
+/// none.
 pub fn print(findings: &mut [Finding]) -> bool {
     findings.sort();
     for finding in findings.iter() {

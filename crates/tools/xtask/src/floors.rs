@@ -1,9 +1,11 @@
-//! The order of the modules inside a crate: which module names which, and where they name each other in a circle.
+//! The order of the modules inside a crate: which module names which, and where they name each
+//! other in a circle.
 //!
-//! An arrow is a path in the code (`crate::…`, `super::…`, `self::…`, or one that begins with a name that a `use` brought in) that
-//! ends in another module. A name that a module only hands on (`pub use`) counts for the module that defines it, so that the face of
-//! a folder may hand on what its files define. Code that is compiled for tests only has no arrows, and neither have calls of methods:
-//! what a method needs of its type is seen where the type is named.
+//! An arrow is a path in the code (`crate::…`, `super::…`, `self::…`, or one that begins with a
+//! name that a `use` brought in) that ends in another module. A name that a module only hands on
+//! (`pub use`) counts for the module that defines it, so that the face of a folder may hand on what
+//! its files define. Code that is compiled for tests only has no arrows, and neither have calls of
+//! methods: what a method needs of its type is seen where the type is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,10 +16,11 @@ use crate::finding::Finding;
 use crate::modules::{Module, modules};
 use crate::source::{Kind, Source};
 
-/// The crates in which a circle of modules is refused, at every depth. The rest is told by `cargo xtask floors`.
+/// The crates in which a circle of modules is refused, at every depth. The rest is told by
+/// `cargo xtask floors`.
 const WITHOUT_CIRCLES: &[&str] = &[
-    "base", "clearway", "cost", "engine", "hint", "host", "http", "options", "pkt", "proto", "session", "tap",
-    "traffic", "xtask",
+    "base", "clearway", "cost", "engine", "hint", "host", "http", "options", "pkt", "proto",
+    "session", "tap", "traffic", "xtask",
 ];
 
 /// How many names handed on in a row are followed.
@@ -43,8 +46,11 @@ pub struct Floor {
 impl Floor {
     /// The circles: sets of modules each of which reaches each other.
     pub fn circles(&self) -> Vec<BTreeSet<&str>> {
-        let reached: BTreeMap<&str, BTreeSet<&str>> =
-            self.modules.iter().map(|module| (module.as_str(), self.reached_from(module))).collect();
+        let reached: BTreeMap<&str, BTreeSet<&str>> = self
+            .modules
+            .iter()
+            .map(|module| (module.as_str(), self.reached_from(module)))
+            .collect();
         let mut circles: Vec<BTreeSet<&str>> = Vec::new();
         for module in self.modules.iter().map(String::as_str) {
             if circles.iter().any(|circle| circle.contains(module)) {
@@ -62,8 +68,11 @@ impl Floor {
     /// Height of each module: the longest way down, where modules of a circle share one.
     pub fn heights(&self) -> BTreeMap<&str, usize> {
         let circles = self.circles();
-        let same = |a: &str, b: &str| a == b || circles.iter().any(|circle| circle.contains(a) && circle.contains(b));
-        let mut heights: BTreeMap<&str, usize> = self.modules.iter().map(|module| (module.as_str(), 1)).collect();
+        let same = |a: &str, b: &str| {
+            a == b || circles.iter().any(|circle| circle.contains(a) && circle.contains(b))
+        };
+        let mut heights: BTreeMap<&str, usize> =
+            self.modules.iter().map(|module| (module.as_str(), 1)).collect();
         // Each round settles at least one floor more, so there are never more rounds than modules.
         for _ in 0..self.modules.len() {
             for (from, to) in self.arrows.keys() {
@@ -92,18 +101,26 @@ impl Floor {
 
     /// The crate and the folder in it, as `proto::tcp`.
     pub fn name(&self) -> String {
-        if self.scope.is_empty() { self.package.clone() } else { format!("{}::{}", self.package, self.scope) }
+        if self.scope.is_empty() {
+            self.package.clone()
+        } else {
+            format!("{}::{}", self.package, self.scope)
+        }
     }
 }
 
-/// The floors of every crate of the workspace at `root`, those of crates first and those of folders after them.
+/// The floors of every crate of the workspace at `root`, those of crates first and those of folders
+/// after them.
 pub fn floors(root: &Path) -> Result<Vec<Floor>> {
     let (modules, _) = modules(root)?;
     let mut by_package: BTreeMap<&str, Vec<&Module>> = BTreeMap::new();
     for module in modules.iter().filter(|module| module.in_src && !module.test) {
         by_package.entry(&module.package).or_default().push(module);
     }
-    Ok(by_package.into_iter().flat_map(|(package, modules)| Crate::new(modules).floors(package)).collect())
+    Ok(by_package
+        .into_iter()
+        .flat_map(|(package, modules)| Crate::new(modules).floors(package))
+        .collect())
 }
 
 /// Refuses circles in the crates that are to have none.
@@ -115,11 +132,15 @@ pub fn circles(floors: &[Floor]) -> Vec<Finding> {
     };
     for floor in floors.iter().filter(settled) {
         for circle in floor.circles() {
-            let ties = floor.arrows.iter().filter(|((from, to), _)| circle.contains(&**from) && circle.contains(&**to));
+            let ties = floor
+                .arrows
+                .iter()
+                .filter(|((from, to), _)| circle.contains(&**from) && circle.contains(&**to));
             for ((from, to), (file, line)) in ties {
                 let all = circle.iter().copied().collect::<Vec<_>>().join(" ");
                 let message = format!(
-                    "{} → {to}: these modules of {} name each other in a circle: {all}; move what both need below them, or pass it in as an argument",
+                    "{} → {to}: these modules of {} name each other in a circle: {all}; move what \
+                     both need below them, or pass it in as an argument",
                     from,
                     floor.name(),
                 );
@@ -133,7 +154,9 @@ pub fn circles(floors: &[Floor]) -> Vec<Finding> {
 /// Prints a line for each floor: modules, heights, arrows, and the circles with what is in them.
 pub fn tell(floors: &[Floor], only: Option<&str>) {
     for floor in floors {
-        let chosen = only.is_none_or(|only| floor.name() == only || floor.name().starts_with(&format!("{only}::")));
+        let chosen = only.is_none_or(|only| {
+            floor.name() == only || floor.name().starts_with(&format!("{only}::"))
+        });
         if !chosen || floor.modules.len() < 2 {
             continue;
         }
@@ -142,7 +165,10 @@ pub fn tell(floors: &[Floor], only: Option<&str>) {
         let circles = floor.circles();
         let tied: usize = circles.iter().map(BTreeSet::len).sum();
         let (modules, arrows) = (floor.modules.len(), floor.arrows.len());
-        println!("{}: {modules} modules on {highest} floors, {arrows} arrows, {tied} modules in circles", floor.name());
+        println!(
+            "{}: {modules} modules on {highest} floors, {arrows} arrows, {tied} modules in circles",
+            floor.name()
+        );
         if only.is_none() {
             continue;
         }
@@ -164,7 +190,8 @@ pub fn tell(floors: &[Floor], only: Option<&str>) {
 /// What a name in a module stands for.
 #[derive(Clone, Default)]
 struct Scope {
-    /// Names that `use` brings in, with the path they stand for. Everything of a module (`*`) is followed no further than to it.
+    /// Names that `use` brings in, with the path they stand for. Everything of a module (`*`) is
+    /// followed no further than to it.
     names: BTreeMap<String, Vec<String>>,
 }
 
@@ -176,9 +203,12 @@ struct Crate<'a> {
 
 impl<'a> Crate<'a> {
     fn new(modules: Vec<&'a Module>) -> Crate<'a> {
-        let modules: BTreeMap<Place, &Module> =
-            modules.into_iter().filter_map(|module| Some((place(&module.source.path)?, module))).collect();
-        let scopes = modules.iter().map(|(place, module)| (place.clone(), scope(&module.source))).collect();
+        let modules: BTreeMap<Place, &Module> = modules
+            .into_iter()
+            .filter_map(|module| Some((place(&module.source.path)?, module)))
+            .collect();
+        let scopes =
+            modules.iter().map(|(place, module)| (place.clone(), scope(&module.source))).collect();
         Crate { modules, scopes }
     }
 
@@ -206,7 +236,8 @@ impl<'a> Crate<'a> {
                 // The arrow belongs to the folder in which both ways part.
                 let common = place.iter().zip(&to).take_while(|(a, b)| a == b).count();
                 if let Some(floor) = floors.get_mut(&place[..common]) {
-                    let name = |place: &Place| place.get(common).map_or("mod", String::as_str).to_owned();
+                    let name =
+                        |place: &Place| place.get(common).map_or("mod", String::as_str).to_owned();
                     let at = (module.source.path.clone(), line);
                     floor.arrows.entry((name(place), name(&to))).or_insert(at);
                 }
@@ -236,7 +267,8 @@ impl<'a> Crate<'a> {
         found.into_iter().collect()
     }
 
-    /// The module that defines what `path` names as seen from `place`, or nothing when it lies outside of the crate.
+    /// The module that defines what `path` names as seen from `place`, or nothing when it lies
+    /// outside of the crate.
     fn resolve(&self, place: &Place, path: &[String], hops: usize) -> Option<Place> {
         if hops > MAX_HOPS {
             return None;
@@ -276,13 +308,16 @@ impl<'a> Crate<'a> {
     fn knows(&self, at: &Place, name: &str) -> bool {
         let mut child = at.clone();
         child.push(name.to_owned());
-        self.modules.contains_key(&child) || self.scopes.get(at).is_some_and(|scope| scope.names.contains_key(name))
+        self.modules.contains_key(&child)
+            || self.scopes.get(at).is_some_and(|scope| scope.names.contains_key(name))
     }
 }
 
-/// Where a file below `src` stands among the modules of its crate; nothing for a binary beside the library.
+/// Where a file below `src` stands among the modules of its crate; nothing for a binary beside the
+/// library.
 fn place(path: &Path) -> Option<Place> {
-    let mut parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let mut parts: Vec<String> =
+        path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let src = parts.iter().position(|part| part == "src")?;
     let mut place = parts.split_off(src + 1);
     let file = place.pop()?;
@@ -312,16 +347,24 @@ fn scope(source: &Source) -> Scope {
 }
 
 /// The leaves of a tree of names: what each is called here (nothing for `*`), and its path.
-fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, leaves: &mut Vec<(Option<String>, Vec<String>)>) {
+fn flatten(
+    tree: &syn::UseTree,
+    before: &mut Vec<String>,
+    leaves: &mut Vec<(Option<String>, Vec<String>)>,
+) {
     match tree {
         syn::UseTree::Path(path) => {
             before.push(path.ident.to_string());
             flatten(&path.tree, before, leaves);
             before.pop();
         }
-        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| flatten(tree, before, leaves)),
+        syn::UseTree::Group(group) => {
+            group.items.iter().for_each(|tree| flatten(tree, before, leaves))
+        }
         syn::UseTree::Glob(_) => leaves.push((None, before.clone())),
-        syn::UseTree::Name(name) if name.ident == "self" => leaves.push((before.last().cloned(), before.clone())),
+        syn::UseTree::Name(name) if name.ident == "self" => {
+            leaves.push((before.last().cloned(), before.clone()))
+        }
         syn::UseTree::Name(name) => {
             let path = before.iter().cloned().chain([name.ident.to_string()]).collect();
             leaves.push((Some(name.ident.to_string()), path));

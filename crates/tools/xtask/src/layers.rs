@@ -1,7 +1,7 @@
 //! `cargo xtask layers`: an arrow between two crates may only point down.
 //!
-//! The table below is the picture of ARCHITECTURE.md in a form that a machine can check. A crate that is not in it is refused, so
-//! that a new crate gets its place on the day it is born.
+//! The table below is the picture of ARCHITECTURE.md in a form that a machine can check. A crate
+//! that is not in it is refused, so that a new crate gets its place on the day it is born.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,11 @@ struct Row {
     tests_may_use: &'static [&'static str],
 }
 
-const fn row(name: &'static str, may_use: &'static [&'static str], tests_may_use: &'static [&'static str]) -> Row {
+const fn row(
+    name: &'static str,
+    may_use: &'static [&'static str],
+    tests_may_use: &'static [&'static str],
+) -> Row {
     Row { name, may_use, tests_may_use }
 }
 
@@ -31,8 +35,8 @@ const ANY: &str = "*";
 
 /// The whole order of the workspace, the lowest layer first.
 ///
-/// `sim` and `script` are for tests, so only crates above them may use them, and only in their tests. `proto` and `dev` never see
-/// each other: `engine` brings them together.
+/// `sim` and `script` are for tests, so only crates above them may use them, and only in their
+/// tests. `proto` and `dev` never see each other: `engine` brings them together.
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
     //  crate      its code may use                                   its tests may use besides
@@ -53,14 +57,18 @@ const TABLE: &[Row] = &[
     row("http",    &["base", "wire", "pkt", "proto", "engine"],       &["sim", "script"]),
     row("bench",   &["base", "hint", "wire", "pkt", "proto", "engine"], &["dev"]),
     row("shm",     &["options"],                                      &[]),
-    row("client",  &["shm"],                                          &["host", "engine", "proto", "ports", "pkt", "wire"]),
+    row("client",  &["shm"],                                          &["host", "engine", "proto",
+        "ports", "pkt", "wire"]),
     row("preload", &["options", "client"],                            &[]),
     row("command", &["wire"],                                         &[]),
     row("ports",   &["base", "wire", "pkt", "dev", "tap", "dpdk"],    &[]),
-    row("session", &["base", "options", "wire", "pkt", "proto", "dev", "engine", "shm", "ports"], &["sim"]),
-    row("host",    &["base", "wire", "pkt", "proto", "options", "dev", "engine", "shm", "command", "ports", "session"], &["sim", "script"]),
+    row("session", &["base", "options", "wire", "pkt", "proto", "dev", "engine", "shm", "ports"],
+        &["sim"]),
+    row("host",    &["base", "wire", "pkt", "proto", "options", "dev", "engine", "shm", "command",
+        "ports", "session"], &["sim", "script"]),
     row("inproc",  &["base", "engine", "shm", "host"],                &[]),
-    row("fuzz",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "shm", "command", "client", "host", "script"], &[]),
+    row("fuzz",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "shm", "command",
+        "client", "host", "script"], &[]),
     row("capi",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports"], &[]),
     row("clearway", &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "http"], &[]),
     row("lab",     &["hint", "engine"],                               &[]),
@@ -69,10 +77,12 @@ const TABLE: &[Row] = &[
     row("xtask",   &["sim", "script"],                                &[]),
 ];
 
-/// The folders of `crates/`, the lowest first, so that what `ls` prints is the picture of ARCHITECTURE.md. Code uses crates of its own folder and of lower ones.
+/// The folders of `crates/`, the lowest first, so that what `ls` prints is the picture of
+/// ARCHITECTURE.md. Code uses crates of its own folder and of lower ones.
 pub const FOLDERS: &[&str] = &["core", "ports", "services", "host", "testing", "api", "tools"];
 
-/// The crates that can do nothing but compute: no operating system, no unsafe code, and next to nothing from outside.
+/// The crates that can do nothing but compute: no operating system, no unsafe code, and next to
+/// nothing from outside.
 pub const CORE: &[&str] = &["base", "options", "wire", "pkt", "proto"];
 
 /// The attributes that a crate of the core carries at the top of its `lib.rs`.
@@ -87,20 +97,27 @@ pub fn layers(root: &Path) -> Result<Vec<Finding>> {
         let text = fs::read_to_string(root.join(&manifest))?;
         let name = short(&package.name);
         let Some(row) = TABLE.iter().find(|row| row.name == name) else {
-            let message =
-                format!("crate `{name}` has no place: add a row for it to TABLE in crates/tools/xtask/src/layers.rs");
+            let message = format!(
+                "crate `{name}` has no place: add a row for it to TABLE in \
+                 crates/tools/xtask/src/layers.rs"
+            );
             findings.push(Finding::new(&manifest, 1, message));
             continue;
         };
         if height(root, package).is_none() {
-            let message =
-                format!("`{name}` lies in no known folder: put it into crates/FOLDER, one of: {}", list(FOLDERS));
+            let message = format!(
+                "`{name}` lies in no known folder: put it into crates/FOLDER, one of: {}",
+                list(FOLDERS)
+            );
             findings.push(Finding::new(&manifest, 1, message));
         }
-        let inside = |dependency: &Dependency| packages.iter().any(|package| package.name.as_str() == dependency.name);
+        let inside = |dependency: &Dependency| {
+            packages.iter().any(|package| package.name.as_str() == dependency.name)
+        };
         for dependency in &package.dependencies {
             let message = if inside(dependency) {
-                refuse_inside(row, dependency).or_else(|| refuse_higher(root, &packages, package, dependency))
+                refuse_inside(row, dependency)
+                    .or_else(|| refuse_higher(root, &packages, package, dependency))
             } else {
                 refuse_outside(row, dependency)
             };
@@ -125,15 +142,21 @@ fn refuse_inside(row: &Row, dependency: &Dependency) -> Option<String> {
     if allowed || itself || (in_tests && row.tests_may_use.contains(&to)) {
         return None;
     }
-    let mut message =
-        format!("{} → {to}: this arrow points up or sideways; {} may use: {}", row.name, row.name, list(row.may_use));
+    let mut message = format!(
+        "{} → {to}: this arrow points up or sideways; {} may use: {}",
+        row.name,
+        row.name,
+        list(row.may_use)
+    );
     if !row.tests_may_use.is_empty() {
         message += &format!(" (its tests also: {})", list(row.tests_may_use));
     }
     if to == "sim" || to == "script" {
-        message += &format!("; {to} is for tests: put the test into crates/testing/{to}/tests instead");
+        message +=
+            &format!("; {to} is for tests: put the test into crates/testing/{to}/tests instead");
     } else {
-        message += "; move what both need down into a crate that both may use, or pass it in as an argument";
+        message += "; move what both need down into a crate that both may use, or pass it in as an \
+            argument";
     }
     Some(message)
 }
@@ -145,13 +168,23 @@ fn height(root: &Path, package: &Package) -> Option<usize> {
     FOLDERS.iter().position(|folder| inner.starts_with(folder))
 }
 
-/// Says why an arrow of the table may not be: code of a lower folder would use code of a higher one. Tests may.
-fn refuse_higher(root: &Path, packages: &[Package], from: &Package, dependency: &Dependency) -> Option<String> {
+/// Says why an arrow of the table may not be: code of a lower folder would use code of a higher
+/// one. Tests may.
+fn refuse_higher(
+    root: &Path,
+    packages: &[Package],
+    from: &Package,
+    dependency: &Dependency,
+) -> Option<String> {
     let to = packages.iter().find(|package| package.name.as_str() == dependency.name)?;
     let is_up = !only_for_tests(dependency.kind) && height(root, to)? > height(root, from)?;
     is_up.then(|| {
         let (from, to) = (folder(root, from), folder(root, to));
-        format!("{} → {}: this arrow points from a lower folder to a higher one", from.display(), to.display())
+        format!(
+            "{} → {}: this arrow points from a lower folder to a higher one",
+            from.display(),
+            to.display()
+        )
     })
 }
 
@@ -162,7 +195,8 @@ fn refuse_outside(row: &Row, dependency: &Dependency) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{} → {}: the core depends on nothing outside the workspace; write the little that is needed, or do it in a crate above",
+        "{} → {}: the core depends on nothing outside the workspace; write the little that is \
+         needed, or do it in a crate above",
         row.name, dependency.name,
     ))
 }
@@ -189,7 +223,8 @@ fn list(names: &[&str]) -> String {
     if names.is_empty() { "nothing of the workspace".to_owned() } else { names.join(" ") }
 }
 
-/// The line of a manifest on which a dependency is named, or the first line when it is not to be found.
+/// The line of a manifest on which a dependency is named, or the first line when it is not to be
+/// found.
 fn line_of(manifest: &str, name: &str) -> usize {
     let names = |line: &str| {
         let rest = line.trim_start().trim_start_matches('"').strip_prefix(name);

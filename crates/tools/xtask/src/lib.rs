@@ -1,7 +1,8 @@
-//! The developer tasks of this workspace: the gates that every commit passes, and the checks behind them.
+//! The developer tasks of this workspace: the gates that every commit passes, and the checks behind
+//! them.
 //!
-//! The checks take the root of a tree as an argument and return findings, so that the tests of this crate can hand them small
-//! trees with one rule broken on purpose.
+//! The checks take the root of a tree as an argument and return findings, so that the tests of this
+//! crate can hand them small trees with one rule broken on purpose.
 
 pub mod ci;
 pub mod cli;

@@ -17,7 +17,8 @@ pub struct Module {
     pub source: Source,
     /// The crate that it belongs to, by its short name.
     pub package: String,
-    /// Whether it belongs to the library or the binary of its crate; else it is an example, a test, a bench or a build script.
+    /// Whether it belongs to the library or the binary of its crate; else it is an example, a test,
+    /// a bench or a build script.
     pub in_src: bool,
     /// Whether the whole file is compiled for tests and benches only.
     pub test: bool,
@@ -30,7 +31,8 @@ impl Module {
     }
 }
 
-/// Every Rust file that a package of the workspace at `root` reaches, and the files that could not be read as Rust.
+/// Every Rust file that a package of the workspace at `root` reaches, and the files that could not
+/// be read as Rust.
 pub fn modules(root: &Path) -> Result<(Vec<Module>, Vec<Finding>)> {
     let mut walk = Walk { root: plain(root), found: BTreeMap::new(), findings: Vec::new() };
     for package in packages(root)? {
@@ -48,7 +50,8 @@ pub fn outside(root: &Path, modules: &[Module]) -> Result<Vec<Finding>> {
             let file = file.strip_prefix(root).unwrap_or(&file).to_path_buf();
             let is_rust = file.extension().is_some_and(|extension| extension == "rs");
             if is_rust && !modules.iter().any(|module| module.source.path == file) {
-                let message = "no `mod` reaches this file, so it is never compiled: declare it in its parent module, or remove it";
+                let message = "no `mod` reaches this file, so it is never compiled: declare it in \
+                    its parent module, or remove it";
                 findings.push(Finding::new(file, 1, message));
             }
         }
@@ -107,11 +110,13 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes in `file`, whose modules lie in the folder `children`, and everything that it declares.
+    /// Takes in `file`, whose modules lie in the folder `children`, and everything that it
+    /// declares.
     fn file(&mut self, file: &Path, children: &Path, reached: As<'_>) -> Result<()> {
         let path = file.strip_prefix(&self.root).unwrap_or(file).to_path_buf();
         if let Some(known) = self.found.get_mut(&path) {
-            // Reached twice: what is compiled outside of tests on one way is not for tests only. The same holds below it.
+            // Reached twice: what is compiled outside of tests on one way is not for tests only.
+            // The same holds below it.
             if known.test && !reached.test {
                 known.test = false;
             } else {
@@ -123,7 +128,10 @@ impl Walk {
             match Source::parse(&path, text) {
                 Ok(source) => {
                     let As { package, in_src, test } = reached;
-                    self.found.insert(path.clone(), Module { source, package: package.to_owned(), in_src, test });
+                    self.found.insert(
+                        path.clone(),
+                        Module { source, package: package.to_owned(), in_src, test },
+                    );
                 }
                 Err((line, error)) => {
                     self.findings.push(Finding::new(
@@ -153,8 +161,15 @@ impl Walk {
 
 /// Collects the files that `mod NAME;` declarations name, with whether they are for tests only.
 ///
-/// `children` is the folder of modules without a path of their own; `beside` is the folder that `#[path]` counts from.
-fn declarations(items: &[syn::Item], children: &Path, beside: &Path, test: bool, found: &mut Vec<(PathBuf, bool)>) {
+/// `children` is the folder of modules without a path of their own; `beside` is the folder that
+/// `#[path]` counts from.
+fn declarations(
+    items: &[syn::Item],
+    children: &Path,
+    beside: &Path,
+    test: bool,
+    found: &mut Vec<(PathBuf, bool)>,
+) {
     for item in items {
         let syn::Item::Mod(module) = item else { continue };
         let test = test || attributes(item).iter().any(only_for_tests);
@@ -187,7 +202,8 @@ fn path_attribute(module: &syn::ItemMod) -> Option<String> {
 
 /// The files that `include!("…")` takes in.
 fn included(source: &Source, beside: &Path, test: bool) -> Vec<(PathBuf, bool)> {
-    let calls = (0..source.words.len()).filter(|&index| source.reads(index, &["include", "!", "("]));
+    let calls =
+        (0..source.words.len()).filter(|&index| source.reads(index, &["include", "!", "("]));
     let named = calls.filter_map(|index| {
         let word = source.words.get(index + 3).filter(|word| word.kind == Kind::Literal)?;
         Some((plain(&beside.join(word.text.trim_matches('"'))), test || source.is_test(word.line)))

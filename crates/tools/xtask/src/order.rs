@@ -1,7 +1,9 @@
-//! The floors of modules inside the crates whose inner order is settled: the table that `cargo xtask layers` holds the code to.
+//! The floors of modules inside the crates whose inner order is settled: the table that
+//! `cargo xtask layers` holds the code to.
 //!
-//! [`crate::floors`] reads the arrows out of the code; this table says where they may point: to a lower floor and nowhere else, so that there is no circle
-//! either. A module that is not in the table is refused, so that a new one gets its place on the day it is born.
+//! [`crate::floors`] reads the arrows out of the code; this table says where they may point: to a
+//! lower floor and nowhere else, so that there is no circle either. A module that is not in the
+//! table is refused, so that a new one gets its place on the day it is born.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,7 +54,8 @@ const fn open(scope: &'static str, storeys: &'static [Storey]) -> Order {
 #[rustfmt::skip]
 pub const ORDERS: &[Order] = &[
     settled("proto", &[
-        floor("words and tools", &["counters", "error", "hash", "ids", "limits", "payload", "ports", "records", "store"]),
+        floor("words and tools", &["counters", "error", "hash", "ids", "limits", "payload", "ports",
+            "records", "store"]),
         floor("keys and choices", &["bind", "config", "event", "export", "flow"]),
         floor("IP", &["net"]),
         floor("transports", &["tcp", "udp"]),
@@ -72,16 +75,23 @@ pub const ORDERS: &[Order] = &[
     settled("proto::stack", &[
         floor("before and beside", &["classify", "misdelivered"]),
         floor("the stack", &["mod"]),
-        floor("verbs", &["binds", "emit", "export", "groups", "ingest", "links", "sharing", "survey", "udp"]),
+        floor("verbs", &["binds", "emit", "export", "groups", "ingest", "links", "sharing",
+            "survey", "udp"]),
     ]),
     open("proto::tcp", &[
-        loose("values", &["ack_info", "api", "cc", "clock", "cookie", "fast_open", "held", "isn", "linux_info", "listen_table", "marks", "nagle", "options",
-            "ranges", "rate", "rcv", "rtt", "sack", "seldom", "settings", "snd", "span", "state", "summary", "window"]),
-        loose("what is kept of what was sent and received", &["cold", "loss", "rare_stats", "reasm", "recovery"]),
+        loose("values", &["ack_info", "api", "cc", "clock", "cookie", "fast_open", "held", "isn",
+            "linux_info", "listen_table", "marks", "nagle", "options",
+            "ranges", "rate", "rcv", "rtt", "sack", "seldom", "settings", "snd", "span", "state",
+                "summary", "window"]),
+        loose("what is kept of what was sent and received",
+            &["cold", "loss", "rare_stats", "reasm", "recovery"]),
         loose("the record and its context", &["conn", "context"]),
-        loose("decisions", &["congestion", "deadlines", "limited", "rack", "rare", "records", "retries"]),
-        loose("steps", &["ack", "active", "established", "open", "output", "payload", "timers", "turn"]),
-        loose("tables and verbs", &["export", "full", "info", "mod", "passive", "prefetch", "shortage", "syn_rcvd", "table", "time_wait", "verbs"]),
+        loose("decisions", &["congestion", "deadlines", "limited", "rack", "rare", "records",
+            "retries"]),
+        loose("steps", &["ack", "active", "established", "open", "output", "payload", "timers",
+            "turn"]),
+        loose("tables and verbs", &["export", "full", "info", "mod", "passive", "prefetch",
+            "shortage", "syn_rcvd", "table", "time_wait", "verbs"]),
     ]),
     settled("session", &[
         floor("words and tools", &["errno", "interfaces", "mailbox", "memory"]),
@@ -104,14 +114,16 @@ pub const ORDERS: &[Order] = &[
         floor("values", &["hold", "listening", "membership", "remote", "rounds"]),
         floor("parts of a session", &["datagram_fifos", "queue_pair", "session_options"]),
         floor("the sessions of a worker", &["state"]),
-        floor("what happens to them", &["claim", "close", "cut_throughs", "datagram", "errors", "forwarder", "groups", "info", "messages", "place",
+        floor("what happens to them", &["claim", "close", "cut_throughs", "datagram", "errors",
+            "forwarder", "groups", "info", "messages", "place",
             "reclaim", "stream", "turn"]),
         floor("what processes ask", &["facts", "verbs"]),
         floor("listeners", &["listener", "remote_listener"]),
         floor("face", &["mod"]),
     ]),
     settled("host", &[
-        floor("words and tools", &["answer", "descriptors", "error", "namespaces", "placements", "random", "setup", "workers"]),
+        floor("words and tools", &["answer", "descriptors", "error", "namespaces", "placements",
+            "random", "setup", "workers"]),
         floor("settings and answers", &["config", "outcome"]),
         floor("tables and the supervisor", &["supervisor", "tables"]),
         floor("the host", &["host"]),
@@ -130,7 +142,8 @@ pub const ORDERS: &[Order] = &[
     settled("host::supervisor", &[
         floor("tokens and strangers", &["key", "waiting"]),
         floor("what the supervisor knows", &["state"]),
-        floor("what it does", &["attach", "attach_sockets", "back", "gone", "questions", "strangers"]),
+        floor("what it does", &["attach", "attach_sockets", "back", "gone", "questions",
+            "strangers"]),
         floor("ahead of need", &["ahead"]),
         floor("its turn", &["turn"]),
         floor("face", &["mod"]),
@@ -149,7 +162,8 @@ pub const ORDERS: &[Order] = &[
     ]),
 ];
 
-/// Checks the modules of the workspace at `root`: no circle where there is to be none, no arrow that the table does not allow.
+/// Checks the modules of the workspace at `root`: no circle where there is to be none, no arrow
+/// that the table does not allow.
 pub fn check(root: &Path) -> Result<Vec<Finding>> {
     let floors = floors(root)?;
     let mut findings = circles(&floors);
@@ -159,8 +173,9 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
 
 /// Tells every arrow that does not point to a lower floor, and every module without a place.
 pub fn order(floors: &[Floor], orders: &[Order]) -> Vec<Finding> {
-    let pairs =
-        orders.iter().filter_map(|order| Some((floors.iter().find(|floor| floor.name() == order.scope)?, order)));
+    let pairs = orders.iter().filter_map(|order| {
+        Some((floors.iter().find(|floor| floor.name() == order.scope)?, order))
+    });
     pairs.flat_map(|(floor, order)| held_to(floor, order)).collect()
 }
 
@@ -172,27 +187,34 @@ fn held_to(floor: &Floor, order: &Order) -> Vec<Finding> {
         .flat_map(|(height, storey)| storey.modules.iter().map(move |module| (*module, height)))
         .collect();
     let mut findings = Vec::new();
-    for module in floor.modules.iter().filter(|module| !order.open && !at.contains_key(module.as_str())) {
+    for module in
+        floor.modules.iter().filter(|module| !order.open && !at.contains_key(module.as_str()))
+    {
         // The folder's own file has arrows only where it holds more than names.
         let names = floor.arrows.iter().find(|((from, to), _)| from == module || to == module);
-        let file = names.map(|(_, (file, _))| file.clone()).or_else(|| floor.files.get(module).cloned());
+        let file =
+            names.map(|(_, (file, _))| file.clone()).or_else(|| floor.files.get(module).cloned());
         if module == "mod" && names.is_none() {
             continue;
         }
         let message = format!(
-            "`{module}` has no floor in {}: give it one in ORDERS in crates/tools/xtask/src/order.rs",
+            "`{module}` has no floor in {}: give it one in ORDERS in \
+             crates/tools/xtask/src/order.rs",
             order.scope
         );
         findings.push(Finding::new(file.unwrap_or_default(), 1, message));
     }
     for ((from, to), (file, line)) in &floor.arrows {
-        let (Some(above), Some(below)) = (at.get(from.as_str()), at.get(to.as_str())) else { continue };
+        let (Some(above), Some(below)) = (at.get(from.as_str()), at.get(to.as_str())) else {
+            continue;
+        };
         if above > below || (above == below && order.storeys[*above].loose) {
             continue;
         }
         let direction = if above == below { "sideways" } else { "up" };
         let message = format!(
-            "{from} → {to}: this arrow points {direction} in {}, from `{}` to `{}`; move what both need to a lower floor, or pass it in as an argument",
+            "{from} → {to}: this arrow points {direction} in {}, from `{}` to `{}`; move what both \
+             need to a lower floor, or pass it in as an argument",
             order.scope, order.storeys[*above].name, order.storeys[*below].name,
         );
         findings.push(Finding::new(file, *line, message));

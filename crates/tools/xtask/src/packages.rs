@@ -8,7 +8,8 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// Every package in this workspace is named `clearway-NAME` and lies in `crates/NAME`.
 pub const PREFIX: &str = "clearway-";
 
-/// The packages of the workspace at `root`. Nothing is fetched: what they depend on is known from their manifests alone.
+/// The packages of the workspace at `root`. Nothing is fetched: what they depend on is known from
+/// their manifests alone.
 pub fn packages(root: &Path) -> Result<Vec<Package>> {
     let metadata = MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))
@@ -43,7 +44,8 @@ pub fn only_for_tests(kind: DependencyKind) -> bool {
     kind == DependencyKind::Development
 }
 
-/// Whether `package` has an example named `name`: such examples are the programs that `cargo xtask` starts for other crates.
+/// Whether `package` has an example named `name`: such examples are the programs that `cargo xtask`
+/// starts for other crates.
 pub fn has_example(package: &Package, name: &str) -> bool {
     package.targets.iter().any(|target| target.is_example() && target.name == name)
 }

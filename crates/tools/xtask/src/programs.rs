@@ -1,7 +1,9 @@
-//! Programs of other crates that `cargo xtask` starts: the simulator, the packet scripts, and the replay of fuzz corpora.
+//! Programs of other crates that `cargo xtask` starts: the simulator, the packet scripts, and the
+//! replay of fuzz corpora.
 //!
-//! Each is an example of its crate (`crates/testing/sim/examples/sim.rs`, `crates/testing/script/examples/scripts.rs`) and is built when it is
-//! asked for. So `cargo xtask` itself stays small, and its checks still run when one of those crates does not compile.
+//! Each is an example of its crate (`crates/testing/sim/examples/sim.rs`,
+//! `crates/testing/script/examples/scripts.rs`) and is built when it is asked for. So `cargo xtask`
+//! itself stays small, and its checks still run when one of those crates does not compile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +56,8 @@ impl Seeds {
     fn arguments(&self) -> Vec<String> {
         let mut arguments: Vec<String> = self.seed.iter().map(u64::to_string).collect();
         for (name, value) in [("--seeds", self.seeds), ("--start", self.start)] {
-            arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
+            arguments
+                .extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
         }
         let jobs = self.jobs.map(|jobs| jobs.to_string());
         for (name, value) in [("--scenario", self.scenario.clone()), ("--jobs", jobs)] {
@@ -107,11 +110,21 @@ pub fn scripts(root: &Path, scripts: &Scripts) -> Result<Ran> {
     example(root, "clearway-script", "scripts", false, &scripts.arguments)
 }
 
-fn example(root: &Path, package: &str, name: &str, release: bool, arguments: &[String]) -> Result<Ran> {
-    if !packages(root)?.iter().any(|known| known.name.as_str() == package && has_example(known, name)) {
+fn example(
+    root: &Path,
+    package: &str,
+    name: &str,
+    release: bool,
+    arguments: &[String],
+) -> Result<Ran> {
+    if !packages(root)?
+        .iter()
+        .any(|known| known.name.as_str() == package && has_example(known, name))
+    {
         return Ok(Ran::Absent(format!("{package} has no example `{name}` in this tree")));
     }
-    // With the whole workspace in view cargo chooses the same features of every dependency as for the tests, and so builds nothing twice.
+    // With the whole workspace in view cargo chooses the same features of every dependency as for
+    // the tests, and so builds nothing twice.
     let mut build = cargo(root, &["build", "--quiet", "--workspace", "--example", name]);
     if release {
         build.arg("--release");
@@ -125,7 +138,12 @@ fn example(root: &Path, package: &str, name: &str, release: bool, arguments: &[S
 
 /// Where cargo puts what it builds.
 pub fn target(root: &Path) -> Result<PathBuf> {
-    Ok(cargo_metadata::MetadataCommand::new().current_dir(root).no_deps().exec()?.target_directory.into())
+    Ok(cargo_metadata::MetadataCommand::new()
+        .current_dir(root)
+        .no_deps()
+        .exec()?
+        .target_directory
+        .into())
 }
 
 /// The names of the fuzz targets, in order.
@@ -134,7 +152,9 @@ pub fn fuzz_targets(root: &Path) -> Result<Vec<String>> {
     let Ok(entries) = fs::read_dir(root.join("fuzz/fuzz_targets")) else { return Ok(names) };
     for entry in entries {
         let path = entry?.path();
-        if let (Some(stem), Some("rs")) = (path.file_stem(), path.extension().and_then(|ending| ending.to_str())) {
+        if let (Some(stem), Some("rs")) =
+            (path.file_stem(), path.extension().and_then(|ending| ending.to_str()))
+        {
             names.push(stem.to_string_lossy().into_owned());
         }
     }
@@ -144,13 +164,14 @@ pub fn fuzz_targets(root: &Path) -> Result<Vec<String>> {
 
 /// Whether a fuzz target has at least one file in its corpus.
 pub fn has_corpus(root: &Path, target: &str) -> bool {
-    fs::read_dir(root.join("fuzz/corpus").join(target)).is_ok_and(|mut entries| entries.next().is_some())
+    fs::read_dir(root.join("fuzz/corpus").join(target))
+        .is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// The packages with a test program named `fuzz_replay`.
 pub fn replays(root: &Path) -> Result<Vec<String>> {
-    let replaying = packages(root)?
-        .into_iter()
-        .filter(|package| package.targets.iter().any(|target| target.is_test() && target.name == "fuzz_replay"));
+    let replaying = packages(root)?.into_iter().filter(|package| {
+        package.targets.iter().any(|target| target.is_test() && target.name == "fuzz_replay")
+    });
     Ok(replaying.map(|package| package.name.to_string()).collect())
 }

@@ -53,7 +53,9 @@ impl Report {
             if done + untested + not_yet + no == 0 {
                 println!("{title}: no row yet");
             } else {
-                println!("{title}: {done} done, {untested} without a test, {not_yet} not yet, {no} no");
+                println!(
+                    "{title}: {done} done, {untested} without a test, {not_yet} not yet, {no} no"
+                );
             }
         }
     }
@@ -62,7 +64,8 @@ impl Report {
 /// Reads the page of the workspace at `root` and looks up every name in it.
 pub fn rfc(root: &Path) -> Result<Report> {
     let page = root.join(PAGE);
-    let text = fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+    let text =
+        fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
     let (modules, _) = modules(root)?;
     let mut reader = Reader {
         root,
@@ -76,7 +79,10 @@ pub fn rfc(root: &Path) -> Result<Report> {
         reader.line(index + 1, line);
     }
     if reader.state == State::Ruler {
-        reader.refuse(text.lines().count(), format!("the header of a table is followed by `{RULER}`"));
+        reader.refuse(
+            text.lines().count(),
+            format!("the header of a table is followed by `{RULER}`"),
+        );
     }
     Ok(reader.report)
 }
@@ -130,7 +136,8 @@ impl Reader<'_> {
     }
 
     fn heading(&mut self, number: usize, title: &str) {
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let named = title.strip_prefix("RFC ").and_then(|rest| rest.split_once(": "));
         if named.is_some_and(|(rfc, name)| is_number(rfc) && !name.trim().is_empty()) {
             self.state = State::Section;
@@ -144,22 +151,35 @@ impl Reader<'_> {
     }
 
     fn row(&mut self, number: usize, line: &str) {
-        let cells: Vec<&str> = line.trim_end().trim_matches('|').split('|').map(str::trim).collect();
+        let cells: Vec<&str> =
+            line.trim_end().trim_matches('|').split('|').map(str::trim).collect();
         let &[clause, what, function, test] = cells.as_slice() else {
-            return self.refuse(number, format!("a row has the four cells {HEADER}, this one has {}", cells.len()));
+            return self.refuse(
+                number,
+                format!("a row has the four cells {HEADER}, this one has {}", cells.len()),
+            );
         };
-        for (name, cell) in [("clause", clause), ("what", what), ("function", function), ("test", test)] {
+        for (name, cell) in
+            [("clause", clause), ("what", what), ("function", function), ("test", test)]
+        {
             if cell.is_empty() {
                 return self.refuse(number, format!("the cell `{name}` is empty"));
             }
         }
-        let title = self.report.sections.last().map_or(String::new(), |section| section.title.clone());
+        let title =
+            self.report.sections.last().map_or(String::new(), |section| section.title.clone());
         if !self.rows.insert((title, format!("{clause} | {what}"))) {
-            self.refuse(number, format!("`{clause}` with the same words is there twice in this section"));
+            self.refuse(
+                number,
+                format!("`{clause}` with the same words is there twice in this section"),
+            );
         }
         if let Some(reason) = reason(function) {
             if test != "-" {
-                self.refuse(number, "without a function there is nothing to test: the last cell is `-`");
+                self.refuse(
+                    number,
+                    "without a function there is nothing to test: the last cell is `-`",
+                );
             }
             self.reason(number, function);
             let not_yet = reason == REASONS[0];
@@ -206,7 +226,10 @@ impl Reader<'_> {
         if self.tests.contains(function) {
             return Ok(());
         }
-        Err(format!("there is no test named `{function}` in the tree; name one, or write `not yet: ` and the reason"))
+        Err(format!(
+            "there is no test named `{function}` in the tree; name one, or write `not yet: ` and \
+             the reason"
+        ))
     }
 }
 
@@ -220,27 +243,33 @@ fn names(cell: &str) -> impl Iterator<Item = &str> {
     cell.split(',').map(|name| name.trim().trim_matches('`'))
 }
 
-/// Looks for `proto::tcp::open::step_1_sequence` or `proto::stack::Stack::ingest`: the crate, its modules, then an item of that
-/// file, or a type of that file and one of its functions.
+/// Looks for `proto::tcp::open::step_1_sequence` or `proto::stack::Stack::ingest`: the crate, its
+/// modules, then an item of that file, or a type of that file and one of its functions.
 fn find_function(root: &Path, modules: &[Module], path: &str) -> Result<(), String> {
     let parts: Vec<&str> = path.split("::").collect();
-    let plain = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let plain = |part: &&str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
     if parts.len() < 2 || !parts.iter().all(plain) {
         return Err(format!(
-            "`{path}` is not a path like `proto::tcp::open::step_1_sequence`; else write `not yet: ` or `no: ` and the reason"
+            "`{path}` is not a path like `proto::tcp::open::step_1_sequence`; else write `not yet: \
+             ` or `no: ` and the reason"
         ));
     }
     let package = short(parts[0]);
-    let is_root = |module: &&Module| module.package == package && module.source.path.ends_with("src/lib.rs");
-    let Some(mut file) = modules.iter().find(is_root).map(|module| module.source.path.clone()) else {
+    let is_root =
+        |module: &&Module| module.package == package && module.source.path.ends_with("src/lib.rs");
+    let Some(mut file) = modules.iter().find(is_root).map(|module| module.source.path.clone())
+    else {
         return Err(format!("`{path}`: there is no crate `{package}` with a library in crates/"));
     };
     let mut folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut rest = &parts[1..];
     while let [module, more @ ..] = rest {
         let inner = folder.join(module);
-        let Some(next) =
-            [inner.with_extension("rs"), inner.join("mod.rs")].into_iter().find(|file| root.join(file).is_file())
+        let Some(next) = [inner.with_extension("rs"), inner.join("mod.rs")]
+            .into_iter()
+            .find(|file| root.join(file).is_file())
         else {
             break;
         };
@@ -252,7 +281,9 @@ fn find_function(root: &Path, modules: &[Module], path: &str) -> Result<(), Stri
     let defined = |name: &str| defines(&module.source, name);
     match rest {
         [item] if defined(item) => Ok(()),
-        [owner, item] if (defined(owner) || implements(&module.source, owner)) && defined(item) => Ok(()),
+        [owner, item] if (defined(owner) || implements(&module.source, owner)) && defined(item) => {
+            Ok(())
+        }
         [] => Err(format!("`{path}` names a module: name a function or a type in it")),
         _ => Err(format!("`{path}`: {} holds no `{}`", file.display(), rest.join("::"))),
     }
@@ -260,10 +291,24 @@ fn find_function(root: &Path, modules: &[Module], path: &str) -> Result<(), Stri
 
 /// Whether the file defines an item of this name, at any depth.
 fn defines(source: &Source, name: &str) -> bool {
-    const DEFINING: &[&str] =
-        &["fn", "struct", "enum", "union", "trait", "type", "const", "static", "mod", "macro_rules"];
+    const DEFINING: &[&str] = &[
+        "fn",
+        "struct",
+        "enum",
+        "union",
+        "trait",
+        "type",
+        "const",
+        "static",
+        "mod",
+        "macro_rules",
+    ];
     source.words.iter().enumerate().any(|(index, word)| {
-        let by = if source.before(index, 1) == "!" { source.before(index, 2) } else { source.before(index, 1) };
+        let by = if source.before(index, 1) == "!" {
+            source.before(index, 2)
+        } else {
+            source.before(index, 1)
+        };
         word.kind == Kind::Name && word.text == name && DEFINING.contains(&by)
     })
 }
@@ -272,7 +317,9 @@ fn defines(source: &Source, name: &str) -> bool {
 fn implements(source: &Source, name: &str) -> bool {
     source.syntax.items.iter().any(|item| match item {
         syn::Item::Impl(item) => match &*item.self_ty {
-            syn::Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == name),
+            syn::Type::Path(path) => {
+                path.path.segments.last().is_some_and(|last| last.ident == name)
+            }
             _ => false,
         },
         _ => false,
@@ -281,7 +328,8 @@ fn implements(source: &Source, name: &str) -> bool {
 
 /// The names of the functions with `#[test]` in the file, those inside of macro calls included.
 fn tests_in(source: &Source) -> Vec<String> {
-    let begins = (0..source.words.len()).filter(|&index| source.reads(index, &["#", "[", "test", "]"]));
+    let begins =
+        (0..source.words.len()).filter(|&index| source.reads(index, &["#", "[", "test", "]"]));
     let named = begins.filter_map(|index| {
         let rest = &source.words[index..];
         let keyword = rest.iter().position(|word| word.text == "fn")?;

@@ -1,4 +1,5 @@
-//! One Rust file, taken apart: its words, its comments, and which of its lines are compiled for tests only.
+//! One Rust file, taken apart: its words, its comments, and which of its lines are compiled for
+//! tests only.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ pub enum Kind {
     Close,
 }
 
-/// One word of the source. Words inside of macro calls and macro definitions are there too; comments are not.
+/// One word of the source. Words inside of macro calls and macro definitions are there too;
+/// comments are not.
 #[derive(Clone, Debug)]
 pub struct Word {
     /// What it is.
@@ -68,10 +70,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// Takes `text` apart. `path` is only remembered. Fails with the line and the reason when the text is not Rust.
+    /// Takes `text` apart. `path` is only remembered. Fails with the line and the reason when the
+    /// text is not Rust.
     pub fn parse(path: &Path, text: String) -> Result<Source, (usize, String)> {
-        let tokens: TokenStream =
-            text.parse().map_err(|error: proc_macro2::LexError| (error.span().start().line, error.to_string()))?;
+        let tokens: TokenStream = text.parse().map_err(|error: proc_macro2::LexError| {
+            (error.span().start().line, error.to_string())
+        })?;
         let syntax = syn::parse2::<syn::File>(tokens.clone())
             .map_err(|error: syn::Error| (error.span().start().line, error.to_string()))?;
         let mut taken = Taken { text: &text, words: Vec::new(), code: vec![false; text.len()] };
@@ -118,19 +122,23 @@ impl Source {
     }
 }
 
-/// Whether the attribute says that what follows is compiled for tests only: `#[cfg(test)]`, `#[cfg(all(test, …))]`, `#[test]`.
+/// Whether the attribute says that what follows is compiled for tests only: `#[cfg(test)]`,
+/// `#[cfg(all(test, …))]`, `#[test]`.
 pub fn only_for_tests(attribute: &syn::Attribute) -> bool {
     if attribute.path().is_ident("test") {
         return true;
     }
-    attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Meta>().is_ok_and(|meta| needs_test(&meta))
+    attribute.path().is_ident("cfg")
+        && attribute.parse_args::<syn::Meta>().is_ok_and(|meta| needs_test(&meta))
 }
 
 fn needs_test(meta: &syn::Meta) -> bool {
     let parts = |list: &syn::MetaList| {
-        list.parse_args_with(syn::punctuated::Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated)
-            .map(|parts| parts.into_iter().collect::<Vec<_>>())
-            .unwrap_or_default()
+        list.parse_args_with(
+            syn::punctuated::Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated,
+        )
+        .map(|parts| parts.into_iter().collect::<Vec<_>>())
+        .unwrap_or_default()
     };
     match meta {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -153,7 +161,8 @@ struct Taken<'a> {
 impl Taken<'_> {
     fn take(&mut self, tokens: TokenStream) {
         for token in tokens {
-            // A documentation comment arrives as the words of a `#[doc = …]` attribute that all stand where the comment stands.
+            // A documentation comment arrives as the words of a `#[doc = …]` attribute that all
+            // stand where the comment stands.
             let spelled = self.text.get(token.span().byte_range()).unwrap_or_default();
             if spelled.starts_with("//") || spelled.starts_with("/*") {
                 continue;
@@ -171,8 +180,12 @@ impl Taken<'_> {
                     self.word(Kind::Close, close, group.span_close());
                 }
                 TokenTree::Ident(ident) => self.word(Kind::Name, &ident.to_string(), ident.span()),
-                TokenTree::Punct(punct) => self.word(Kind::Sign, &punct.as_char().to_string(), punct.span()),
-                TokenTree::Literal(literal) => self.word(Kind::Literal, &literal.to_string(), literal.span()),
+                TokenTree::Punct(punct) => {
+                    self.word(Kind::Sign, &punct.as_char().to_string(), punct.span())
+                }
+                TokenTree::Literal(literal) => {
+                    self.word(Kind::Literal, &literal.to_string(), literal.span())
+                }
             }
         }
     }
@@ -190,7 +203,8 @@ fn lines(text: &str, code: &[bool]) -> Vec<Line> {
         if character == '\n' {
             lines.push(std::mem::take(&mut line));
         } else if code[index] {
-            line.last_code = if character.is_whitespace() { line.last_code } else { Some(character) };
+            line.last_code =
+                if character.is_whitespace() { line.last_code } else { Some(character) };
         } else {
             line.comment.push(character);
         }

@@ -22,7 +22,8 @@ impl Tally {
     }
 
     /// Reads the line with which a test program ends, or gives `None` for any other line:
-    /// `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
+    /// `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in
+    /// 0.01s`.
     pub fn from_line(line: &str) -> Option<Tally> {
         let (_, counts) = line.trim_start().strip_prefix("test result: ")?.split_once(". ")?;
         let mut tally = Tally::default();

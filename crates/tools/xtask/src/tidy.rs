@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the project that the compiler does not check.
 //!
-//! Every rule names the remedy in its message. What is taste, such as the length of a function, is only told.
+//! Every rule names the remedy in its message. What is taste, such as the length of a function, is
+//! only told.
 
 use std::path::{Path, PathBuf};
 
@@ -32,8 +33,9 @@ const TOLD: usize = 10;
 pub fn tidy(root: &Path) -> Result<Report> {
     let (modules, mut findings) = modules(root)?;
     // A file that could not be read as Rust was reached, and has been told.
-    let stray =
-        outside(root, &modules)?.into_iter().filter(|stray| findings.iter().all(|known| known.file != stray.file));
+    let stray = outside(root, &modules)?
+        .into_iter()
+        .filter(|stray| findings.iter().all(|known| known.file != stray.file));
     let stray: Vec<Finding> = stray.collect();
     findings.extend(stray);
     for module in &modules {
@@ -74,7 +76,12 @@ fn longest(modules: &[Module]) -> Longest {
         files.push((module.source.text.lines().count(), path.clone()));
         for function in module.source.functions() {
             if !module.is_test(function.lines.start) {
-                functions.push((function.lines.len(), function.name, path.clone(), function.lines.start));
+                functions.push((
+                    function.lines.len(),
+                    function.name,
+                    path.clone(),
+                    function.lines.start,
+                ));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! `floors` finds who names whom inside of a crate, and `circles` refuses a circle where there is to be none.
+//! `floors` finds who names whom inside of a crate, and `circles` refuses a circle where there is
+//! to be none.
 
 use clearway_xtask::floors::{Floor, circles, floors};
 
@@ -18,14 +19,20 @@ fn tree(files: &[(&str, &str)]) -> Tree {
 
 fn floor(tree: &Tree, scope: &str) -> Floor {
     let floors = floors(tree.root()).unwrap();
-    floors.into_iter().find(|floor| floor.package == "base" && floor.scope == scope).expect("this folder of modules")
+    floors
+        .into_iter()
+        .find(|floor| floor.package == "base" && floor.scope == scope)
+        .expect("this folder of modules")
 }
 
 #[track_caller]
 fn assert_circle(files: &[(&str, &str)], scope: &str, circle: &[&str]) {
     let tree = tree(files);
-    let circles: Vec<Vec<String>> =
-        floor(&tree, scope).circles().iter().map(|circle| circle.iter().map(ToString::to_string).collect()).collect();
+    let circles: Vec<Vec<String>> = floor(&tree, scope)
+        .circles()
+        .iter()
+        .map(|circle| circle.iter().map(ToString::to_string).collect())
+        .collect();
     assert_eq!(circles, [circle]);
 }
 
@@ -39,7 +46,8 @@ fn arrows_down_are_found_and_pass() {
         ("c.rs", "pub struct C;\n"),
     ]);
     let floor = floor(&tree, "");
-    let arrows: Vec<(&str, &str)> = floor.arrows.keys().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+    let arrows: Vec<(&str, &str)> =
+        floor.arrows.keys().map(|(from, to)| (from.as_str(), to.as_str())).collect();
     assert_eq!(arrows, [("a", "b"), ("b", "c")]);
     let heights = floor.heights();
     assert_eq!((heights["a"], heights["b"], heights["c"]), (3, 2, 1));
@@ -49,11 +57,18 @@ fn arrows_down_are_found_and_pass() {
 #[test]
 fn a_planted_circle_is_refused_at_each_of_its_arrows() {
     let lib = format!("{CORE}mod a;\nmod b;\n");
-    let tree = tree(&[("lib.rs", &lib), ("a.rs", "\nuse crate::b;\n"), ("b.rs", "fn f() { crate::a::g() }\n")]);
-    for (file, place, arrow) in
-        [("a.rs", "crates/core/base/src/a.rs:2", "a → b"), ("b.rs", "crates/core/base/src/b.rs:1", "b → a")]
-    {
-        let found = circles(&floors(tree.root()).unwrap()).into_iter().filter(|finding| finding.file.ends_with(file));
+    let tree = tree(&[
+        ("lib.rs", &lib),
+        ("a.rs", "\nuse crate::b;\n"),
+        ("b.rs", "fn f() { crate::a::g() }\n"),
+    ]);
+    for (file, place, arrow) in [
+        ("a.rs", "crates/core/base/src/a.rs:2", "a → b"),
+        ("b.rs", "crates/core/base/src/b.rs:1", "b → a"),
+    ] {
+        let found = circles(&floors(tree.root()).unwrap())
+            .into_iter()
+            .filter(|finding| finding.file.ends_with(file));
         assert_refused(
             &found.collect::<Vec<_>>(),
             place,

@@ -16,7 +16,10 @@ fn arrows_down_pass() {
     let tree = Tree::clean();
     tree.package("wire", "[dependencies]\nclearway-base = { path = \"../../core/base\" }\n");
     tree.package("proto", "[dependencies.clearway-wire]\npath = \"../../core/wire\"\n");
-    tree.package("engine", "[dependencies]\nclearway-proto = { path = \"../../core/proto\" }\nlibc = \"0.2\"\n");
+    tree.package(
+        "engine",
+        "[dependencies]\nclearway-proto = { path = \"../../core/proto\" }\nlibc = \"0.2\"\n",
+    );
     assert_clean(&layers(tree.root()).unwrap());
 }
 
@@ -67,7 +70,11 @@ fn a_crate_lies_in_a_folder_that_has_a_floor() {
         "[package]\nname = \"clearway-pkt\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
     );
     tree.write("crates/odd/pkt/src/lib.rs", "#![no_std]\n#![forbid(unsafe_code)]\n");
-    assert_refused(&layers(tree.root()).unwrap(), "crates/odd/pkt/Cargo.toml:1", &["`pkt`", "core ports services"]);
+    assert_refused(
+        &layers(tree.root()).unwrap(),
+        "crates/odd/pkt/Cargo.toml:1",
+        &["`pkt`", "core ports services"],
+    );
 }
 
 #[test]
@@ -80,7 +87,11 @@ fn an_arrow_to_a_higher_folder_is_refused_also_where_the_table_allows_it() {
     tree.write("crates/tools/pkt/src/lib.rs", "#![no_std]\n#![forbid(unsafe_code)]\n");
     tree.package("proto", "[dependencies]\nclearway-pkt = { path = \"../../tools/pkt\" }\n");
     let place = "crates/core/proto/Cargo.toml:7";
-    assert_refused(&layers(tree.root()).unwrap(), place, &["crates/core/proto → crates/tools/pkt", "higher"]);
+    assert_refused(
+        &layers(tree.root()).unwrap(),
+        place,
+        &["crates/core/proto → crates/tools/pkt", "higher"],
+    );
 }
 
 #[test]
@@ -153,7 +164,11 @@ fn a_crate_without_a_place_is_refused() {
 fn the_core_carries_its_attributes() {
     let tree = Tree::clean();
     tree.lib("wire", "#![forbid(unsafe_code)]\n");
-    assert_refused(&layers(tree.root()).unwrap(), "crates/core/wire/src/lib.rs:1", &["`wire`", "#![no_std]"]);
+    assert_refused(
+        &layers(tree.root()).unwrap(),
+        "crates/core/wire/src/lib.rs:1",
+        &["`wire`", "#![no_std]"],
+    );
     tree.lib("wire", "#![no_std]\n// #![forbid(unsafe_code)]\n");
     assert_refused(
         &layers(tree.root()).unwrap(),

@@ -1,4 +1,5 @@
-//! The table of floors: an arrow up or sideways between modules is refused, and so is a module without a place.
+//! The table of floors: an arrow up or sideways between modules is refused, and so is a module
+//! without a place.
 
 use std::path::Path;
 
@@ -29,12 +30,18 @@ fn workspace() -> &'static Path {
 
 #[test]
 fn an_arrow_down_passes() {
-    assert_clean(&checked("mod net;\nmod stack;\n", &[("net.rs", ""), ("stack.rs", "use crate::net::Ip;\n")]));
+    assert_clean(&checked(
+        "mod net;\nmod stack;\n",
+        &[("net.rs", ""), ("stack.rs", "use crate::net::Ip;\n")],
+    ));
 }
 
 #[test]
 fn a_planted_arrow_up_is_refused_where_it_stands() {
-    let found = checked("mod net;\nmod stack;\n", &[("net.rs", "\nuse crate::stack::Stack;\n"), ("stack.rs", "")]);
+    let found = checked(
+        "mod net;\nmod stack;\n",
+        &[("net.rs", "\nuse crate::stack::Stack;\n"), ("stack.rs", "")],
+    );
     assert_refused(
         &found,
         "crates/core/proto/src/net.rs:2",
@@ -44,21 +51,37 @@ fn a_planted_arrow_up_is_refused_where_it_stands() {
 
 #[test]
 fn a_planted_arrow_sideways_is_refused() {
-    let found = checked("mod tcp;\nmod udp;\n", &[("tcp.rs", ""), ("udp.rs", "fn f() { crate::tcp::g() }\n")]);
-    assert_refused(&found, "crates/core/proto/src/udp.rs:1", &["udp → tcp", "points sideways in proto"]);
+    let found = checked(
+        "mod tcp;\nmod udp;\n",
+        &[("tcp.rs", ""), ("udp.rs", "fn f() { crate::tcp::g() }\n")],
+    );
+    assert_refused(
+        &found,
+        "crates/core/proto/src/udp.rs:1",
+        &["udp → tcp", "points sideways in proto"],
+    );
 }
 
 #[test]
 fn an_arrow_up_inside_a_folder_is_refused() {
-    let files = [("net.rs", "mod ip;\nmod arp;\n"), ("net/ip.rs", "use super::arp;\n"), ("net/arp.rs", "")];
+    let files =
+        [("net.rs", "mod ip;\nmod arp;\n"), ("net/ip.rs", "use super::arp;\n"), ("net/arp.rs", "")];
     let found = checked("mod net;\n", &files);
-    assert_refused(&found, "crates/core/proto/src/net/ip.rs:1", &["ip → arp", "points up in proto::net"]);
+    assert_refused(
+        &found,
+        "crates/core/proto/src/net/ip.rs:1",
+        &["ip → arp", "points up in proto::net"],
+    );
 }
 
 #[test]
 fn a_module_without_a_floor_is_refused() {
     let found = checked("mod novelty;\n", &[("novelty.rs", "")]);
-    assert_refused(&found, "crates/core/proto/src/novelty.rs:1", &["`novelty` has no floor in proto", "ORDERS"]);
+    assert_refused(
+        &found,
+        "crates/core/proto/src/novelty.rs:1",
+        &["`novelty` has no floor in proto", "ORDERS"],
+    );
 }
 
 #[test]

@@ -13,22 +13,29 @@ use super::clw_host;
 use crate::config::clw_config;
 use crate::status::clw_status;
 
-/// The program's functions for a listener and what it accepts, for a connection, or for a UDP socket. Any of them may be NULL. All of them may use the host they are
-/// given, but for `clw_host_step`, `clw_host_run`, `clw_host_free` and `clw_host_add_port`.
+/// The program's functions for a listener and what it accepts, for a connection, or for a UDP
+/// socket. Any of them may be NULL. All of them may use the host they are given, but for
+/// `clw_host_step`, `clw_host_run`, `clw_host_free` and `clw_host_add_port`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct clw_handlers {
-    /// Somebody has connected; `conn` names the connection from now on, with the functions and the `ctx` of its listener.
+    /// Somebody has connected; `conn` names the connection from now on, with the functions and the
+    /// `ctx` of its listener.
     pub accepted: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, ctx: *mut c_void)>,
     /// The connection that the program began is there.
     pub connected: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, ctx: *mut c_void)>,
-    /// Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams. It is called again while it reads a part of the bytes.
+    /// Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams. It
+    /// is called again while it reads a part of the bytes.
     pub readable: Option<unsafe extern "C" fn(host: *mut clw_host, handle: u64, ctx: *mut c_void)>,
     /// There is room again after a send was cut short.
     pub writable: Option<unsafe extern "C" fn(host: *mut clw_host, handle: u64, ctx: *mut c_void)>,
-    /// The connection has ended, and the program did not end it: `CLW_OK` when both sides were done and, where there is a `readable`, all bytes
-    /// were read; until then it waits. It is called once. Bytes that were not read can be read in it; afterwards they are lost and the handle is dead.
-    pub closed: Option<unsafe extern "C" fn(host: *mut clw_host, conn: u64, why: clw_status, ctx: *mut c_void)>,
+    /// The connection has ended, and the program did not end it: `CLW_OK` when both sides were done
+    /// and, where there is a `readable`, all bytes were read; until then it waits. It is called
+    /// once. Bytes that were not read can be read in it; afterwards they are lost and the handle is
+    /// dead.
+    pub closed: Option<
+        unsafe extern "C" fn(host: *mut clw_host, conn: u64, why: clw_status, ctx: *mut c_void),
+    >,
     /// Handed to all of them.
     pub ctx: *mut c_void,
 }
@@ -75,13 +82,15 @@ impl Shared {
 
     /// The connection behind the program's number.
     pub(super) fn conn(&self, bits: u64) -> Result<ConnId, clw_status> {
-        let place = Handle::from_bits(bits).and_then(|handle| self.conns.borrow().get(handle).copied());
+        let place =
+            Handle::from_bits(bits).and_then(|handle| self.conns.borrow().get(handle).copied());
         place.and_then(|place| place.conn).ok_or(clw_status::CLW_STALE)
     }
 
     /// The UDP socket behind the program's number.
     pub(super) fn socket(&self, bits: u64) -> Result<UdpId, clw_status> {
-        let post = Handle::from_bits(bits).and_then(|handle| self.sockets.borrow().get(handle).copied());
+        let post =
+            Handle::from_bits(bits).and_then(|handle| self.sockets.borrow().get(handle).copied());
         post.and_then(|post| post.id).ok_or(clw_status::CLW_STALE)
     }
 
@@ -94,7 +103,8 @@ impl Shared {
 /// The application.
 pub(super) struct Calls {
     shared: Rc<Shared>,
-    /// Connections whose both sides are done, and that have bytes which the program did not read yet: `closed` waits for that.
+    /// Connections whose both sides are done, and that have bytes which the program did not read
+    /// yet: `closed` waits for that.
     ending: Vec<u64>,
 }
 
@@ -108,7 +118,8 @@ impl Calls {
 
     fn call(&self, call: Call, handle: u64, ctx: *mut c_void) {
         if let Some(call) = call {
-            // SAFETY: the program gave function and context together. No borrow is held here: what the function does to the host finds it as between two events.
+            // SAFETY: the program gave function and context together. No borrow is held here: what
+            // the function does to the host finds it as between two events.
             unsafe { call(self.shared.host.get(), handle, ctx) };
         }
     }
@@ -127,10 +138,12 @@ impl Calls {
 
     fn on_incoming(&self, stack: NonNull<Stack<Stores>>, token: u64) {
         loop {
-            let post = Handle::from_bits(token).and_then(|handle| self.shared.listeners.borrow().get(handle).copied());
+            let post = Handle::from_bits(token)
+                .and_then(|handle| self.shared.listeners.borrow().get(handle).copied());
             // The program may have stopped listening in the callback before.
             let Some(Post { id: Some(listener), handlers }) = post else { return };
-            // SAFETY: the engine lends the stack to this turn, and nobody else uses it between two callbacks.
+            // SAFETY: the engine lends the stack to this turn, and nobody else uses it between two
+            // callbacks.
             let stack = unsafe { &mut *stack.as_ptr() };
             let Some(conn) = stack.accept(listener) else { return };
             let place = self.shared.conns.borrow_mut().insert(Place { conn: Some(conn), handlers });
@@ -149,7 +162,8 @@ impl Calls {
     fn on_readable(&self, bits: u64) {
         let Some(Place { conn: Some(conn), handlers }) = self.place(bits) else { return };
         let Some(stack) = self.shared.stack.get() else { return };
-        // SAFETY: as in `on_incoming`. The reference ends with the expression, before the program is called.
+        // SAFETY: as in `on_incoming`. The reference ends with the expression, before the program
+        // is called.
         let unread = || unsafe { stack.as_ref() }.unread(conn);
         // SAFETY: as above.
         let has_end = unsafe { stack.as_ref() }.peer_closed(conn);
@@ -160,7 +174,11 @@ impl Calls {
         // Nothing else would call a program that reads a part and waits for the next call.
         while left > 0 {
             self.call(handlers.readable, bits, handlers.ctx);
-            let now = if self.place(bits).is_some_and(|place| place.conn == Some(conn)) { unread() } else { 0 };
+            let now = if self.place(bits).is_some_and(|place| place.conn == Some(conn)) {
+                unread()
+            } else {
+                0
+            };
             if now >= left {
                 return;
             }
@@ -168,12 +186,19 @@ impl Calls {
         }
     }
 
-    fn on_conn(&mut self, stack: NonNull<Stack<Stores>>, conn: ConnId, bits: u64, what: ConnEvents) {
+    fn on_conn(
+        &mut self,
+        stack: NonNull<Stack<Stores>>,
+        conn: ConnId,
+        bits: u64,
+        what: ConnEvents,
+    ) {
         let is_this = |place: Place| place.conn == Some(conn);
         if !self.place(bits).is_some_and(is_this) {
             return;
         }
-        // Whatever the functions do, the next one is called only while the connection is still there.
+        // Whatever the functions do, the next one is called only while the connection is still
+        // there.
         if what.has(ConnEvents::CONNECTED) {
             let handlers = self.place(bits).map(|place| place.handlers);
             handlers.inspect(|h| self.call(h.connected, bits, h.ctx));
@@ -189,7 +214,8 @@ impl Calls {
         let Some(place) = self.place(bits).filter(|place| over && is_this(*place)) else { return };
         // SAFETY: as in `on_incoming`.
         let (why, unread) = unsafe { (stack.as_ref().failure(conn), stack.as_ref().unread(conn)) };
-        // The peer believes that they were taken. A program that is never told of bytes reads them in `closed`, or not at all.
+        // The peer believes that they were taken. A program that is never told of bytes reads them
+        // in `closed`, or not at all.
         if why.is_none() && unread > 0 && place.handlers.readable.is_some() {
             self.ending.push(bits);
             return;
@@ -205,7 +231,8 @@ impl Calls {
         }
     }
 
-    /// Connections that waited for the program to read their last bytes, which it may have done between two rounds.
+    /// Connections that waited for the program to read their last bytes, which it may have done
+    /// between two rounds.
     fn end_those_read(&mut self, stack: NonNull<Stack<Stores>>) {
         for bits in std::mem::take(&mut self.ending) {
             // The program may have closed it.
@@ -219,7 +246,10 @@ impl Calls {
     }
 
     fn on_udp(&self, token: u64, what: UdpEvents) {
-        let post = || Handle::from_bits(token).and_then(|handle| self.shared.sockets.borrow().get(handle).copied());
+        let post = || {
+            Handle::from_bits(token)
+                .and_then(|handle| self.shared.sockets.borrow().get(handle).copied())
+        };
         if what.has(UdpEvents::READABLE) || what.has(UdpEvents::ERROR) {
             post().inspect(|post| self.call(post.handlers.readable, token, post.handlers.ctx));
         }
@@ -241,7 +271,8 @@ impl App<Stores> for Calls {
         self.shared.now.set(time.now);
         let stack = NonNull::from(stack);
         self.shared.stack.set(Some(stack));
-        // SAFETY: the engine lends the stack to this call. From here on it is used through this pointer only, by one call at a time.
+        // SAFETY: the engine lends the stack to this call. From here on it is used through this
+        // pointer only, by one call at a time.
         while let Some(event) = unsafe { &mut *stack.as_ptr() }.next_event() {
             match event {
                 Event::Incoming { token, .. } => self.on_incoming(stack, token),
@@ -261,7 +292,8 @@ impl App<Stores> for Calls {
         self.shared.now.set(time.now);
         let stack = NonNull::from(stack);
         self.shared.stack.set(Some(stack));
-        let open: Vec<_> = self.shared.conns.borrow().iter().map(|(handle, _)| handle.to_bits()).collect();
+        let open: Vec<_> =
+            self.shared.conns.borrow().iter().map(|(handle, _)| handle.to_bits()).collect();
         for bits in open {
             self.closed(bits, clw_status::CLW_STOPPED);
             if let Some(Place { conn: Some(conn), .. }) = self.shared.forget(bits) {

@@ -14,7 +14,8 @@ use crate::tcp::clw_conn_info;
 use crate::types::clw_endpoint;
 use crate::verbs;
 
-/// Listens. What it accepts gets the same functions and the same `ctx`; `clw_host_set_ctx` changes that. NULL `options` are the defaults.
+/// Listens. What it accepts gets the same functions and the same `ctx`; `clw_host_set_ctx` changes
+/// that. NULL `options` are the defaults.
 ///
 /// # Safety
 /// Pointers as the rules at the top say; so the functions in `handlers`.
@@ -32,9 +33,20 @@ pub unsafe extern "C" fn clw_host_listen(
         is_there(listener)?;
         let options = clw_options::from_caller(options)?;
         let (local, handlers) = (read(local)?.into(), read(handlers)?);
-        let posted = shared.listeners.borrow_mut().insert(Post { id: None, handlers }).ok_or(clw_status::CLW_FULL)?;
+        let posted = shared
+            .listeners
+            .borrow_mut()
+            .insert(Post { id: None, handlers })
+            .ok_or(clw_status::CLW_FULL)?;
         let token = posted.to_bits();
-        match stack.listen(ListenSpec { table: Table(0), local, v6_only: false, backlog, token, options }) {
+        match stack.listen(ListenSpec {
+            table: Table(0),
+            local,
+            v6_only: false,
+            backlog,
+            token,
+            options,
+        }) {
             Ok(id) => {
                 if let Some(post) = shared.listeners.borrow_mut().get_mut(posted) {
                     post.id = Some(id);
@@ -65,7 +77,8 @@ pub unsafe extern "C" fn clw_host_unlisten(host: *mut clw_host, listener: u64) -
     })
 }
 
-/// Begins a connection; `connected` or `closed` tells how it went, always. `CLW_STOPPED` when the host was stopped. NULL `options` are the defaults.
+/// Begins a connection; `connected` or `closed` tells how it went, always. `CLW_STOPPED` when the
+/// host was stopped. NULL `options` are the defaults.
 ///
 /// # Safety
 /// Pointers as the rules at the top say; so the functions in `handlers`.
@@ -84,7 +97,11 @@ pub unsafe extern "C" fn clw_host_connect(
         let options = clw_options::from_caller(options)?;
         let (local, remote) = (read_or(local).map(Into::into), read(remote)?.into());
         let handlers = read(handlers)?;
-        let place = shared.conns.borrow_mut().insert(Place { conn: None, handlers }).ok_or(clw_status::CLW_FULL)?;
+        let place = shared
+            .conns
+            .borrow_mut()
+            .insert(Place { conn: None, handlers })
+            .ok_or(clw_status::CLW_FULL)?;
         let token = place.to_bits();
         match stack.connect(now, ConnectSpec { table: Table(0), local, remote, token, options }) {
             Ok(id) => {
@@ -108,7 +125,11 @@ pub unsafe extern "C" fn clw_host_connect(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_host_set_ctx(host: *mut clw_host, conn: u64, ctx: *mut c_void) -> clw_status {
+pub unsafe extern "C" fn clw_host_set_ctx(
+    host: *mut clw_host,
+    conn: u64,
+    ctx: *mut c_void,
+) -> clw_status {
     on_stack(host, |shared, _, _| {
         let handle = Handle::from_bits(conn).ok_or(clw_status::CLW_STALE)?;
         let mut conns = shared.conns.borrow_mut();
@@ -130,7 +151,9 @@ pub unsafe extern "C" fn clw_host_send(
     len: usize,
     sent: *mut usize,
 ) -> clw_status {
-    on_stack(host, |shared, _, stack| verbs::send(stack, shared.conn(conn)?, (data, len, false), sent))
+    on_stack(host, |shared, _, stack| {
+        verbs::send(stack, shared.conn(conn)?, (data, len, false), sent)
+    })
 }
 
 /// As `clw_send_more`.
@@ -146,7 +169,9 @@ pub unsafe extern "C" fn clw_host_send_more(
     len: usize,
     sent: *mut usize,
 ) -> clw_status {
-    on_stack(host, |shared, _, stack| verbs::send(stack, shared.conn(conn)?, (data, len, true), sent))
+    on_stack(host, |shared, _, stack| {
+        verbs::send(stack, shared.conn(conn)?, (data, len, true), sent)
+    })
 }
 
 /// As `clw_recv`.
@@ -186,7 +211,11 @@ pub unsafe extern "C" fn clw_host_peek(
 /// Pointers as the rules at the top say.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clw_host_consumed(host: *mut clw_host, conn: u64, len: usize) -> clw_status {
+pub unsafe extern "C" fn clw_host_consumed(
+    host: *mut clw_host,
+    conn: u64,
+    len: usize,
+) -> clw_status {
     on_stack(host, |shared, _, stack| verbs::consumed(stack, shared.conn(conn)?, len))
 }
 

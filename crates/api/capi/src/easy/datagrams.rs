@@ -25,7 +25,11 @@ pub unsafe extern "C" fn clw_host_udp_bind(
     on_live_stack(host, |shared, _, stack| {
         is_there(socket)?;
         let (local, handlers) = (read(local)?.into(), read(handlers)?);
-        let posted = shared.sockets.borrow_mut().insert(Post { id: None, handlers }).ok_or(clw_status::CLW_FULL)?;
+        let posted = shared
+            .sockets
+            .borrow_mut()
+            .insert(Post { id: None, handlers })
+            .ok_or(clw_status::CLW_FULL)?;
         let token = posted.to_bits();
         match stack.udp_bind(UdpSpec { table: Table(0), local, token, v6_only: false }) {
             Ok(id) => {
@@ -76,7 +80,9 @@ pub unsafe extern "C" fn clw_host_udp_recv(
     len: *mut usize,
     from: *mut clw_endpoint,
 ) -> clw_status {
-    on_stack(host, |shared, _, stack| verbs::udp_recv(stack, shared.socket(socket)?, (out, capacity), len, from))
+    on_stack(host, |shared, _, stack| {
+        verbs::udp_recv(stack, shared.socket(socket)?, (out, capacity), len, from)
+    })
 }
 
 /// As `clw_udp_close`.

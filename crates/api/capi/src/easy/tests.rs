@@ -99,7 +99,9 @@ unsafe extern "C" fn closed(host: *mut clw_host, conn: u64, why: clw_status, ctx
 unsafe extern "C" fn datagrams(host: *mut clw_host, socket: u64, ctx: *mut c_void) {
     let (mut room, mut len) = ([0; 64], 0);
     let mut from = clw_endpoint { addr: clw_ipv4(0, 0, 0, 0), port: 0 };
-    while clw_host_udp_recv(host, socket, room.as_mut_ptr(), room.len(), &mut len, &mut from) == CLW_OK {
+    while clw_host_udp_recv(host, socket, room.as_mut_ptr(), room.len(), &mut len, &mut from)
+        == CLW_OK
+    {
         seen(ctx).datagrams.push(room[..len].to_vec());
     }
 }
@@ -110,7 +112,14 @@ fn here(port: u16) -> clw_endpoint {
 
 fn handlers(seen: &mut Seen) -> clw_handlers {
     let ctx = std::ptr::from_mut(seen).cast();
-    clw_handlers { accepted: None, connected: None, readable: None, writable: None, closed: Some(closed), ctx }
+    clw_handlers {
+        accepted: None,
+        connected: None,
+        readable: None,
+        writable: None,
+        closed: Some(closed),
+        ctx,
+    }
 }
 
 /// A host with a loopback that has the address.
@@ -120,7 +129,8 @@ fn handlers(seen: &mut Seen) -> clw_handlers {
 unsafe fn host() -> *mut clw_host {
     let mut host = null_mut();
     let mut iface = 9;
-    let config = clw_config { connections: 64, listeners: 4, udp_sockets: 4, ..clw_config::default() };
+    let config =
+        clw_config { connections: 64, listeners: 4, udp_sockets: 4, ..clw_config::default() };
     assert_eq!(clw_host_new(&config, &mut host), CLW_OK);
     assert_eq!(clw_host_add_port(host, c"loop".as_ptr(), &mut iface), CLW_OK);
     assert_eq!(iface, 0);
@@ -130,15 +140,24 @@ unsafe fn host() -> *mut clw_host {
 
 #[test]
 fn a_host_talks_to_itself_and_ends_when_a_callback_stops_it() {
-    let (mut server, mut client) = (Seen::default(), Seen { stop_when_closed: true, ..Seen::default() });
+    let (mut server, mut client) =
+        (Seen::default(), Seen { stop_when_closed: true, ..Seen::default() });
     // SAFETY: all of them lead to what they say, until the host is freed.
     unsafe {
         let host = host();
         let (mut listener, mut conn) = (0, 0);
-        let serving = clw_handlers { accepted: Some(accepted), readable: Some(echo), ..handlers(&mut server) };
+        let serving = clw_handlers {
+            accepted: Some(accepted),
+            readable: Some(echo),
+            ..handlers(&mut server)
+        };
         assert_eq!(clw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CLW_OK);
         assert_eq!(clw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CLW_IN_USE);
-        let asking = clw_handlers { connected: Some(connected), readable: Some(collect), ..handlers(&mut client) };
+        let asking = clw_handlers {
+            connected: Some(connected),
+            readable: Some(collect),
+            ..handlers(&mut client)
+        };
         assert_eq!(clw_host_connect(host, null(), &here(7), null(), &asking, &mut conn), CLW_OK);
         assert_eq!(clw_host_run(host), CLW_OK);
         assert_eq!(clw_host_run(host), CLW_OK, "it is over");
@@ -156,12 +175,17 @@ fn a_host_talks_to_itself_and_ends_when_a_callback_stops_it() {
 
 #[test]
 fn a_connection_that_is_closed_as_it_is_accepted_hears_nothing_more() {
-    let (mut server, mut client) = (Seen { close_at_once: true, ..Seen::default() }, Seen::default());
+    let (mut server, mut client) =
+        (Seen { close_at_once: true, ..Seen::default() }, Seen::default());
     // SAFETY: as above.
     unsafe {
         let host = host();
         let (mut listener, mut conn) = (0, 0);
-        let serving = clw_handlers { accepted: Some(accepted), readable: Some(echo), ..handlers(&mut server) };
+        let serving = clw_handlers {
+            accepted: Some(accepted),
+            readable: Some(echo),
+            ..handlers(&mut server)
+        };
         assert_eq!(clw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CLW_OK);
         let asking = clw_handlers { connected: Some(connected), ..handlers(&mut client) };
         assert_eq!(clw_host_connect(host, null(), &here(7), null(), &asking, &mut conn), CLW_OK);
@@ -187,7 +211,10 @@ fn connections_that_are_open_when_a_host_is_freed_hear_that_it_was_stopped() {
         let host = host();
         let nobody = clw_endpoint { addr: clw_ipv4(10, 0, 0, 9), port: 80 };
         let (mut conn, mut info) = (0, std::mem::zeroed::<clw_conn_info>());
-        assert_eq!(clw_host_connect(host, null(), &nobody, null(), &handlers(&mut client), &mut conn), CLW_OK);
+        assert_eq!(
+            clw_host_connect(host, null(), &nobody, null(), &handlers(&mut client), &mut conn),
+            CLW_OK
+        );
         assert_eq!(clw_host_conn_info_get(host, conn, &mut info), CLW_OK);
         assert_eq!(info.state, clw_state::CLW_STATE_SYN_SENT);
         assert_eq!(clw_host_step(host, 0), CLW_OK);
@@ -203,7 +230,10 @@ fn a_refused_connection_is_closed_with_the_reason_and_its_handle_is_stale() {
     unsafe {
         let host = host();
         let mut conn = 0;
-        assert_eq!(clw_host_connect(host, null(), &here(9), null(), &handlers(&mut client), &mut conn), CLW_OK);
+        assert_eq!(
+            clw_host_connect(host, null(), &here(9), null(), &handlers(&mut client), &mut conn),
+            CLW_OK
+        );
         assert_eq!(clw_host_run(host), CLW_OK);
         assert_eq!(client.closed, [(conn, CLW_REFUSED)]);
         assert_eq!(clw_host_abort(host, conn), CLW_STALE);
@@ -221,7 +251,10 @@ fn datagrams_come_to_their_callback() {
         let (mut one, mut two) = (0, 0);
         let listening = clw_handlers { readable: Some(datagrams), ..handlers(&mut seen) };
         assert_eq!(clw_host_udp_bind(host, &here(53), &listening, &mut one), CLW_OK);
-        assert_eq!(clw_host_udp_bind(host, &here(0), &handlers(&mut Seen::default()), &mut two), CLW_OK);
+        assert_eq!(
+            clw_host_udp_bind(host, &here(0), &handlers(&mut Seen::default()), &mut two),
+            CLW_OK
+        );
         assert_eq!(clw_host_udp_send(host, two, &here(53), b"who".as_ptr(), 3), CLW_OK);
         assert_eq!(clw_host_udp_send(host, two, null(), b"who".as_ptr(), 3), CLW_NULL);
         for _ in 0..1_000 {
@@ -250,7 +283,10 @@ fn what_is_wrong_with_a_port_is_told_as_a_sentence() {
         assert_eq!(clw_host_add_address(host, 5, c"10.0.1.1/24".as_ptr()), CLW_NO_INTERFACE);
         assert_eq!(clw_host_add_address(host, 0, c"10.0.1.1".as_ptr()), CLW_INVALID);
         assert_eq!(clw_host_add_route(host, c"0.0.0.0/0".as_ptr(), c"10.0.0.254".as_ptr()), CLW_OK);
-        assert_eq!(clw_host_add_route(host, c"0.0.0.0/0".as_ptr(), c"10.0.0.254".as_ptr()), CLW_EXISTS);
+        assert_eq!(
+            clw_host_add_route(host, c"0.0.0.0/0".as_ptr(), c"10.0.0.254".as_ptr()),
+            CLW_EXISTS
+        );
         assert_eq!(clw_host_free(host), CLW_OK);
         assert_eq!(clw_host_free(null_mut()), CLW_OK);
         assert_eq!(clw_host_stop(null_mut()), CLW_NULL);
@@ -303,9 +339,17 @@ fn answered_with(
     unsafe {
         let host = host();
         let (mut listener, mut conn) = (0, 0);
-        let serving = clw_handlers { accepted: Some(accepted), readable: Some(echo), ..handlers(&mut server) };
+        let serving = clw_handlers {
+            accepted: Some(accepted),
+            readable: Some(echo),
+            ..handlers(&mut server)
+        };
         assert_eq!(clw_host_listen(host, &here(7), 8, null(), &serving, &mut listener), CLW_OK);
-        let asking = clw_handlers { connected: Some(connected), readable: Some(readable), ..handlers(&mut client) };
+        let asking = clw_handlers {
+            connected: Some(connected),
+            readable: Some(readable),
+            ..handlers(&mut client)
+        };
         assert_eq!(clw_host_connect(host, null(), &here(7), null(), &asking, &mut conn), CLW_OK);
         for _ in 0..200 {
             assert_eq!(clw_host_step(host, 1), CLW_OK);
@@ -362,12 +406,21 @@ fn a_host_that_was_stopped_begins_nothing_any_more_and_says_so() {
         let nobody = clw_endpoint { addr: clw_ipv4(10, 0, 0, 9), port: 80 };
         let asking = clw_handlers { closed: Some(again), ..handlers(&mut client) };
         assert_eq!(clw_host_connect(host, null(), &nobody, null(), &asking, &mut conn), CLW_OK);
-        assert_eq!(clw_host_udp_bind(host, &here(53), &handlers(&mut Seen::default()), &mut one), CLW_OK);
+        assert_eq!(
+            clw_host_udp_bind(host, &here(53), &handlers(&mut Seen::default()), &mut one),
+            CLW_OK
+        );
         assert_eq!(clw_host_stop(host), CLW_OK);
         assert_eq!(clw_host_run(host), CLW_OK);
-        assert_eq!((&client.closed[..], &client.forbidden[..]), (&[(conn, CLW_STOPPED)][..], &[CLW_STOPPED][..]));
+        assert_eq!(
+            (&client.closed[..], &client.forbidden[..]),
+            (&[(conn, CLW_STOPPED)][..], &[CLW_STOPPED][..])
+        );
         let functions = handlers(&mut client);
-        assert_eq!(clw_host_connect(host, null(), &here(9), null(), &functions, &mut conn), CLW_STOPPED);
+        assert_eq!(
+            clw_host_connect(host, null(), &here(9), null(), &functions, &mut conn),
+            CLW_STOPPED
+        );
         assert_eq!(clw_host_listen(host, &here(9), 1, null(), &functions, &mut conn), CLW_STOPPED);
         assert_eq!(clw_host_udp_bind(host, &here(0), &functions, &mut two), CLW_STOPPED);
         assert_eq!(clw_host_udp_send(host, one, &here(53), b"who".as_ptr(), 3), CLW_STOPPED);

@@ -1,6 +1,7 @@
 #![allow(dead_code, reason = "not every test program uses all of it")]
 
-//! Building C programs against the library, running them under valgrind, and a namespace with a TAP device for them.
+//! Building C programs against the library, running them under valgrind, and a namespace with a TAP
+//! device for them.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -55,7 +56,8 @@ impl Made {
     /// One that no other test has.
     pub(crate) fn new(name: &str) -> Made {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         Made(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
     }
 }
@@ -103,7 +105,15 @@ pub(crate) fn bare_library() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let path = BUILT.get_or_init(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["rustc", "--quiet", "--offline", "--package", "clearway-capi", "--lib", "--no-default-features"]);
+        cargo.args([
+            "rustc",
+            "--quiet",
+            "--offline",
+            "--package",
+            "clearway-capi",
+            "--lib",
+            "--no-default-features",
+        ]);
         cargo.args(["--profile", "bare", "--crate-type", "staticlib"]);
         assert!(cargo.status().unwrap().success(), "building the bare libclearway failed");
         beside().with_file_name("bare").join("libclearway.a")
@@ -113,7 +123,8 @@ pub(crate) fn bare_library() -> PathBuf {
 
 /// The functions that the header declares for the bare layer.
 pub(crate) fn interface() -> Vec<String> {
-    let header = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("clearway.h")).unwrap();
+    let header =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("clearway.h")).unwrap();
     let mut names = Vec::new();
     for line in header.lines().filter(|line| !line.starts_with([' ', '/', '*', '#', '}'])) {
         let Some((before, _)) = line.split_once('(') else { continue };
@@ -130,23 +141,42 @@ pub(crate) fn build_alone(example: &str) -> Made {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example);
     let program = Made::new("capi-alone");
     let mut gcc = compiler(&source, &program);
-    gcc.args(["-ffreestanding", "-nostdlib", "-static", "-fno-stack-protector", "-fno-tree-loop-distribute-patterns"]);
-    let output = gcc.arg(bare_library()).output().expect("gcc cannot be started; `make setup` installs it");
+    gcc.args([
+        "-ffreestanding",
+        "-nostdlib",
+        "-static",
+        "-fno-stack-protector",
+        "-fno-tree-loop-distribute-patterns",
+    ]);
+    let output =
+        gcc.arg(bare_library()).output().expect("gcc cannot be started; `make setup` installs it");
     assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
     program
 }
 
 /// How valgrind is called: any error and any leak makes it end with 99.
-const VALGRIND: &[&str] =
-    &["--quiet", "--error-exitcode=99", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all"];
+const VALGRIND: &[&str] = &[
+    "--quiet",
+    "--error-exitcode=99",
+    "--leak-check=full",
+    "--show-leak-kinds=all",
+    "--errors-for-leak-kinds=all",
+];
 
-/// Runs a program under valgrind; what it said. It must end well, without an error and without a leak.
+/// Runs a program under valgrind; what it said. It must end well, without an error and without a
+/// leak.
 pub(crate) fn valgrind(program: &Path, args: &[&str]) -> String {
     let mut command = Command::new("valgrind");
     let output = command.args(VALGRIND).arg(program).args(args).output();
     let output = output.expect("valgrind cannot be started; `make setup` installs it");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && err.is_empty(), "{}: {}\n{out}{err}", program.display(), output.status);
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && err.is_empty(),
+        "{}: {}\n{out}{err}",
+        program.display(),
+        output.status
+    );
     out.into_owned()
 }
 
@@ -162,7 +192,10 @@ pub(crate) mod have {
             let name = std::thread::current().name().unwrap_or("a test").to_string();
             let in_ci = std::env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "false");
             assert!(!in_ci, "{name} needs root, and with CI set it may not be skipped");
-            let _ = writeln!(std::io::stderr(), "SKIPPED {name}: making a network namespace needs root");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED {name}: making a network namespace needs root"
+            );
         }
         is_root
     }
@@ -217,9 +250,20 @@ impl Tap {
     /// The echo server with both addresses; it is ready when this returns.
     pub(crate) fn serve(&self, program: &Path) -> Server {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name, "valgrind"]).args(VALGRIND).arg(program).arg("tap:cw0");
-        command.args(Tap::OURS.map(|addr| format!("{addr}/{}", if addr.contains(':') { 64 } else { 24 })));
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command
+            .args(["netns", "exec", &self.name, "valgrind"])
+            .args(VALGRIND)
+            .arg(program)
+            .arg("tap:cw0");
+        command.args(
+            Tap::OURS.map(|addr| format!("{addr}/{}", if addr.contains(':') { 64 } else { 24 })),
+        );
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut server = Server { said: BufReader::new(child.stdout.take().unwrap()), child };
         let mut line = String::new();
         server.said.read_line(&mut line).unwrap();
@@ -256,6 +300,9 @@ impl Drop for Server {
 }
 
 fn ip(args: &[&str]) {
-    let output = Command::new("ip").args(args).output().expect("ip cannot be started; `make setup` installs it");
+    let output = Command::new("ip")
+        .args(args)
+        .output()
+        .expect("ip cannot be started; `make setup` installs it");
     assert!(output.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -9,13 +9,19 @@ use crate::{connect, serve};
 
 #[test]
 fn what_cannot_be_opened_is_told_in_a_sentence() {
-    let sentence = |builder: Builder| builder.open().err().map(|why| why.to_string()).unwrap_or_default();
+    let sentence =
+        |builder: Builder| builder.open().err().map(|why| why.to_string()).unwrap_or_default();
     assert!(sentence(Net::builder()).contains("no port"));
     assert!(sentence(Net::builder().address("10.0.0.1/24")).contains("no port"));
     assert!(sentence(Net::builder().port("cable:1")).contains("cable"));
-    assert!(sentence(Net::builder().address("10.0.0.1/24").port("loop")).contains("Name the port first"));
+    assert!(
+        sentence(Net::builder().address("10.0.0.1/24").port("loop"))
+            .contains("Name the port first")
+    );
     assert!(sentence(Net::builder().port("loop").address("10.0.0.1")).contains("10.0.0.1"));
-    assert!(sentence(Net::builder().port("loop").gateway("nobody")).contains("nobody is no address"));
+    assert!(
+        sentence(Net::builder().port("loop").gateway("nobody")).contains("nobody is no address")
+    );
     let numbers = sentence(Net::builder().port("loop").connections(4_000_000_000));
     assert!(numbers.contains("connections may be 1 to 16777216, not 4000000000"), "{numbers}");
     assert!(sentence(Net::builder().port("loop").connections(0)).contains("not 0"));
@@ -66,7 +72,8 @@ fn each_core_runs_an_application_of_its_own() {
     let cores: Cores = "0".parse().unwrap();
     let mut net = Net::builder().port("loop").address("10.0.0.1/24").cores(cores).open().unwrap();
     let remote = Endpoint::new(Addr::v4([10, 0, 0, 1]), 9);
-    let reports = net.run_each(|core| connect(remote, core as u32 + 2, |_: &mut (), _| Next::Wait)).unwrap();
+    let reports =
+        net.run_each(|core| connect(remote, core as u32 + 2, |_: &mut (), _| Next::Wait)).unwrap();
     assert_eq!(reports.iter().map(|report| report.app.failed).collect::<Vec<_>>(), [2]);
 }
 
@@ -91,11 +98,16 @@ fn what_leads_nowhere_is_told_when_the_run_begins() {
     }
     assert!(fails(Net::builder(), 0).contains("nobody could name port 0"));
     let mut net = Net::builder().port("loop").address("10.0.0.1/24").open().unwrap();
-    let why = net.run(crate::answer_datagrams(0, |_, _| false)).map(|_| ()).unwrap_err().to_string();
+    let why =
+        net.run(crate::answer_datagrams(0, |_, _| false)).map(|_| ()).unwrap_err().to_string();
     assert!(why.contains("nobody could name port 0"), "{why}");
     let mut net = Net::builder().port("loop").address("10.0.0.1/24").open().unwrap();
     let remote = Endpoint::new(Addr::v4([10, 0, 0, 1]), 0);
-    let why = net.run(connect(remote, 1, |_: &mut (), _| Next::Wait)).map(|_| ()).unwrap_err().to_string();
+    let why = net
+        .run(connect(remote, 1, |_: &mut (), _| Next::Wait))
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(why.contains("cannot connect to 10.0.0.1:0"), "{why}");
     let mut net = Net::builder().port("loop").address("10.0.0.1/24").connections(8).open().unwrap();
     let remote = Endpoint::new(Addr::v4([10, 0, 0, 1]), 9);

@@ -34,7 +34,10 @@ fn transfer(fault: &str, seed: u64) -> (u64, u64) {
         io.shutdown();
         if io.peer_closed() { Next::Close } else { Next::Wait }
     });
-    let mut pair = Pair::new(("10.0.0.1/24", server), ("10.0.0.2/24", client)).unwrap().fault(fault, seed).unwrap();
+    let mut pair = Pair::new(("10.0.0.1/24", server), ("10.0.0.2/24", client))
+        .unwrap()
+        .fault(fault, seed)
+        .unwrap();
     let (served, asked) = pair.run().unwrap();
     assert_eq!((served.ended, asked.ended, asked.failed), (1, 1, 0));
     (pair.left.stack().counters().ip.packets_in, pair.right.stack().counters().ip.packets_in)
@@ -59,14 +62,27 @@ fn applications_that_wait_for_each_other_are_told_to_have_not_finished() {
 #[test]
 fn what_cannot_be_is_told_in_a_sentence() {
     let server = || answer_datagrams(9, |_, _| true);
-    let wrong = |left, right| Pair::new((left, server()), (right, server())).err().map(|why| why.to_string());
+    let wrong = |left, right| {
+        Pair::new((left, server()), (right, server())).err().map(|why| why.to_string())
+    };
     assert!(wrong("10.0.0.1", "10.0.0.2/24").unwrap_or_default().contains("ADDRESS/LENGTH"));
-    assert!(wrong("10.0.0.1/24", "10.0.0.0/24").unwrap_or_default().contains("10.0.0.0/24 cannot be an address"));
+    assert!(
+        wrong("10.0.0.1/24", "10.0.0.0/24")
+            .unwrap_or_default()
+            .contains("10.0.0.0/24 cannot be an address")
+    );
     let pair = Pair::new(("10.0.0.1/24", server()), ("10.0.0.2/24", server())).unwrap();
-    assert!(pair.fault("luck=0", 1).err().map(|why| why.to_string()).unwrap_or_default().contains("luck"));
+    assert!(
+        pair.fault("luck=0", 1)
+            .err()
+            .map(|why| why.to_string())
+            .unwrap_or_default()
+            .contains("luck")
+    );
 }
 
-/// How a client that shut down at once and takes `piece` bytes at a call hears so many bytes and the end that come together.
+/// How a client that shut down at once and takes `piece` bytes at a call hears so many bytes and
+/// the end that come together.
 fn heard(count: usize, piece: usize) -> (usize, crate::Tally) {
     let all = bytes(count);
     let server = serve(7, move |sent: &mut usize, io| {

@@ -43,7 +43,9 @@ fn honest_peers_are_served_beside_stuck_ones() {
     ip("addr add 10.96.0.1/24 dev cwstuck0");
     ip("link set cwstuck0 up");
     let stops = Stops(net.stopper());
-    let running = thread::spawn(move || net.run(serve(7, |_: &mut (), io: &mut dyn Io| echo(io))).map(|_| ()));
+    let running = thread::spawn(move || {
+        net.run(serve(7, |_: &mut (), io: &mut dyn Io| echo(io))).map(|_| ())
+    });
     let at = "10.96.0.2:7".parse().unwrap();
     let stuck = peers::stuck(at);
     peers::honest(at, 20);
@@ -58,14 +60,23 @@ impl Example {
     fn start(args: &[&str]) -> Example {
         // Cargo builds no examples for a single test program.
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--offline", "--package", "clearway", "--example", "bytes"]);
+        cargo.args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--package",
+            "clearway",
+            "--example",
+            "bytes",
+        ]);
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }
         assert!(cargo.status().unwrap().success(), "building the example failed");
         let tests = std::env::current_exe().unwrap();
         let path = tests.parent().and_then(Path::parent).unwrap().join("examples/bytes");
-        let mut child = Command::new(&path).args(args).stdout(Stdio::piped()).spawn().expect("cargo built it");
+        let mut child =
+            Command::new(&path).args(args).stdout(Stdio::piped()).spawn().expect("cargo built it");
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
@@ -86,8 +97,14 @@ fn the_example_answers() {
     ip("link set cwbytes0 up");
     let example = Example::start(&["tap:cwbytes0", "10.96.0.2/24", "10.96.0.1"]);
     for (head, expected) in [
-        ("GET /random/9000000?seed=1 HTTP/1.1\r\n\r\n", "HTTP/1.0 200 OK\r\nContent-Length: 9000000\r\n\r\n"),
-        ("GET /other HTTP/1.0\r\nHost: x\r\n\r\n", "HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
+        (
+            "GET /random/9000000?seed=1 HTTP/1.1\r\n\r\n",
+            "HTTP/1.0 200 OK\r\nContent-Length: 9000000\r\n\r\n",
+        ),
+        (
+            "GET /other HTTP/1.0\r\nHost: x\r\n\r\n",
+            "HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        ),
     ] {
         let mut stream = TcpStream::connect("10.96.0.2:80").unwrap();
         let (first, second) = head.as_bytes().split_at(7);
@@ -95,7 +112,11 @@ fn the_example_answers() {
         stream.write_all(second).unwrap();
         let mut came = Vec::new();
         stream.read_to_end(&mut came).unwrap();
-        assert!(came.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&came[..came.len().min(200)]));
+        assert!(
+            came.starts_with(expected.as_bytes()),
+            "{}",
+            String::from_utf8_lossy(&came[..came.len().min(200)])
+        );
         let len = if expected.contains("9000000") { 9_000_000 } else { 0 };
         assert_eq!(came.len() - expected.len(), len, "more than a send queue holds");
     }

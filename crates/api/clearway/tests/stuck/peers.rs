@@ -1,4 +1,5 @@
-//! Peers of the kernel's at a server that gives back what it is sent: stuck ones, which send what is taken of them and read nothing, and honest ones.
+//! Peers of the kernel's at a server that gives back what it is sent: stuck ones, which send what
+//! is taken of them and read nothing, and honest ones.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes here; only what hangs reaches it.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Stuck peers: each could hold a mebibyte to be sent, so that all of them could hold more than there is.
+/// Stuck peers: each could hold a mebibyte to be sent, so that all of them could hold more than
+/// there is.
 pub(crate) const STUCK: usize = 300;
 
 /// Bytes that a stuck peer sends at most.
@@ -17,7 +19,8 @@ const MOST: usize = 1_500_000;
 /// Rounds in which no peer was rid of anything, after which they are stuck.
 const QUIET_ROUNDS: u32 = 20;
 
-/// Peers that have sent what is taken of them. Some may have been reset by then: that is the server's right.
+/// Peers that have sent what is taken of them. Some may have been reset by then: that is the
+/// server's right.
 pub(crate) fn stuck(at: SocketAddr) -> Vec<TcpStream> {
     let connect = |_| {
         let stream = TcpStream::connect_timeout(&at, TIME_LIMIT).expect("a place");
@@ -43,9 +46,11 @@ pub(crate) fn stuck(at: SocketAddr) -> Vec<TcpStream> {
 
 /// One after the other, so many that have what they sent back.
 pub(crate) fn honest(at: SocketAddr, count: u32) {
-    let sent: Vec<u8> = (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let sent: Vec<u8> =
+        (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     for number in 0..count {
-        let mut stream = TcpStream::connect_timeout(&at, TIME_LIMIT).unwrap_or_else(|why| panic!("{number}: {why}"));
+        let mut stream = TcpStream::connect_timeout(&at, TIME_LIMIT)
+            .unwrap_or_else(|why| panic!("{number}: {why}"));
         stream.set_read_timeout(Some(TIME_LIMIT)).expect("a socket");
         stream.set_write_timeout(Some(TIME_LIMIT)).expect("a socket");
         stream.write_all(&sent).unwrap_or_else(|why| panic!("{number}: {why}"));

@@ -17,7 +17,9 @@ use clearway_script::errno::Errno;
 use clearway_script::settings::knobs;
 use clearway_script::{Backend, IpVersion};
 use clearway_wire::{Addr, Endpoint};
-use libc::{pollfd, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t, ssize_t, timeval};
+use libc::{
+    pollfd, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t, ssize_t, timeval,
+};
 
 type Data = *mut c_void;
 type Unused = *const c_void;
@@ -40,13 +42,22 @@ struct Table {
     write: Unused,
     writev: Unused,
     send: unsafe extern "C" fn(Data, c_int, *const c_void, usize, c_int) -> ssize_t,
-    sendto: unsafe extern "C" fn(Data, c_int, *const c_void, usize, c_int, *const sockaddr, socklen_t) -> ssize_t,
+    sendto: unsafe extern "C" fn(
+        Data,
+        c_int,
+        *const c_void,
+        usize,
+        c_int,
+        *const sockaddr,
+        socklen_t,
+    ) -> ssize_t,
     sendmsg: Unused,
     fcntl: unsafe extern "C" fn(Data, c_int, c_int, ...) -> c_int,
     ioctl: unsafe extern "C" fn(Data, c_int, c_ulong, ...) -> c_int,
     close: unsafe extern "C" fn(Data, c_int) -> c_int,
     shutdown: unsafe extern "C" fn(Data, c_int, c_int) -> c_int,
-    getsockopt: unsafe extern "C" fn(Data, c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int,
+    getsockopt:
+        unsafe extern "C" fn(Data, c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int,
     setsockopt: unsafe extern "C" fn(Data, c_int, c_int, c_int, *const c_void, socklen_t) -> c_int,
     poll: unsafe extern "C" fn(Data, *mut pollfd, c_ulong, c_int) -> c_int,
     netdev_send: unsafe extern "C" fn(Data, *const c_void, usize) -> c_int,
@@ -72,11 +83,21 @@ impl Library {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         let path = BUILT.get_or_init(|| {
             let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--quiet", "--offline", "--package", "clearway-packetdrill", "--lib"]);
+            cargo.args([
+                "build",
+                "--quiet",
+                "--offline",
+                "--package",
+                "clearway-packetdrill",
+                "--lib",
+            ]);
             if !cfg!(debug_assertions) {
                 cargo.arg("--release");
             }
-            assert!(cargo.status().unwrap().success(), "building libclearway_packetdrill.so failed");
+            assert!(
+                cargo.status().unwrap().success(),
+                "building libclearway_packetdrill.so failed"
+            );
             let exe = std::env::current_exe().unwrap();
             // The test programs lie in `deps`.
             exe.parent().and_then(Path::parent).unwrap().join("libclearway_packetdrill.so")
@@ -84,11 +105,19 @@ impl Library {
         let path = CString::new(path.as_os_str().as_bytes()).unwrap();
         // SAFETY: both names are texts, and the function has this signature.
         unsafe {
-            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE);
+            let handle = libc::dlopen(
+                path.as_ptr(),
+                libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE,
+            );
             assert!(!handle.is_null(), "the adapter cannot be loaded");
             let init = libc::dlsym(handle, c"packetdrill_interface_init".as_ptr());
             assert!(!init.is_null(), "the adapter has no interface");
-            Library { init: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char, *mut Table)>(init) }
+            Library {
+                init: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*const c_char, *mut Table),
+                >(init),
+            }
         }
     }
 }
@@ -99,7 +128,8 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Gives this thread, and those that it starts, a network namespace of its own, with buffers as our own runner has them.
+/// Gives this thread, and those that it starts, a network namespace of its own, with buffers as our
+/// own runner has them.
 pub(crate) fn leave_namespace() {
     if is_root() {
         // SAFETY: takes no pointers.
@@ -145,15 +175,22 @@ pub(crate) struct Interface {
     pending: bool,
 }
 
-/// How far the clock moves at a time while something is waited for. Packets carry their true times; only what the script does in answer may be late by this.
+/// How far the clock moves at a time while something is waited for. Packets carry their true times;
+/// only what the script does in answer may be late by this.
 const STEP: Micros = 1_000;
 
 impl Interface {
     pub(crate) fn new(library: &Library, net: Net) -> Result<Interface, String> {
-        let version = if net.version == IpVersion::V4Mapped { "ipv4-mapped-ipv6" } else { net.version.name() };
+        let version = if net.version == IpVersion::V4Mapped {
+            "ipv4-mapped-ipv6"
+        } else {
+            net.version.name()
+        };
         let Net { local, remote, mtu, .. } = net;
         // Nothing is waited for: the runner says itself how time goes on.
-        let flags = format!("ip_version={version},local={local},remote={remote},mtu={mtu},patience=0,grace=0");
+        let flags = format!(
+            "ip_version={version},local={local},remote={remote},mtu={mtu},patience=0,grace=0"
+        );
         let flags = CString::new(flags).map_err(|error| error.to_string())?;
         let mut table = MaybeUninit::<Table>::uninit();
         // SAFETY: the function fills the struct.
@@ -172,8 +209,14 @@ impl Interface {
         loop {
             let (mut count, mut at) = (room.len(), 0);
             // SAFETY: all of them lead to what they say.
-            let result =
-                unsafe { (self.table.netdev_receive)(self.table.data, room.as_mut_ptr().cast(), &mut count, &mut at) };
+            let result = unsafe {
+                (self.table.netdev_receive)(
+                    self.table.data,
+                    room.as_mut_ptr().cast(),
+                    &mut count,
+                    &mut at,
+                )
+            };
             if result != 0 || count == 0 {
                 break;
             }
@@ -189,7 +232,8 @@ impl Interface {
 
 impl Drop for Interface {
     fn drop(&mut self) {
-        // A call that still blocks, because the script failed, ends by itself: after half a second without anybody else it lets the clock run.
+        // A call that still blocks, because the script failed, ends by itself: after half a second
+        // without anybody else it lets the clock run.
         self.caller.orders = None;
         if let Some(thread) = self.caller.thread.take() {
             let _ = thread.join();
@@ -220,12 +264,13 @@ impl Caller {
         Caller { orders: Some(orders), replies, thread: Some(thread), state }
     }
 
-    /// Whether the call in progress waits for the first thread. It is either on its way, or asleep: there is nothing else that it could sleep in while this thread
-    /// is outside of the adapter.
+    /// Whether the call in progress waits for the first thread. It is either on its way, or asleep:
+    /// there is nothing else that it could sleep in while this thread is outside of the adapter.
     fn is_blocked(&self) -> bool {
         loop {
             let id = self.state.id.load(Ordering::Acquire);
-            let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap_or_default();
+            let stat =
+                std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap_or_default();
             let sleeps = stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'));
             if !self.state.calling.load(Ordering::Acquire) {
                 return false;
@@ -286,7 +331,9 @@ fn answer(value: ssize_t) -> Reply {
 unsafe fn set(table: &Table, net: &Net, fd: Fd, SetOption { option, value }: SetOption) -> Reply {
     let (level, name) = match option.name {
         // A script says one word for both families.
-        "IP_TOS" | "IPV6_TCLASS" if net.version == IpVersion::V4 => (libc::IPPROTO_IP, libc::IP_TOS),
+        "IP_TOS" | "IPV6_TCLASS" if net.version == IpVersion::V4 => {
+            (libc::IPPROTO_IP, libc::IP_TOS)
+        }
         "IP_TOS" | "IPV6_TCLASS" => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
         _ => (option.level as c_int, option.number),
     };
@@ -298,7 +345,8 @@ unsafe fn set(table: &Table, net: &Net, fd: Fd, SetOption { option, value }: Set
         OptionValue::Name(name) => name.into_bytes(),
     };
     let len = bytes.len() as socklen_t;
-    answer((table.setsockopt)(table.data, fd as c_int, level, name, bytes.as_ptr().cast(), len) as ssize_t)
+    answer((table.setsockopt)(table.data, fd as c_int, level, name, bytes.as_ptr().cast(), len)
+        as ssize_t)
 }
 
 /// Makes a call.
@@ -312,7 +360,12 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
     match op {
         Op::Socket(stream) => {
             let domain = if net.version == IpVersion::V4 { libc::AF_INET } else { libc::AF_INET6 };
-            number((t.socket)(t.data, domain, if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }, 0))
+            number((t.socket)(
+                t.data,
+                domain,
+                if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM },
+                0,
+            ))
         }
         Op::Bind(fd, port) => {
             let any = if net.version == IpVersion::V4Mapped { Addr::ANY_V6 } else { net.local };
@@ -320,16 +373,19 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
             number((t.bind)(t.data, fd as c_int, (&raw const addr).cast(), len))
         }
         Op::Listen(fd, backlog) => number((t.listen)(t.data, fd as c_int, backlog as c_int)),
-        Op::Accept(fd) => number((t.accept)(t.data, fd as c_int, std::ptr::null_mut(), std::ptr::null_mut())),
+        Op::Accept(fd) => {
+            number((t.accept)(t.data, fd as c_int, std::ptr::null_mut(), std::ptr::null_mut()))
+        }
         Op::Connect(fd, to) => {
             let (addr, len) = address(to);
             number((t.connect)(t.data, fd as c_int, (&raw const addr).cast(), len))
         }
         Op::Read(fd, len, flags) => {
             let mut room = vec![0u8; len as usize];
-            let bits =
-                if flags.peek { libc::MSG_PEEK } else { 0 } | if flags.dont_wait { libc::MSG_DONTWAIT } else { 0 };
-            let mut reply = answer((t.recv)(t.data, fd as c_int, room.as_mut_ptr().cast(), room.len(), bits));
+            let bits = if flags.peek { libc::MSG_PEEK } else { 0 }
+                | if flags.dont_wait { libc::MSG_DONTWAIT } else { 0 };
+            let mut reply =
+                answer((t.recv)(t.data, fd as c_int, room.as_mut_ptr().cast(), room.len(), bits));
             room.truncate(reply.value.unwrap_or(0) as usize);
             reply.data = room;
             reply
@@ -362,7 +418,14 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
         Op::TakeError(fd) => {
             let (mut error, mut len) = (0 as c_int, size_of::<c_int>() as socklen_t);
             let room = (&raw mut error).cast();
-            let result = (t.getsockopt)(t.data, fd as c_int, libc::SOL_SOCKET, libc::SO_ERROR, room, &mut len);
+            let result = (t.getsockopt)(
+                t.data,
+                fd as c_int,
+                libc::SOL_SOCKET,
+                libc::SO_ERROR,
+                room,
+                &mut len,
+            );
             number(if result < 0 { result } else { error })
         }
         Op::Block(fd, blocks) => {
@@ -371,10 +434,13 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
         }
         Op::Edges(..) => unreachable!("no script asks for edges"),
         Op::Poll(wanted, timeout) => {
-            let mut fds: Vec<_> =
-                wanted.iter().map(|&(fd, events)| pollfd { fd: fd as c_int, events, revents: 0 }).collect();
+            let mut fds: Vec<_> = wanted
+                .iter()
+                .map(|&(fd, events)| pollfd { fd: fd as c_int, events, revents: 0 })
+                .collect();
             let timeout = timeout.map_or(-1, |ms| ms as c_int);
-            let mut reply = number((t.poll)(t.data, fds.as_mut_ptr(), fds.len() as c_ulong, timeout));
+            let mut reply =
+                number((t.poll)(t.data, fds.as_mut_ptr(), fds.len() as c_ulong, timeout));
             reply.ready = fds.iter().map(|fd| fd.revents).collect();
             reply
         }
@@ -402,7 +468,9 @@ impl Backend for Interface {
 
     fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
         // SAFETY: the pointer leads to so many bytes.
-        let result = unsafe { (self.table.netdev_send)(self.table.data, packet.as_ptr().cast(), packet.len()) };
+        let result = unsafe {
+            (self.table.netdev_send)(self.table.data, packet.as_ptr().cast(), packet.len())
+        };
         self.take();
         if result == 0 { Ok(()) } else { Err("the adapter takes no packet".into()) }
     }
@@ -441,7 +509,14 @@ impl Backend for Interface {
         let room = bytes.as_mut_ptr().cast();
         // SAFETY: the pointers lead to the room and its length.
         let result = unsafe {
-            (self.table.getsockopt)(self.table.data, fd as c_int, libc::IPPROTO_TCP, libc::TCP_INFO, room, &mut len)
+            (self.table.getsockopt)(
+                self.table.data,
+                fd as c_int,
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                room,
+                &mut len,
+            )
         };
         if result != 0 || len as usize != bytes.len() {
             return Err(format!("TCP_INFO: {:?}", answer(-1).value));
@@ -470,7 +545,8 @@ impl Backend for Interface {
 fn info(bytes: &[u8; 240]) -> Info {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let len = bytes.len().min(size_of::<libc::tcp_info>());
-    // SAFETY: both have so many bytes; the struct is plain numbers, of which newer systems have more, and these are zero.
+    // SAFETY: both have so many bytes; the struct is plain numbers, of which newer systems have
+    // more, and these are zero.
     let info = unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), info.as_mut_ptr().cast(), len);
         info.assume_init()

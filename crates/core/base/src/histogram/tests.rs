@@ -24,7 +24,10 @@ fn what_is_too_long_for_a_bucket_is_still_the_longest() {
     let mut times = Histogram::new();
     times.record(u64::MAX);
     times.record(5);
-    assert_eq!((times.max(), times.percentile(100.0), times.percentile(50.0)), (u64::MAX, u64::MAX, 5));
+    assert_eq!(
+        (times.max(), times.percentile(100.0), times.percentile(50.0)),
+        (u64::MAX, u64::MAX, 5)
+    );
 }
 
 #[test]
@@ -42,7 +45,9 @@ fn the_last_second_is_the_difference_of_two_states() {
 #[test]
 fn one_that_is_ready_or_cleared_is_as_empty_as_a_new_one() {
     let mut times = Histogram::ready();
-    let told = |times: &Histogram| (times.count(), times.sum(), times.min(), times.max(), times.percentile(99.0));
+    let told = |times: &Histogram| {
+        (times.count(), times.sum(), times.min(), times.max(), times.percentile(99.0))
+    };
     assert_eq!(told(&times), (0, 0, 0, 0, 0));
     times.record_many(1_000, 3);
     times.record(10);

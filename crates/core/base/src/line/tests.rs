@@ -130,6 +130,9 @@ fn who_is_served_later_is_known_before() {
         line.leave(&mut places[1]);
         assert_eq!(line.ahead(1), None, "a hole is nobody");
         assert_eq!(line.ahead(2), Some(2));
-        assert_eq!((0..3).map(|_| serve(&mut line, &mut places)).collect::<Vec<_>>(), [Some(0), Some(2), Some(3)]);
+        assert_eq!(
+            (0..3).map(|_| serve(&mut line, &mut places)).collect::<Vec<_>>(),
+            [Some(0), Some(2), Some(3)]
+        );
     }
 }

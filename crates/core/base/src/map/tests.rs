@@ -17,7 +17,10 @@ fn check(map: &FlowMap) {
         if distance > 0 {
             let before = at.wrapping_sub(1) & map.mask;
             assert_ne!(map.slots[before], 0, "a hole between an entry and the slot it wanted");
-            assert!(map.distance(before) + 1 >= distance, "an entry in front of one that wanted an earlier slot");
+            assert!(
+                map.distance(before) + 1 >= distance,
+                "an entry in front of one that wanted an earlier slot"
+            );
         }
     }
     assert_eq!(held, map.len());
@@ -44,7 +47,10 @@ fn entries_with_the_same_hash_are_told_apart_by_the_caller() {
     assert_eq!(map.remove(99, |v| v == 2), Some(2));
     assert!(map.replace(99, 4, 40));
     assert!(!map.replace(99, 4, 41));
-    assert_eq!([0, 1, 2, 3, 4, 40].map(|v| map.find(99, |w| w == v).is_some()), [true, true, false, true, false, true]);
+    assert_eq!(
+        [0, 1, 2, 3, 4, 40].map(|v| map.find(99, |w| w == v).is_some()),
+        [true, true, false, true, false, true]
+    );
     check(&map);
 }
 
@@ -80,7 +86,8 @@ fn a_refused_insert_changes_nothing() {
     while map.insert(1 << 32, 5).is_ok() {}
     let before = map.slots.clone();
     assert_eq!(map.insert(1, 6), Err(MapFull));
-    // One that wants the slot before must push the whole flood one further, which the bound forbids.
+    // One that wants the slot before must push the whole flood one further, which the bound
+    // forbids.
     assert!(map.insert(0, 6).is_ok());
     assert_eq!(map.insert(0, 6), Err(MapFull));
     assert_eq!(map.remove(0, |_| true), Some(6));
@@ -135,7 +142,8 @@ proptest! {
     fn behaves_as_a_list_of_pairs(
         capacity in 1..24_u32,
         // Few hashes, close together, so that runs collide and wrap around the end of the table.
-        ops in prop::collection::vec((0..4_u8, prop::sample::select(vec![0_u64, 1, 2, 6, 7, 30, 31, 32, 63]), 0..40_u32), 0..200),
+        ops in prop::collection::vec((0..4_u8,
+            prop::sample::select(vec![0_u64, 1, 2, 6, 7, 30, 31, 32, 63]), 0..40_u32), 0..200),
     ) {
         let mut map = FlowMap::new(capacity);
         let mut model: Vec<(u64, u32)> = Vec::new();

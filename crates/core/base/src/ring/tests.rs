@@ -90,7 +90,8 @@ proptest! {
     #[test]
     fn behaves_as_a_deque_of_bytes(
         capacity in 0..20_usize,
-        ops in prop::collection::vec((0..3_u8, prop::collection::vec(any::<u8>(), 0..24), 0..24_usize), 0..100),
+        ops in prop::collection::vec((0..3_u8, prop::collection::vec(any::<u8>(), 0..24),
+            0..24_usize), 0..100),
     ) {
         let mut ring = ByteRing::new(capacity);
         let mut model: VecDeque<u8> = VecDeque::new();
@@ -114,7 +115,8 @@ proptest! {
                     let fit = bytes.len().min((capacity - model.len()).saturating_sub(n));
                     prop_assert_eq!(ring.write_at(n, &bytes), fit);
                     (0..fit).for_each(|i| ahead[n + i] = Some(bytes[i]));
-                    let whole = ahead.iter().take(capacity - model.len()).take_while(|b| b.is_some()).count();
+                    let whole = ahead.iter().take(capacity - model.len())
+                        .take_while(|b| b.is_some()).count();
                     prop_assert_eq!(ring.extend(whole), whole);
                     model.extend(ahead.drain(..whole).flatten());
                     ahead.extend(std::iter::repeat_n(None, whole));
@@ -125,7 +127,8 @@ proptest! {
             prop_assert_eq!(held(&ring), model.iter().copied().collect::<Vec<_>>());
             let mut out = [0; 7];
             let copied = ring.copy_out(n, &mut out);
-            prop_assert_eq!(&out[..copied], &model.iter().copied().skip(n).take(7).collect::<Vec<_>>()[..]);
+            prop_assert_eq!(&out[..copied],
+                &model.iter().copied().skip(n).take(7).collect::<Vec<_>>()[..]);
         }
     }
 }

@@ -27,7 +27,8 @@ fn below_is_in_range_and_fair() {
     assert!(seen.iter().all(|&n| (9_500..10_500).contains(&n)), "{seen:?}");
     assert_eq!(rng.below(0), 0);
     assert_eq!(rng.below(1), 0);
-    // Just above half of the range, where taking a remainder would favour the low numbers two to one.
+    // Just above half of the range, where taking a remainder would favour the low numbers two to
+    // one.
     let n = (1_u64 << 63) + 1;
     let low = (0..10_000).filter(|_| rng.below(n) < n / 2).count();
     assert!((4_700..5_300).contains(&low), "{low}");
@@ -56,7 +57,8 @@ fn chance_is_never_always_and_about_right_between() {
 fn fill_writes_every_byte_whatever_the_length() {
     for n in 0..40 {
         let mut rng = Rng::seed(n);
-        // Each byte stays zero with probability 1/256 a round; after 32 rounds none should have stayed zero throughout.
+        // Each byte stays zero with probability 1/256 a round; after 32 rounds none should have
+        // stayed zero throughout.
         let mut any = std::vec![0_u8; n as usize];
         for _ in 0..32 {
             let mut bytes = std::vec![0_u8; n as usize];

@@ -114,7 +114,10 @@ fn iteration_shows_what_is_held_and_nothing_else() {
     slab.remove(handles[1]);
     slab.remove(handles[4]);
     slab.iter_mut().for_each(|(_, value)| *value += 10);
-    assert_eq!(slab.iter().collect::<Vec<_>>(), vec![(handles[0], &10), (handles[2], &12), (handles[3], &13)]);
+    assert_eq!(
+        slab.iter().collect::<Vec<_>>(),
+        vec![(handles[0], &10), (handles[2], &12), (handles[3], &13)]
+    );
 }
 
 #[test]
@@ -141,7 +144,8 @@ fn entries_of_a_slab_can_be_on_two_lists_at_once() {
 
 proptest! {
     #[test]
-    fn behaves_as_a_map_from_handles(ops in prop::collection::vec((any::<bool>(), any::<u16>()), 0..400)) {
+    fn behaves_as_a_map_from_handles(ops in prop::collection::vec((any::<bool>(), any::<u16>()),
+        0..400)) {
         let mut slab = Slab::new(16);
         let mut model = BTreeMap::new();
         let mut gone: Vec<Handle<u16>> = Vec::new();
@@ -151,7 +155,8 @@ proptest! {
                     Some(h) => prop_assert!(model.insert(h.to_bits(), n).is_none()),
                     None => prop_assert_eq!(model.len(), 16),
                 }
-            } else if let Some((&bits, &value)) = model.iter().nth(n as usize % model.len().max(1)) {
+            } else if let Some((&bits, &value)) = model.iter()
+                .nth(n as usize % model.len().max(1)) {
                 let h = Handle::from_bits(bits).unwrap();
                 prop_assert_eq!(slab.remove(h), Some(value));
                 model.remove(&bits);

@@ -30,7 +30,10 @@ fn since_undoes_add() {
 #[test]
 fn units_are_whole_and_rounded_down() {
     let d = Duration::from_nanos(1_999_999_999);
-    assert_eq!((d.as_secs(), d.as_millis(), d.as_micros(), d.as_nanos()), (1, 1_999, 1_999_999, 1_999_999_999));
+    assert_eq!(
+        (d.as_secs(), d.as_millis(), d.as_micros(), d.as_nanos()),
+        (1, 1_999, 1_999_999, 1_999_999_999)
+    );
     let t = Instant::from_nanos(1_999_999);
     assert_eq!((t.as_millis(), t.as_micros(), t.as_nanos()), (1, 1_999, 1_999_999));
     assert_eq!(Duration::from_secs(3).per(2), Duration::from_millis(1_500));

@@ -189,7 +189,8 @@ impl Pair {
         }
     }
 
-    /// Turns to `now` in portions of `portion`; what fires must be what is due, in the order of ticks.
+    /// Turns to `now` in portions of `portion`; what fires must be what is due, in the order of
+    /// ticks.
     fn advance(&mut self, now: u64, portion: u64) {
         self.now = now;
         let due = self.model.values().filter(|&&tick| tick <= now / TICK).count();
@@ -224,9 +225,11 @@ impl Pair {
             None => assert_eq!(next, Instant::NEVER),
         }
         // What the bitmaps say is what the slots hold.
-        let held: BTreeSet<usize> = (0..LEVELS * SLOTS).filter(|&s| !self.wheel.slots[s].is_empty()).collect();
-        let said: BTreeSet<usize> =
-            (0..LEVELS * SLOTS).filter(|&s| self.wheel.occupied[s / SLOTS] >> (s % SLOTS) & 1 == 1).collect();
+        let held: BTreeSet<usize> =
+            (0..LEVELS * SLOTS).filter(|&s| !self.wheel.slots[s].is_empty()).collect();
+        let said: BTreeSet<usize> = (0..LEVELS * SLOTS)
+            .filter(|&s| self.wheel.occupied[s / SLOTS] >> (s % SLOTS) & 1 == 1)
+            .collect();
         assert_eq!(held, said);
         for level in 0..LEVELS {
             assert_eq!(self.wheel.levels >> level & 1 == 1, self.wheel.occupied[level] != 0);
@@ -245,7 +248,8 @@ proptest! {
         start in length(),
         ops in prop::collection::vec((0..6_u8, 0..24_u32, length(), 1..40_u64), 0..200),
     ) {
-        let mut pair = Pair { wheel: Wheel::new(24, at(start)), model: BTreeMap::new(), now: start };
+        let mut pair = Pair { wheel: Wheel::new(24, at(start)), model: BTreeMap::new(),
+            now: start };
         for (op, index, length, portion) in ops {
             match op {
                 0 | 1 => pair.arm(index, pair.now + length),
@@ -286,7 +290,8 @@ proptest! {
                     wheel.arm(index, at(now + length));
                     let fires = wheel.deadline(index).unwrap();
                     prop_assert!(fires >= at(now + length));
-                    prop_assert!(fires <= at((now + length).div_ceil(TICK).max(now / TICK + 1) * TICK));
+                    prop_assert!(fires <= at((now + length).div_ceil(TICK)
+                        .max(now / TICK + 1) * TICK));
                     promised.insert(index, (now + length, fires));
                 }
                 1 => prop_assert_eq!(wheel.disarm(index), promised.remove(&index).is_some()),
@@ -294,7 +299,8 @@ proptest! {
                     now += length;
                     let mut work = 2;
                     while let Some(index) = wheel.next_expired_within(at(now), &mut work) {
-                        let (deadline, fires) = promised.remove(&index).expect("fired though not armed");
+                        let (deadline, fires) = promised.remove(&index).expect(
+                            "fired though not armed");
                         prop_assert!(deadline <= now && fires <= at(now), "fired early");
                     }
                 }
@@ -305,6 +311,7 @@ proptest! {
             }
         }
         while wheel.next_expired(at(now)).is_some() {}
-        prop_assert!((0..24).all(|i| wheel.deadline(i).is_none_or(|fires| fires > at(now))), "a due timer was left behind");
+        prop_assert!((0..24).all(|i| wheel.deadline(i).is_none_or(|fires| fires > at(now))),
+            "a due timer was left behind");
     }
 }

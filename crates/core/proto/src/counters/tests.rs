@@ -10,7 +10,10 @@ fn every_reason_has_its_own_name_in_kebab_case() {
     assert_eq!(names.len(), Drop::all().count());
     for name in names {
         assert!(!name.is_empty() && !name.starts_with('-') && !name.ends_with('-'), "{name}");
-        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{name}");
+        assert!(
+            name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'),
+            "{name}"
+        );
     }
 }
 
@@ -22,6 +25,13 @@ fn a_drop_is_counted_under_its_own_reason_only() {
         counters.dropped(why);
         assert_eq!(counters.drops_total(), 1);
         assert_eq!(counters.drops(why), 1);
-        assert_eq!(counters.each_drop().filter(|&(_, n)| n == 1).map(|(d, _)| d).collect::<std::vec::Vec<_>>(), [why]);
+        assert_eq!(
+            counters
+                .each_drop()
+                .filter(|&(_, n)| n == 1)
+                .map(|(d, _)| d)
+                .collect::<std::vec::Vec<_>>(),
+            [why]
+        );
     }
 }

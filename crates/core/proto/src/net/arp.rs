@@ -23,30 +23,44 @@ pub(crate) fn ingest(
 ) -> Result<(), Drop> {
     let arp = arp::check(bytes)?;
     let table = ip.interface(iface).ok_or(Drop::UnknownInterface)?.table;
-    // A group is no link address. That the frame comes from another link address proves nothing: bonded links do so, and a liar would not.
+    // A group is no link address. That the frame comes from another link address proves nothing:
+    // bonded links do so, and a liar would not.
     if arp.sender_mac.is_multicast() || arp.sender_mac == Mac::ZERO {
         return Err(Drop::ArpBadSender);
     }
     if arp.sender.is_multicast() || arp.sender.is_limited_broadcast() || arp.sender.is_loopback() {
         return Err(Drop::ArpBadSender);
     }
-    if let Some(ours) = ip.locals.find_mut(table, iface, &arp.sender).filter(|l| l.kind == Kind::Unicast) {
+    if let Some(ours) =
+        ip.locals.find_mut(table, iface, &arp.sender).filter(|l| l.kind == Kind::Unicast)
+    {
         counters.neighbours.conflicts += 1;
         let announcement = ReplyLink { iface, ours: arp.sender, what: LinkWhat::Announcement };
         replies.defend(now, &mut ours.defended, announcement);
         return Err(Drop::ArpConflict);
     }
-    let for_us = ip.locals.find(table, iface, &arp.target).is_some_and(|l| l.kind == Kind::Unicast && l.iface == iface);
+    let for_us = ip
+        .locals
+        .find(table, iface, &arp.target)
+        .is_some_and(|l| l.kind == Kind::Unicast && l.iface == iface);
     let probe = arp.sender.is_unspecified();
-    // What we did not ask for may change what is known (the link address of a host that moved), but makes no entry.
+    // What we did not ask for may change what is known (the link address of a host that moved), but
+    // makes no entry.
     let solicited = arp.operation == Operation::Reply && for_us;
-    let claim = Claim { iface, addr: arp.sender, mac: Some(arp.sender_mac), solicited, override_: true };
+    let claim =
+        Claim { iface, addr: arp.sender, mac: Some(arp.sender_mac), solicited, override_: true };
     let on_link = ip.locals.unicast().any(|l| l.iface == iface && l.cidr.contains(&arp.sender));
     match arp.operation {
         Operation::Request if for_us => {
             counters.neighbours.requests_in += 1;
             if !probe && on_link {
-                ip.neighbours.learn(now, iface, &arp.sender, arp.sender_mac, &mut counters.neighbours);
+                ip.neighbours.learn(
+                    now,
+                    iface,
+                    &arp.sender,
+                    arp.sender_mac,
+                    &mut counters.neighbours,
+                );
             }
             let what = LinkWhat::Answer { to: arp.sender, mac: arp.sender_mac };
             let noted = replies.link(ReplyLink { iface, ours: arp.target, what });
@@ -73,8 +87,11 @@ pub(super) fn emit_request<S: Sink>(out: &mut IpOut<'_, S>, request: &Request) -
     let (mac, table) = (interface.mac, interface.table);
     // The address of ours in the neighbour's subnet, else any of this link, else any of this table.
     let score = |iface: Iface, holds: bool| (iface == request.iface, holds);
-    let ours =
-        out.ip.locals.unicast().filter(|l| l.table == table && l.cidr.addr.is_v4() && !l.cidr.addr.is_loopback());
+    let ours = out
+        .ip
+        .locals
+        .unicast()
+        .filter(|l| l.table == table && l.cidr.addr.is_v4() && !l.cidr.addr.is_loopback());
     let ours = ours.max_by_key(|l| score(l.iface, l.cidr.contains(&request.addr)));
     let Some(sender) = ours.map(|l| l.cidr.addr) else { return true };
     let arp = Arp {

@@ -1,7 +1,9 @@
-//! Reassembly of IPv4 and IPv6 datagrams (RFC 791 3.2, RFC 8200 4.5), bounded in datagrams, bytes, pieces, time and per source.
+//! Reassembly of IPv4 and IPv6 datagrams (RFC 791 3.2, RFC 8200 4.5), bounded in datagrams, bytes,
+//! pieces, time and per source.
 //!
-//! Fragments are copied into memory of the stack's own, so that a flood of them cannot hold the device's buffers. Every overlap ends its datagram
-//! (RFC 5722); what still comes of it is dropped until its time is over. The same piece again is dropped alone.
+//! Fragments are copied into memory of the stack's own, so that a flood of them cannot hold the
+//! device's buffers. Every overlap ends its datagram (RFC 5722); what still comes of it is dropped
+//! until its time is over. The same piece again is dropped alone.
 //!
 //! ```text
 //!   one place:  |  header of the first fragment  …  |  data, each piece where it belongs …          |
@@ -24,7 +26,8 @@ const HEAD: usize = ipv6::HEADER_LEN + ipv6_ext::MAX_BYTES + ipv6_ext::FRAGMENT_
 const DATA: usize = 65_535;
 /// One source may hold a fourth of everything.
 const SHARE: usize = 4;
-/// How long an IPv4 datagram may take (RFC 1122 3.3.2 says 60 to 120 s; at today's rates identifications repeat long before, RFC 4963).
+/// How long an IPv4 datagram may take (RFC 1122 3.3.2 says 60 to 120 s; at today's rates
+/// identifications repeat long before, RFC 4963).
 const TIMEOUT_V4: Duration = Duration::from_secs(30);
 /// How long an IPv6 datagram may take (RFC 8200 4.5).
 const TIMEOUT_V6: Duration = Duration::from_secs(60);
@@ -36,7 +39,8 @@ pub(crate) struct FragKey {
     pub(crate) src: Addr,
     pub(crate) dst: Addr,
     pub(crate) id: u32,
-    /// Part of the key for IPv4 only (RFC 791 3.2); [`Proto::FRAGMENT`] for IPv6, whose later fragments may name anything (RFC 8200 4.5).
+    /// Part of the key for IPv4 only (RFC 791 3.2); [`Proto::FRAGMENT`] for IPv6, whose later
+    /// fragments may name anything (RFC 8200 4.5).
     pub(crate) proto: Proto,
 }
 
@@ -45,7 +49,8 @@ pub(crate) struct FragKey {
 pub(crate) struct Piece<'a> {
     /// The IP header, and for IPv6 everything up to the end of the fragment header.
     pub(crate) header: &'a [u8],
-    /// Where in `header` the datagram's own header names the fragment header, and what it names once that is gone (IPv6).
+    /// Where in `header` the datagram's own header names the fragment header, and what it names
+    /// once that is gone (IPv6).
     pub(crate) named_at: usize,
     pub(crate) next: Proto,
     pub(crate) offset: u16,
@@ -87,7 +92,8 @@ pub(crate) struct Fragments {
     next_end: Instant,
 }
 
-/// A datagram that is whole: memory taken out of its place, to be given back with [`Fragments::give_back`].
+/// A datagram that is whole: memory taken out of its place, to be given back with
+/// [`Fragments::give_back`].
 pub(crate) struct Whole {
     place: usize,
     mem: Box<[u8]>,
@@ -102,7 +108,8 @@ impl Whole {
     }
 }
 
-/// A datagram that never became whole and whose first fragment was there: what an ICMP error quotes.
+/// A datagram that never became whole and whose first fragment was there: what an ICMP error
+/// quotes.
 pub(crate) struct Expired<'a> {
     pub(crate) key: FragKey,
     pub(crate) quoted: [&'a [u8]; 2],
@@ -113,7 +120,13 @@ impl Fragments {
     pub(crate) fn new(limits: &Limits) -> Fragments {
         let max_pieces = usize::from(limits.fragment_pieces);
         let mut slots = Vec::new();
-        let key = FragKey { table: Table(0), src: Addr::ANY_V6, dst: Addr::ANY_V6, id: 0, proto: Proto::NO_NEXT };
+        let key = FragKey {
+            table: Table(0),
+            src: Addr::ANY_V6,
+            dst: Addr::ANY_V6,
+            id: 0,
+            proto: Proto::NO_NEXT,
+        };
         slots.resize_with(usize::from(limits.fragments), || Slot {
             state: State::Free,
             key,
@@ -180,9 +193,16 @@ impl Fragments {
         }
     }
 
-    /// A place for a new datagram. The oldest makes room, but one source never holds more than its share.
-    fn open(&mut self, now: Instant, key: FragKey, counters: &mut IpCounters) -> Result<usize, Drop> {
-        let same_source = |s: &&Slot| s.state != State::Free && s.key.src == key.src && s.key.table == key.table;
+    /// A place for a new datagram. The oldest makes room, but one source never holds more than its
+    /// share.
+    fn open(
+        &mut self,
+        now: Instant,
+        key: FragKey,
+        counters: &mut IpCounters,
+    ) -> Result<usize, Drop> {
+        let same_source =
+            |s: &&Slot| s.state != State::Free && s.key.src == key.src && s.key.table == key.table;
         if self.slots.iter().filter(same_source).count() >= (self.slots.len() / SHARE).max(1) {
             return Err(Drop::FragmentSourceShare);
         }
@@ -201,20 +221,26 @@ impl Fragments {
 
     /// The place whose time ends first, a dead one before all others.
     fn oldest(&self, except: Option<usize>) -> Option<usize> {
-        let used = self.slots.iter().enumerate().filter(|(at, s)| s.state != State::Free && Some(*at) != except);
+        let used = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(at, s)| s.state != State::Free && Some(*at) != except);
         used.min_by_key(|(_, s)| (s.state != State::Dead, s.ends)).map(|(at, _)| at)
     }
 
     /// Makes room for `len` more bytes in the datagram at `place`.
     fn make_room(&mut self, place: usize, len: u32, counters: &mut IpCounters) -> Result<(), Drop> {
         let key = self.slots[place].key;
-        let of_source = self.slots.iter().filter(|s| s.key.src == key.src && s.key.table == key.table);
+        let of_source =
+            self.slots.iter().filter(|s| s.key.src == key.src && s.key.table == key.table);
         if of_source.map(|s| s.held).sum::<u32>() + len > self.max_bytes / SHARE as u32 {
             return Err(Drop::FragmentSourceShare);
         }
         while self.slots.iter().map(|s| s.held).sum::<u32>() + len > self.max_bytes {
             let others = self.slots.iter().enumerate().filter(|(at, s)| *at != place && s.held > 0);
-            let oldest = others.min_by_key(|(_, s)| s.ends).map(|(at, _)| at).ok_or(Drop::FragmentsFull)?;
+            let oldest =
+                others.min_by_key(|(_, s)| s.ends).map(|(at, _)| at).ok_or(Drop::FragmentsFull)?;
             self.slots[oldest].free(counters);
         }
         Ok(())
@@ -229,7 +255,12 @@ impl Fragments {
     }
 
     /// Gives up what is too old, and tells of each datagram whose first fragment was there.
-    pub(crate) fn expire(&mut self, now: Instant, counters: &mut IpCounters, mut tell: impl FnMut(Expired<'_>)) {
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        counters: &mut IpCounters,
+        mut tell: impl FnMut(Expired<'_>),
+    ) {
         if now < self.next_end {
             return;
         }
@@ -245,10 +276,17 @@ impl Fragments {
             if slot.state == State::Gathering {
                 counters.reassembly_timeouts += 1;
                 // RFC 792 and RFC 4443 3.3: only who sent the first fragment is told.
-                let first = slot.pieces.iter().find(|(start, _)| *start == 0).map_or(0, |(_, end)| usize::from(*end));
+                let first = slot
+                    .pieces
+                    .iter()
+                    .find(|(start, _)| *start == 0)
+                    .map_or(0, |(_, end)| usize::from(*end));
                 if slot.header_len > 0 {
                     let header = &slot.mem[..usize::from(slot.header_len)];
-                    tell(Expired { key: slot.key, quoted: [header, &slot.mem[HEAD..HEAD + first]] });
+                    tell(Expired {
+                        key: slot.key,
+                        quoted: [header, &slot.mem[HEAD..HEAD + first]],
+                    });
                 }
             }
             slot.free(counters);
@@ -276,7 +314,11 @@ impl Slot {
             let at = HEAD + usize::from(start);
             let same_bytes = self.mem[at..at + piece.data.len()] == *piece.data;
             let same_end = piece.more == (self.end != Some(end));
-            return Err(if same_bytes && same_end { Drop::FragmentDuplicate } else { Drop::FragmentOverlap });
+            return Err(if same_bytes && same_end {
+                Drop::FragmentDuplicate
+            } else {
+                Drop::FragmentOverlap
+            });
         }
         if self.pieces.iter().any(|&(s, e)| end > s.into() && start < e) {
             return Err(Drop::FragmentOverlap);
@@ -288,7 +330,8 @@ impl Slot {
             (true, Some(known)) if end >= known => return Err(Drop::FragmentEnd),
             _ => {}
         }
-        // RFC 3168 5.3: who sends packets that can be marked sends all fragments so, and neither may the mark be lost nor be put on what cannot be marked.
+        // RFC 3168 5.3: who sends packets that can be marked sends all fragments so, and neither
+        // may the mark be lost nor be put on what cannot be marked.
         let marks = self.marks | 1 << mark_of(piece.header) as u8;
         if marks & NOT_ECT != 0 && marks != NOT_ECT {
             return Err(Drop::FragmentMixedEcn);
@@ -314,7 +357,8 @@ impl Slot {
         }
     }
 
-    /// Puts the header before the data and makes it that of a whole datagram. None when the two together are too long (the ping of death).
+    /// Puts the header before the data and makes it that of a whole datagram. None when the two
+    /// together are too long (the ping of death).
     fn finish(&mut self, place: usize) -> Option<Whole> {
         let data_len = self.held as usize;
         let mut header_len = usize::from(self.header_len);
@@ -384,7 +428,8 @@ fn mark_of(header: &[u8]) -> Ecn {
     }
 }
 
-/// Whether a first fragment of IPv4 holds the whole header of what it carries (RFC 1858 3; for IPv6 RFC 7112 says the same and the walk looks).
+/// Whether a first fragment of IPv4 holds the whole header of what it carries (RFC 1858 3; for IPv6
+/// RFC 7112 says the same and the walk looks).
 pub(crate) fn first_holds_header(proto: Proto, data: &[u8]) -> bool {
     let needed = match proto {
         Proto::TCP => data.get(12).map_or(usize::MAX, |b| usize::from(b >> 4) * 4),

@@ -39,7 +39,11 @@ fn emit_report<S: Sink>(out: &mut IpOut<'_, S>, due: &DueReport) -> bool {
         Version::V2 if due.change => Outgoing::Leave { group: due.group },
         _ => return true,
     };
-    let sent = if due.group.is_v4() { emit_igmp(out, due, &message) } else { emit_mld(out, due, &message) };
+    let sent = if due.group.is_v4() {
+        emit_igmp(out, due, &message)
+    } else {
+        emit_mld(out, due, &message)
+    };
     if sent {
         let counters = &mut out.counters.groups;
         match message {
@@ -50,7 +54,8 @@ fn emit_report<S: Sink>(out: &mut IpOut<'_, S>, due: &DueReport) -> bool {
     sent
 }
 
-/// RFC 3376 4: TTL 1, router alert; 4.2.13: from the wildcard when the interface has no address yet.
+/// RFC 3376 4: TTL 1, router alert; 4.2.13: from the wildcard when the interface has no address
+/// yet.
 fn emit_igmp<S: Sink>(out: &mut IpOut<'_, S>, due: &DueReport, message: &Outgoing<'_>) -> bool {
     let ours = out.ip.locals.unicast().find(|l| l.iface == due.iface && l.cidr.addr.is_v4());
     let src = ours.map_or(Addr::ANY_V4, |l| l.cidr.addr);
@@ -76,9 +81,11 @@ fn emit_igmp<S: Sink>(out: &mut IpOut<'_, S>, due: &DueReport, message: &Outgoin
     })
 }
 
-/// RFC 3810 5: from the link-local address, hop limit 1, router alert; 5.2.13: from the unspecified address when there is none yet.
+/// RFC 3810 5: from the link-local address, hop limit 1, router alert; 5.2.13: from the unspecified
+/// address when there is none yet.
 fn emit_mld<S: Sink>(out: &mut IpOut<'_, S>, due: &DueReport, message: &Outgoing<'_>) -> bool {
-    let is_it = |l: &&Local| l.iface == due.iface && l.cidr.addr.is_v6() && l.cidr.addr.is_link_local();
+    let is_it =
+        |l: &&Local| l.iface == due.iface && l.cidr.addr.is_v6() && l.cidr.addr.is_link_local();
     let src = out.ip.locals.unicast().find(is_it).map_or(Addr::ANY_V6, |l| l.cidr.addr);
     let dst = mld::destination(message);
     let len = mld::ROUTER_ALERT.len() + mld::emitted_len(message);

@@ -1,9 +1,11 @@
-//! Multicast groups: who of our sockets is a member where, what that makes of each interface (RFC 3376 3.2), and what routers are told of it
-//! (IGMP, RFC 3376 and 2236; MLD, RFC 3810 and 2710).
+//! Multicast groups: who of our sockets is a member where, what that makes of each interface (RFC
+//! 3376 3.2), and what routers are told of it (IGMP, RFC 3376 and 2236; MLD, RFC 3810 and 2710).
 //!
-//! A socket's membership is a group on an interface and a source filter. The filters of all sockets are merged into one for the interface, which decides what the
-//! interface takes; each socket's own decides once more what it gets. When the merged one changes, that is reported, again so often as the
-//! robustness variable says; when a router asks, it is answered after a random time. The two protocols differ in nothing but their bytes.
+//! A socket's membership is a group on an interface and a source filter. The filters of all sockets
+//! are merged into one for the interface, which decides what the interface takes; each socket's own
+//! decides once more what it gets. When the merged one changes, that is reported, again so often as
+//! the robustness variable says; when a router asks, it is answered after a random time. The two
+//! protocols differ in nothing but their bytes.
 
 pub(crate) mod change;
 pub(crate) mod due;
@@ -36,7 +38,8 @@ pub(crate) struct SourceSet {
 }
 
 impl SourceSet {
-    pub(crate) const EMPTY: SourceSet = SourceSet { list: [Addr::ANY_V6; MAX_GROUP_SOURCES], len: 0 };
+    pub(crate) const EMPTY: SourceSet =
+        SourceSet { list: [Addr::ANY_V6; MAX_GROUP_SOURCES], len: 0 };
 
     /// All of them; None when they are too many.
     pub(crate) fn of(sources: &[Addr]) -> Option<SourceSet> {
@@ -191,13 +194,17 @@ impl Groups {
         if self.map.is_empty() {
             return None;
         }
-        let is_it = |index| self.groups.by_index(index).is_some_and(|g| g.iface == iface && g.addr == *addr);
+        let is_it = |index| {
+            self.groups.by_index(index).is_some_and(|g| g.iface == iface && g.addr == *addr)
+        };
         self.groups.handle_at(self.map.find(self.hash.of(iface.0.into(), addr), is_it)?)
     }
 
     /// Whether a socket of ours is in the group on this interface.
     pub(crate) fn is_in(&self, iface: Iface, group: &Addr) -> bool {
-        self.find(iface, group).and_then(|at| self.groups.get(at)).is_some_and(|g| !g.takes.is_none())
+        self.find(iface, group)
+            .and_then(|at| self.groups.get(at))
+            .is_some_and(|g| !g.takes.is_none())
     }
 
     /// Whether some member of a group wants what this source sends; None: there is no member.
@@ -207,7 +214,13 @@ impl Groups {
     }
 
     /// The same for one socket, whose memberships these are.
-    pub(crate) fn socket_takes(&self, of: Joined, iface: Iface, group: &Addr, source: &Addr) -> Option<bool> {
+    pub(crate) fn socket_takes(
+        &self,
+        of: Joined,
+        iface: Iface,
+        group: &Addr,
+        source: &Addr,
+    ) -> Option<bool> {
         let member = self.members.by_index(self.member(of, iface, group)?)?;
         Some(member.sources.contains(source) == (member.mode == FilterMode::Include))
     }
@@ -228,8 +241,11 @@ impl Groups {
     /// Makes a socket a member; false when there is no room.
     fn join(&mut self, of: &mut Joined, member: Member) -> bool {
         let (iface, group) = (member.iface, member.group);
-        let room = of.count < self.most_of_socket && (self.find(iface, &group).is_some() || !self.groups.is_full());
-        let Some(at) = room.then(|| self.members.insert(Member { next: of.first, ..member })).flatten() else {
+        let room = of.count < self.most_of_socket
+            && (self.find(iface, &group).is_some() || !self.groups.is_full());
+        let Some(at) =
+            room.then(|| self.members.insert(Member { next: of.first, ..member })).flatten()
+        else {
             return false;
         };
         (of.first, of.count) = (Some(at.index()), of.count + 1);
@@ -259,7 +275,9 @@ impl Groups {
     /// An interface is gone: a socket is a member there no longer.
     pub(crate) fn leave_interface(&mut self, of: &mut Joined, iface: Iface) {
         let mut next = of.first;
-        while let Some((index, member)) = next.and_then(|index| Some((index, self.members.by_index(index)?))) {
+        while let Some((index, member)) =
+            next.and_then(|index| Some((index, self.members.by_index(index)?)))
+        {
             next = member.next;
             if member.iface == iface {
                 self.leave(of, index);
@@ -276,11 +294,17 @@ impl Groups {
 
     /// An address of ours makes us a member of a group, or does no longer.
     pub(crate) fn by_address(&mut self, iface: Iface, group: &Addr, joins: bool) {
-        let Some(at) = self.find(iface, group).or_else(|| joins.then(|| self.make(iface, group)).flatten()) else {
+        let Some(at) =
+            self.find(iface, group).or_else(|| joins.then(|| self.make(iface, group)).flatten())
+        else {
             return;
         };
         let Some(entry) = self.groups.get_mut(at) else { return };
-        entry.by_address = if joins { entry.by_address.saturating_add(1) } else { entry.by_address.saturating_sub(1) };
+        entry.by_address = if joins {
+            entry.by_address.saturating_add(1)
+        } else {
+            entry.by_address.saturating_sub(1)
+        };
         self.merge(iface, group);
     }
 
@@ -290,13 +314,17 @@ impl Groups {
         let mut included = SourceSet::EMPTY;
         let mut excluded = None;
         let mut fits = true;
-        for (_, member) in self.members.iter().filter(|(_, m)| m.iface == iface && m.group == *group) {
+        for (_, member) in
+            self.members.iter().filter(|(_, m)| m.iface == iface && m.group == *group)
+        {
             match (member.mode, &mut excluded) {
                 (FilterMode::Include, _) => {
                     fits &= member.sources.as_slice().iter().all(|source| included.insert(*source));
                 }
                 (FilterMode::Exclude, None) => excluded = Some(member.sources),
-                (FilterMode::Exclude, Some(all)) => all.retain(|source| member.sources.contains(source)),
+                (FilterMode::Exclude, Some(all)) => {
+                    all.retain(|source| member.sources.contains(source))
+                }
             }
         }
         let by_address = self.groups.get(at).is_some_and(|g| g.by_address > 0);

@@ -1,4 +1,5 @@
-//! ICMP and ICMPv6: echo answered, errors sent at a bounded rate, errors received given to whoever sent the packet they quote.
+//! ICMP and ICMPv6: echo answered, errors sent at a bounded rate, errors received given to whoever
+//! sent the packet they quote.
 
 use clearway_base::Instant;
 use clearway_pkt::Iface;
@@ -12,12 +13,14 @@ use crate::ids::Table;
 use crate::net::ip::Ip;
 use crate::net::replies::{Replies, ReplyIcmp};
 
-/// What an ICMP error says to the sender of the packet that it quotes, or what this host says to itself in its place.
+/// What an ICMP error says to the sender of the packet that it quotes, or what this host says to
+/// itself in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IcmpError {
     /// The packet did not arrive.
     Unreachable(Unreachable),
-    /// Of our own making: the packet did not leave, for on our link nobody answers for the address that it must go to.
+    /// Of our own making: the packet did not leave, for on our link nobody answers for the address
+    /// that it must go to.
     NoNeighbour,
     /// The packet was too long for a link on the way.
     PacketTooBig {
@@ -52,10 +55,12 @@ pub(crate) struct Cause<'a> {
 /// The longest error over IPv4 in bytes, IP header included (RFC 1812 4.3.2.3).
 const MAX_V4: usize = 576;
 
-/// Notes an error to be sent, unless a rule or the rate forbids it. The packet is dropped either way, so nobody waits for the answer.
+/// Notes an error to be sent, unless a rule or the rate forbids it. The packet is dropped either
+/// way, so nobody waits for the answer.
 ///
-/// The caller has seen to it that source and destination are single hosts and that the frame was for us alone; here it is looked at
-/// that errors do not answer errors or later fragments (RFC 1122 3.2.2, RFC 4443 2.4 e).
+/// The caller has seen to it that source and destination are single hosts and that the frame was
+/// for us alone; here it is looked at that errors do not answer errors or later fragments (RFC 1122
+/// 3.2.2, RFC 4443 2.4 e).
 pub(crate) fn complain(
     now: Instant,
     ip: &mut Ip,
@@ -105,7 +110,9 @@ fn complaint_v4(what: Complaint, quoted: &[u8]) -> Option<Icmpv4<'_>> {
     Some(match what {
         Complaint::Port => unreachable(icmpv4::UNREACHABLE_PORT),
         Complaint::Protocol { .. } => unreachable(icmpv4::UNREACHABLE_PROTOCOL),
-        Complaint::Reassembly => Icmpv4::TimeExceeded { code: icmpv4::TIME_EXCEEDED_REASSEMBLY, quoted },
+        Complaint::Reassembly => {
+            Icmpv4::TimeExceeded { code: icmpv4::TIME_EXCEEDED_REASSEMBLY, quoted }
+        }
         Complaint::Parameter { .. } => return None,
     })
 }
@@ -113,11 +120,15 @@ fn complaint_v4(what: Complaint, quoted: &[u8]) -> Option<Icmpv4<'_>> {
 fn complaint_v6(what: Complaint, quoted: &[u8]) -> Icmpv6<'_> {
     match what {
         Complaint::Port => Icmpv6::Unreachable { code: icmpv6::UNREACHABLE_PORT, quoted },
-        Complaint::Protocol { named_at } => {
-            Icmpv6::ParamProblem { code: icmpv6::PARAM_UNKNOWN_NEXT_HEADER, pointer: named_at, quoted }
-        }
+        Complaint::Protocol { named_at } => Icmpv6::ParamProblem {
+            code: icmpv6::PARAM_UNKNOWN_NEXT_HEADER,
+            pointer: named_at,
+            quoted,
+        },
         Complaint::Parameter { code, pointer } => Icmpv6::ParamProblem { code, pointer, quoted },
-        Complaint::Reassembly => Icmpv6::TimeExceeded { code: icmpv6::TIME_EXCEEDED_REASSEMBLY, quoted },
+        Complaint::Reassembly => {
+            Icmpv6::TimeExceeded { code: icmpv6::TIME_EXCEEDED_REASSEMBLY, quoted }
+        }
     }
 }
 
@@ -137,14 +148,17 @@ fn may_be_answered(cause: &Cause<'_>) -> bool {
     }
 }
 
-/// Notes the answer to an echo request: the same message with another type, so that its checksum only has to be moved along (RFC 1624).
+/// Notes the answer to an echo request: the same message with another type, so that its checksum
+/// only has to be moved along (RFC 1624).
 pub(crate) fn answer_echo(
     counters: &mut Counters,
     replies: &mut Replies,
     reply: ReplyIcmp,
     request: &[u8],
 ) -> Result<(), Drop> {
-    let Some((head, data)) = request.split_first_chunk::<8>() else { return Err(Drop::IcmpUnknownType) };
+    let Some((head, data)) = request.split_first_chunk::<8>() else {
+        return Err(Drop::IcmpUnknownType);
+    };
     let mut head = *head;
     let kind = if reply.to.is_v4() { 0 } else { 129 };
     let old = u16::from_be_bytes([head[0], head[1]]);
@@ -156,7 +170,8 @@ pub(crate) fn answer_echo(
     if replies.icmp(reply, &[&head, data]) { Ok(()) } else { Err(Drop::RepliesFull) }
 }
 
-/// What an ICMP error for IPv4 says, and the packet it quotes. None: it says nothing that concerns a host.
+/// What an ICMP error for IPv4 says, and the packet it quotes. None: it says nothing that concerns
+/// a host.
 pub(crate) fn meaning_v4<'a>(message: &Icmpv4<'a>) -> Option<(IcmpError, &'a [u8])> {
     let soft = |why, quoted| Some((IcmpError::Unreachable(why), quoted));
     match *message {
@@ -192,8 +207,12 @@ pub(crate) fn meaning_v6<'a>(message: &Icmpv6<'a>) -> Option<(IcmpError, &'a [u8
             };
             Some((IcmpError::Unreachable(why), quoted))
         }
-        Icmpv6::TimeExceeded { quoted, .. } => Some((IcmpError::Unreachable(Unreachable::TimeExceeded), quoted)),
-        Icmpv6::ParamProblem { quoted, .. } => Some((IcmpError::Unreachable(Unreachable::Parameter), quoted)),
+        Icmpv6::TimeExceeded { quoted, .. } => {
+            Some((IcmpError::Unreachable(Unreachable::TimeExceeded), quoted))
+        }
+        Icmpv6::ParamProblem { quoted, .. } => {
+            Some((IcmpError::Unreachable(Unreachable::Parameter), quoted))
+        }
         _ => None,
     }
 }
@@ -201,7 +220,8 @@ pub(crate) fn meaning_v6<'a>(message: &Icmpv6<'a>) -> Option<(IcmpError, &'a [u8
 /// MTUs of links that there were when routers did not tell theirs (RFC 1191 7.1).
 const PLATEAUS: [u32; 9] = [65_535, 32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508];
 
-/// The path MTU that an error stands for, when it can be true: not below the family's minimum, and smaller than the packet that it is about (RFC 8201 4, RFC 5927 7.2).
+/// The path MTU that an error stands for, when it can be true: not below the family's minimum, and
+/// smaller than the packet that it is about (RFC 8201 4, RFC 5927 7.2).
 pub(crate) fn believable_mtu(told: u32, quote: &wire_ip::Quote<'_>) -> Option<u32> {
     let is_v4 = quote.src.is_v4();
     let told = match (is_v4, told) {

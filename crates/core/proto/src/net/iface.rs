@@ -21,7 +21,8 @@ pub enum Link {
 pub struct InterfaceSpec {
     /// What its frames begin with.
     pub link: Link,
-    /// The longest IP packet in bytes, 576 to 65535 (RFC 791 3.1; IPv6 addresses need 1280, RFC 8200 5).
+    /// The longest IP packet in bytes, 576 to 65535 (RFC 791 3.1; IPv6 addresses need 1280, RFC
+    /// 8200 5).
     pub mtu: u32,
     /// What its device does so that the stack need not.
     pub offloads: Offloads,
@@ -40,11 +41,13 @@ pub enum AddError {
     NoTable,
     /// It is there already.
     Exists,
-    /// The address is unspecified, multicast, a broadcast address or the subnet's own, or does not fit the interface.
+    /// The address is unspecified, multicast, a broadcast address or the subnet's own, or does not
+    /// fit the interface.
     BadAddress,
     /// The gateway is on no link of ours, or is ourselves.
     BadGateway,
-    /// The MTU is not between 576 and 65535, or an IPv6 address was given to a link with an MTU below 1280.
+    /// The MTU is not between 576 and 65535, or an IPv6 address was given to a link with an MTU
+    /// below 1280.
     BadMtu,
 }
 
@@ -118,7 +121,8 @@ pub struct AddressInfo {
     pub cidr: Cidr,
 }
 
-/// The link-local address that RFC 4291 appendix A makes of a link address's address (`fe80::` and the modified EUI-64).
+/// The link-local address that RFC 4291 appendix A makes of a link address's address (`fe80::` and
+/// the modified EUI-64).
 pub(crate) fn link_local(mac: Mac) -> Addr {
     let [a, b, c, d, e, f] = mac.0;
     Addr::v6([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])

@@ -1,4 +1,5 @@
-//! What IP knows: interfaces, addresses, routes, neighbours, path MTUs, and the questions that the rest asks about them.
+//! What IP knows: interfaces, addresses, routes, neighbours, path MTUs, and the questions that the
+//! rest asks about them.
 
 use alloc::vec::Vec;
 
@@ -20,7 +21,8 @@ use crate::net::pmtu::{MIN_V4, MIN_V6, PathMtus};
 use crate::net::rate::RateLimit;
 use crate::net::route::{NextHop, Routes};
 
-/// Routes that point at routes: so many steps, then the packet has no route. A loop of lookups ends here.
+/// Routes that point at routes: so many steps, then the packet has no route. A loop of lookups ends
+/// here.
 const MAX_DEPTH: u32 = 8;
 
 /// Everything that IP knows.
@@ -77,7 +79,13 @@ impl Ip {
             ifaces: Vec::with_capacity(limits.interfaces.into()),
             locals: Locals::new(limits.addresses),
             routes: Routes::new(limits.routes, limits.tables, hash(2)),
-            neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, frames, hash(3), rng.fork()),
+            neighbours: Neighbours::new(
+                limits.neighbours,
+                limits.neighbour_queue,
+                frames,
+                hash(3),
+                rng.fork(),
+            ),
             groups: Groups::new(config),
             path_mtus: PathMtus::new(limits.path_mtus, hash(4)),
             error_limit: RateLimit::new(limits.icmp_errors_per_second),
@@ -131,11 +139,22 @@ impl Ip {
         let hop = self.any_hop(table, local, remote)?;
         // Loopback addresses never leave the machine (RFC 1122 3.2.1.3 g, RFC 4291 2.5.3).
         let inside = self.interface(hop.iface).is_some_and(Interface::is_loopback);
-        if (local.is_loopback() || remote.is_loopback()) && !inside { Err(NoHop::NoRoute) } else { Ok(hop) }
+        if (local.is_loopback() || remote.is_loopback()) && !inside {
+            Err(NoHop::NoRoute)
+        } else {
+            Ok(hop)
+        }
     }
 
-    /// As [`Ip::hop`], by the interface that the sender names for what has no route of its own: groups, all hosts, link-local peers.
-    pub(crate) fn hop_via(&self, table: Table, via: Option<Iface>, local: &Addr, remote: &Addr) -> Result<Hop, NoHop> {
+    /// As [`Ip::hop`], by the interface that the sender names for what has no route of its own:
+    /// groups, all hosts, link-local peers.
+    pub(crate) fn hop_via(
+        &self,
+        table: Table,
+        via: Option<Iface>,
+        local: &Addr,
+        remote: &Addr,
+    ) -> Result<Hop, NoHop> {
         let Some(iface) = via else { return self.hop(table, local, remote) };
         let inside = self.interface(iface).is_some_and(Interface::is_loopback);
         let here = self.interface(iface).is_some_and(|i| i.table == table);
@@ -151,15 +170,23 @@ impl Ip {
 
     fn any_hop(&self, table: Table, local: &Addr, remote: &Addr) -> Result<Hop, NoHop> {
         if remote.is_multicast() || remote.is_limited_broadcast() {
-            let iface = self.link_of(table, local).or_else(|| self.routed(table, remote).map(|(iface, _)| iface));
-            return self.up(iface, |_| Mac::of_group(remote).map_or(Next::Known(Mac::BROADCAST), Next::Known));
+            let iface = self
+                .link_of(table, local)
+                .or_else(|| self.routed(table, remote).map(|(iface, _)| iface));
+            return self.up(iface, |_| {
+                Mac::of_group(remote).map_or(Next::Known(Mac::BROADCAST), Next::Known)
+            });
         }
         if let Some(ours) = self.locals.find_anywhere(table, remote) {
             return match ours.kind {
                 Kind::Broadcast => self.up(Some(ours.iface), |_| Next::Known(Mac::BROADCAST)),
-                // What we send to ourselves goes over a loopback interface and never over a wire: over the address's own, if it is on one.
+                // What we send to ourselves goes over a loopback interface and never over a wire:
+                // over the address's own, if it is on one.
                 Kind::Unicast => {
-                    let own = self.interface(ours.iface).is_some_and(Interface::is_loopback).then_some(ours.iface);
+                    let own = self
+                        .interface(ours.iface)
+                        .is_some_and(Interface::is_loopback)
+                        .then_some(ours.iface);
                     self.up(own.or_else(|| self.loopback(table)), |_| Next::Bare)
                 }
             };
@@ -173,7 +200,11 @@ impl Ip {
         }
     }
 
-    fn up(&self, iface: Option<Iface>, next: impl FnOnce(&Interface) -> Next) -> Result<Hop, NoHop> {
+    fn up(
+        &self,
+        iface: Option<Iface>,
+        next: impl FnOnce(&Interface) -> Next,
+    ) -> Result<Hop, NoHop> {
         let iface = iface.ok_or(NoHop::NoRoute)?;
         let interface = self.interface(iface).ok_or(NoHop::NoRoute)?;
         if !interface.up {
@@ -199,7 +230,8 @@ impl Ip {
         self.routed(table, addr).is_some()
     }
 
-    /// Follows routes from `table` until one names an interface: that interface, and the address on its link.
+    /// Follows routes from `table` until one names an interface: that interface, and the address on
+    /// its link.
     fn routed(&self, mut table: Table, remote: &Addr) -> Option<(Iface, Addr)> {
         let mut target = *remote;
         for _ in 0..MAX_DEPTH {
@@ -214,13 +246,19 @@ impl Ip {
         None
     }
 
-    /// The address of ours to send from to `remote`: the rules of RFC 6724 5 that a host without temporary or deprecated addresses needs (1, 2, 5, 8).
+    /// The address of ours to send from to `remote`: the rules of RFC 6724 5 that a host without
+    /// temporary or deprecated addresses needs (1, 2, 5, 8).
     pub(crate) fn source_for(&self, table: Table, remote: &Addr) -> Option<Addr> {
         self.source_via(table, None, remote)
     }
 
     /// As [`Ip::source_for`], for what leaves by the interface that the sender names.
-    pub(crate) fn source_via(&self, table: Table, via: Option<Iface>, remote: &Addr) -> Option<Addr> {
+    pub(crate) fn source_via(
+        &self,
+        table: Table,
+        via: Option<Iface>,
+        remote: &Addr,
+    ) -> Option<Addr> {
         let out = via.or_else(|| self.source_link(table, remote))?;
         let score = |addr: &Addr, iface: Iface| {
             let (scope, wanted) = (scope(addr), scope(remote));
@@ -232,7 +270,9 @@ impl Ip {
             .unicast()
             .filter(|l| l.table == table && l.cidr.addr.is_v4() == remote.is_v4())
             // An address that is known on its link only cannot be sent from on another.
-            .filter(|l| l.iface == out || !(l.cidr.addr.is_link_local() || l.cidr.addr.is_loopback()))
+            .filter(|l| {
+                l.iface == out || !(l.cidr.addr.is_link_local() || l.cidr.addr.is_loopback())
+            })
             .max_by_key(|l| score(&l.cidr.addr, l.iface))
             .map(|l| l.cidr.addr)
     }
@@ -242,8 +282,9 @@ impl Ip {
         if let Some(ours) = self.locals.find_anywhere(table, remote) {
             return Some(ours.iface);
         }
-        let on_link =
-            remote.is_multicast() || remote.is_limited_broadcast() || (remote.is_v6() && remote.is_link_local());
+        let on_link = remote.is_multicast()
+            || remote.is_limited_broadcast()
+            || (remote.is_v6() && remote.is_link_local());
         if !on_link {
             return self.routed(table, remote).map(|(iface, _)| iface);
         }
@@ -253,7 +294,8 @@ impl Ip {
             .or_else(|| self.ifaces.iter().position(usable).map(|at| Iface(at as u16)))
     }
 
-    /// The longest IP packet that the way from `local` to `remote` takes, as far as is known. None: no route.
+    /// The longest IP packet that the way from `local` to `remote` takes, as far as is known. None:
+    /// no route.
     pub(crate) fn path_mtu(&self, table: Table, local: &Addr, remote: &Addr) -> Option<u32> {
         let link = self.link_mtu(table, local, remote)?;
         Some(self.path_mtu_over(link, table, remote))
@@ -293,8 +335,9 @@ impl Ip {
         self.ways.route(self.generation, key)
     }
 
-    /// Believes a path MTU that an ICMP message told and that was checked to be about a packet of ours (RFC 8201 4, RFC 1191 3). The MTU that holds from now on,
-    /// or None when the message says nothing that can be true.
+    /// Believes a path MTU that an ICMP message told and that was checked to be about a packet of
+    /// ours (RFC 8201 4, RFC 1191 3). The MTU that holds from now on, or None when the message says
+    /// nothing that can be true.
     pub(crate) fn learn_path_mtu(
         &mut self,
         now: Instant,
@@ -327,11 +370,15 @@ impl Ip {
 
     /// When [`Ip::expire`] has something to do.
     pub(crate) fn next_deadline(&self) -> Instant {
-        self.neighbours.next_deadline().min(self.path_mtus.next_deadline()).min(self.groups.next_deadline())
+        self.neighbours
+            .next_deadline()
+            .min(self.path_mtus.next_deadline())
+            .min(self.groups.next_deadline())
     }
 }
 
-/// Scopes by width (RFC 6724 3.1, 3.2); IPv4's autoconfigured and loopback addresses count as link-local.
+/// Scopes by width (RFC 6724 3.1, 3.2); IPv4's autoconfigured and loopback addresses count as
+/// link-local.
 fn scope(addr: &Addr) -> u8 {
     if addr.is_multicast() && addr.is_v6() {
         return addr.octets()[1] & 15;

@@ -1,4 +1,5 @@
-//! Which addresses are ours: one probe of a hash table per question, however many addresses there are.
+//! Which addresses are ours: one probe of a hash table per question, however many addresses there
+//! are.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +16,8 @@ use crate::net::route::masked;
 pub(crate) enum Kind {
     /// An address of ours.
     Unicast,
-    /// All hosts of one of our IPv4 subnets; the subnet's own number counts too, as old hosts meant it (RFC 1122 3.3.6).
+    /// All hosts of one of our IPv4 subnets; the subnet's own number counts too, as old hosts meant
+    /// it (RFC 1122 3.3.6).
     Broadcast,
 }
 
@@ -33,13 +35,15 @@ pub(crate) struct Local {
 
 /// All addresses of all interfaces.
 ///
-/// The questions are asked for source and destination of every packet, so the table is made for them alone: slots, at least three quarters of them
-/// vacant, that name entries. It is built anew with every change.
+/// The questions are asked for source and destination of every packet, so the table is made for
+/// them alone: slots, at least three quarters of them vacant, that name entries. It is built anew
+/// with every change.
 pub(crate) struct Locals {
     entries: Vec<Local>,
     /// Zero when vacant, else the place of an entry plus one.
     slots: Box<[u16]>,
-    /// For each value of an address's last byte, whether any entry's ends with it: most addresses of strangers are refused by this alone.
+    /// For each value of an address's last byte, whether any entry's ends with it: most addresses
+    /// of strangers are refused by this alone.
     last_bytes: [u64; 4],
     /// How far to shift a hash so that it names a slot.
     shift: u32,
@@ -47,10 +51,15 @@ pub(crate) struct Locals {
     capacity: usize,
 }
 
-/// A link-local IPv6 address means something on its link only (RFC 4007 6), every other address in its whole table.
+/// A link-local IPv6 address means something on its link only (RFC 4007 6), every other address in
+/// its whole table.
 #[inline]
 fn scope_of(table: Table, iface: Iface, addr: &Addr) -> u32 {
-    if addr.octets()[0] == 0xfe && addr.is_link_local() { 1 << 16 | u32::from(iface.0) } else { u32::from(table.0) }
+    if addr.octets()[0] == 0xfe && addr.is_link_local() {
+        1 << 16 | u32::from(iface.0)
+    } else {
+        u32::from(table.0)
+    }
 }
 
 impl Locals {
@@ -69,8 +78,9 @@ impl Locals {
         }
     }
 
-    /// Where the search for an address begins. Strangers choose what is looked for, but not what is in the table: the longest search is as long as
-    /// the longest run of taken slots, whatever they choose.
+    /// Where the search for an address begins. Strangers choose what is looked for, but not what is
+    /// in the table: the longest search is as long as the longest run of taken slots, whatever they
+    /// choose.
     #[inline]
     fn home(&self, scope: u32, addr: &Addr) -> usize {
         let all = u128::from_ne_bytes(*addr.octets());
@@ -78,13 +88,15 @@ impl Locals {
         (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// What `addr` is to us, when it is ours at all. `iface` is where the packet came from, and matters for link-local addresses.
+    /// What `addr` is to us, when it is ours at all. `iface` is where the packet came from, and
+    /// matters for link-local addresses.
     #[inline(always)]
     pub(crate) fn find(&self, table: Table, iface: Iface, addr: &Addr) -> Option<&Local> {
         self.index(scope_of(table, iface, addr), addr).and_then(|index| self.entries.get(index))
     }
 
-    /// Whether an address that ends in the byte `last` may be ours: most strangers' are refused by that alone.
+    /// Whether an address that ends in the byte `last` may be ours: most strangers' are refused by
+    /// that alone.
     #[inline(always)]
     pub(crate) fn may_end_in(&self, last: u8) -> bool {
         self.last_bytes[usize::from(last >> 6)] >> (last & 63) & 1 != 0
@@ -107,7 +119,12 @@ impl Locals {
         }
     }
 
-    pub(crate) fn find_mut(&mut self, table: Table, iface: Iface, addr: &Addr) -> Option<&mut Local> {
+    pub(crate) fn find_mut(
+        &mut self,
+        table: Table,
+        iface: Iface,
+        addr: &Addr,
+    ) -> Option<&mut Local> {
         let index = self.index(scope_of(table, iface, addr), addr)?;
         self.entries.get_mut(index)
     }
@@ -120,7 +137,8 @@ impl Locals {
         self.find(table, Iface(0), addr)
     }
 
-    /// Adds an address and the broadcast addresses of its subnet. False when there is no room; the caller has asked [`Locals::find`] before.
+    /// Adds an address and the broadcast addresses of its subnet. False when there is no room; the
+    /// caller has asked [`Locals::find`] before.
     pub(crate) fn add(&mut self, table: Table, iface: Iface, cidr: Cidr) -> bool {
         if self.unicast >= self.capacity {
             return false;
@@ -155,7 +173,8 @@ impl Locals {
         }
     }
 
-    /// Takes an address away, and its subnet's broadcast addresses when it was the last one there. Gives back what it was.
+    /// Takes an address away, and its subnet's broadcast addresses when it was the last one there.
+    /// Gives back what it was.
     pub(crate) fn remove(&mut self, table: Table, iface: Iface, addr: &Addr) -> Option<Local> {
         let local = *self.find(table, iface, addr)?;
         if local.kind != Kind::Unicast || local.iface != iface {
@@ -164,11 +183,15 @@ impl Locals {
         self.take(&local);
         self.unicast -= 1;
         let same_subnet = |l: &Local| {
-            l.table == table && l.cidr.prefix_len == local.cidr.prefix_len && local.cidr.contains(&l.cidr.addr)
+            l.table == table
+                && l.cidr.prefix_len == local.cidr.prefix_len
+                && local.cidr.contains(&l.cidr.addr)
         };
         if !self.unicast().any(same_subnet) {
             for addr in broadcasts(&local.cidr).into_iter().flatten() {
-                if let Some(&old) = self.find(table, iface, &addr).filter(|l| l.kind == Kind::Broadcast) {
+                if let Some(&old) =
+                    self.find(table, iface, &addr).filter(|l| l.kind == Kind::Broadcast)
+                {
                     self.take(&old);
                 }
             }
@@ -188,14 +211,17 @@ impl Locals {
         self.entries.iter().filter(|l| l.kind == Kind::Unicast)
     }
 
-    /// Whether `group` is a group that we belong to by our addresses: all hosts, all nodes, or the solicited-node group of an address on this link.
+    /// Whether `group` is a group that we belong to by our addresses: all hosts, all nodes, or the
+    /// solicited-node group of an address on this link.
     pub(crate) fn in_group(&self, iface: Iface, group: &Addr) -> bool {
         if group.is_v4() {
             return *group == ALL_HOSTS;
         }
         *group == Addr::ALL_NODES
             || *group == ALL_NODES_INTERFACE
-            || self.unicast().any(|l| l.iface == iface && l.cidr.addr.is_v6() && l.cidr.addr.solicited_node() == *group)
+            || self.unicast().any(|l| {
+                l.iface == iface && l.cidr.addr.is_v6() && l.cidr.addr.solicited_node() == *group
+            })
     }
 }
 
@@ -204,7 +230,8 @@ pub(crate) const ALL_HOSTS: Addr = Addr::v4([224, 0, 0, 1]);
 /// ff01::1 (RFC 4291 2.7.1).
 const ALL_NODES_INTERFACE: Addr = Addr::v6([0xff, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
-/// The broadcast addresses of an IPv4 subnet: all ones and all zeros. A /31 (RFC 3021) and a /32 have none.
+/// The broadcast addresses of an IPv4 subnet: all ones and all zeros. A /31 (RFC 3021) and a /32
+/// have none.
 fn broadcasts(cidr: &Cidr) -> [Option<Addr>; 2] {
     if !cidr.addr.is_v4() || cidr.prefix_len > 30 {
         return [None, None];

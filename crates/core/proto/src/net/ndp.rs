@@ -1,4 +1,5 @@
-//! Neighbour discovery (RFC 4861) for a host that takes its routes and addresses from its configuration: router messages and redirects are counted and ignored.
+//! Neighbour discovery (RFC 4861) for a host that takes its routes and addresses from its
+//! configuration: router messages and redirects are counted and ignored.
 
 use clearway_base::Instant;
 use clearway_pkt::{Iface, Sink};
@@ -13,7 +14,8 @@ use crate::net::neigh::{Claim, Claimed, Request};
 use crate::net::output::IpOut;
 use crate::net::replies::{LinkWhat, Replies, ReplyLink};
 
-/// Takes a neighbour-discovery message in; its checksum, hop limit and shape were looked at. `from` is the frame's source, None on a link without addresses.
+/// Takes a neighbour-discovery message in; its checksum, hop limit and shape were looked at. `from`
+/// is the frame's source, None on a link without addresses.
 pub(crate) fn ingest(
     now: Instant,
     ip: &mut Ip,
@@ -29,7 +31,9 @@ pub(crate) fn ingest(
         Ndp::RouterSolicit { .. } | Ndp::RouterAdvert { .. } => Err(Drop::RouterMessage),
         Ndp::Redirect { .. } => Err(Drop::Redirect),
         Ndp::NeighborSolicit { target, options } => {
-            let Some(ours) = ip.locals.find_mut(table, iface, &target) else { return Err(Drop::NdpNotForUs) };
+            let Some(ours) = ip.locals.find_mut(table, iface, &target) else {
+                return Err(Drop::NdpNotForUs);
+            };
             if ours.kind != Kind::Unicast || ours.iface != iface {
                 return Err(Drop::NdpNotForUs);
             }
@@ -39,7 +43,8 @@ pub(crate) fn ingest(
                 return Err(Drop::ArpBadSender);
             }
             if src.is_unspecified() {
-                // Somebody checks whether the address is free (RFC 4862 5.4): it is not. The rate is bounded as in defence.
+                // Somebody checks whether the address is free (RFC 4862 5.4): it is not. The rate
+                // is bounded as in defence.
                 counters.neighbours.conflicts += 1;
                 let what = LinkWhat::Answer { to: src, mac: from };
                 replies.defend(now, &mut ours.defended, ReplyLink { iface, ours: target, what });
@@ -57,13 +62,18 @@ pub(crate) fn ingest(
             if mac.is_some_and(|mac| mac.is_multicast()) {
                 return Err(Drop::ArpBadSender);
             }
-            if let Some(ours) = ip.locals.find_mut(table, iface, &target).filter(|l| l.kind == Kind::Unicast) {
+            if let Some(ours) =
+                ip.locals.find_mut(table, iface, &target).filter(|l| l.kind == Kind::Unicast)
+            {
                 counters.neighbours.conflicts += 1;
                 let what = LinkWhat::Announcement;
                 replies.defend(now, &mut ours.defended, ReplyLink { iface, ours: target, what });
                 return Err(Drop::NdpConflict);
             }
-            match ip.neighbours.claim(now, &Claim { iface, addr: target, mac, solicited, override_ }) {
+            match ip
+                .neighbours
+                .claim(now, &Claim { iface, addr: target, mac, solicited, override_ })
+            {
                 Claimed::Taken => {
                     counters.neighbours.replies_in += 1;
                     Ok(())
@@ -78,10 +88,12 @@ pub(crate) fn ingest(
 pub(crate) fn emit_solicit<S: Sink>(out: &mut IpOut<'_, S>, request: &Request) -> bool {
     let Some(interface) = out.ip.interface(request.iface) else { return true };
     let (mac, iface) = (interface.mac, request.iface);
-    // RFC 4861 7.2.2 wants the source of the packet that waits; any address of the link serves, the narrowest one always.
+    // RFC 4861 7.2.2 wants the source of the packet that waits; any address of the link serves, the
+    // narrowest one always.
     let ours = out.ip.locals.unicast().filter(|l| l.iface == iface && l.cidr.addr.is_v6());
-    let ours =
-        ours.max_by_key(|l| (l.cidr.addr.is_link_local() == request.addr.is_link_local(), l.cidr.addr.is_link_local()));
+    let ours = ours.max_by_key(|l| {
+        (l.cidr.addr.is_link_local() == request.addr.is_link_local(), l.cidr.addr.is_link_local())
+    });
     let Some(src) = ours.map(|l| l.cidr.addr) else { return true };
     let group = request.addr.solicited_node();
     let (dst, to) = match request.to {
@@ -106,7 +118,13 @@ pub(crate) fn emit_advert<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) ->
     };
     let mut scratch = [0; 8];
     let options = Options::build(&mut scratch, &[NdOption::TargetLink(mac)]);
-    let advert = Ndp::NeighborAdvert { router: false, solicited, override_: true, target: reply.ours, options };
+    let advert = Ndp::NeighborAdvert {
+        router: false,
+        solicited,
+        override_: true,
+        target: reply.ours,
+        options,
+    };
     emit_message(out, reply.iface, to, (reply.ours, dst), &Icmpv6::Ndp(advert))
 }
 

@@ -1,4 +1,5 @@
-//! Neighbours: the link addresses of hosts on our links, for ARP and NDP alike (RFC 4861 7.3, simplified), and the frames that wait for them.
+//! Neighbours: the link addresses of hosts on our links, for ARP and NDP alike (RFC 4861 7.3,
+//! simplified), and the frames that wait for them.
 //!
 //! ```text
 //!   used ──▶ Incomplete ──answer──▶ Reachable ──30 s──▶ (used) Delay ──5 s──▶ Probe ──answer──▶ Reachable
@@ -8,12 +9,15 @@
 //!   known, and another link address claims the address ──▶ Probe
 //! ```
 //!
-//! Nothing on a link is authentic, and so no message of another link address ever takes a known neighbour's place, however many come. A claim only begins a
-//! question to the link address that is known: its answer keeps it, and when it says nothing until the end of the probe it is forgotten and all are asked. That is
-//! stricter than RFC 4861 7.2.5, which lets an advertisement with the override flag replace what is known.
+//! Nothing on a link is authentic, and so no message of another link address ever takes a known
+//! neighbour's place, however many come. A claim only begins a question to the link address that is
+//! known: its answer keeps it, and when it says nothing until the end of the probe it is forgotten
+//! and all are asked. That is stricter than RFC 4861 7.2.5, which lets an advertisement with the
+//! override flag replace what is known.
 //!
-//! The table is bounded. Entries that nobody answered for, and entries that we never sent to, make room first, so that a
-//! flood of spoofed addresses cannot push out a neighbour that is in use (RFC 6583).
+//! The table is bounded. Entries that nobody answered for, and entries that we never sent to, make
+//! room first, so that a flood of spoofed addresses cannot push out a neighbour that is in use (RFC
+//! 6583).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,7 +37,8 @@ const MAX_MULTICAST_SOLICIT: u8 = 3;
 const MAX_UNICAST_SOLICIT: u8 = 3;
 /// How long an answer is believed, before it is varied by half (REACHABLE_TIME).
 const REACHABLE: Duration = Duration::from_secs(30);
-/// How long the first packets to a stale neighbour may bring an answer before it is asked (DELAY_FIRST_PROBE_TIME).
+/// How long the first packets to a stale neighbour may bring an answer before it is asked
+/// (DELAY_FIRST_PROBE_TIME).
 const DELAY: Duration = Duration::from_secs(5);
 /// A neighbour that we sent to within this time is not evicted.
 const IN_USE: Duration = Duration::from_secs(60);
@@ -155,7 +160,8 @@ pub(crate) struct Neighbours {
     asking: List,
     waiting: Vec<Waiting>,
     waiting_links: Box<[Link]>,
-    /// Frames that wait, the oldest first, places for more, and frames that nobody answered for, whose senders have not heard of it yet.
+    /// Frames that wait, the oldest first, places for more, and frames that nobody answered for,
+    /// whose senders have not heard of it yet.
     queue: List,
     free: List,
     unreached: List,
@@ -183,8 +189,15 @@ impl Neighbour {
 }
 
 impl Neighbours {
-    /// Room for `capacity` neighbours, `frames` frames that wait in all and `per_neighbour` of them for each.
-    pub(crate) fn new(capacity: u32, per_neighbour: u8, frames: u16, hash: AddrHash, rng: Rng) -> Neighbours {
+    /// Room for `capacity` neighbours, `frames` frames that wait in all and `per_neighbour` of them
+    /// for each.
+    pub(crate) fn new(
+        capacity: u32,
+        per_neighbour: u8,
+        frames: u16,
+        hash: AddrHash,
+        rng: Rng,
+    ) -> Neighbours {
         let mut waiting = Vec::new();
         waiting.resize_with(usize::from(frames), || Waiting {
             bytes: Box::default(),
@@ -217,7 +230,8 @@ impl Neighbours {
         }
     }
 
-    /// Frames of up to `len` bytes will wait: their places are made at least that long. For the time of configuration.
+    /// Frames of up to `len` bytes will wait: their places are made at least that long. For the
+    /// time of configuration.
     pub(crate) fn fit_frames(&mut self, len: usize) {
         for slot in &mut self.waiting {
             if slot.bytes.len() < len {
@@ -228,7 +242,8 @@ impl Neighbours {
         }
     }
 
-    /// The link address of a neighbour that is known, and a note that we send to it now. None: it must be resolved first.
+    /// The link address of a neighbour that is known, and a note that we send to it now. None: it
+    /// must be resolved first.
     #[inline]
     pub(crate) fn usable(&mut self, at: Handle<Neighbour>, now: Instant) -> Option<Mac> {
         let entry = self.entries.get_mut(at)?;
@@ -247,7 +262,8 @@ impl Neighbours {
         Some(entry.mac)
     }
 
-    /// The entry of a neighbour that we want to send to; it is made, and asked for, when there is none. None when the table is full of neighbours in use.
+    /// The entry of a neighbour that we want to send to; it is made, and asked for, when there is
+    /// none. None when the table is full of neighbours in use.
     pub(crate) fn resolve(
         &mut self,
         now: Instant,
@@ -272,8 +288,8 @@ impl Neighbours {
         Some(at)
     }
 
-    /// A packet that needs an answer told us who sent it: keep that in mind, but only while there is plenty of room,
-    /// because strangers can send any number of such packets.
+    /// A packet that needs an answer told us who sent it: keep that in mind, but only while there
+    /// is plenty of room, because strangers can send any number of such packets.
     pub(crate) fn learn(
         &mut self,
         now: Instant,
@@ -283,7 +299,9 @@ impl Neighbours {
         counters: &mut NeighbourCounters,
     ) {
         let claim = Claim { iface, addr: *addr, mac: Some(mac), solicited: false, override_: true };
-        if self.claim(now, &claim) == Claimed::Taken || self.entries.len() >= self.entries.capacity() / 2 {
+        if self.claim(now, &claim) == Claimed::Taken
+            || self.entries.len() >= self.entries.capacity() / 2
+        {
             return;
         }
         if let Some(at) = self.make(now, iface, addr, counters) {
@@ -294,7 +312,8 @@ impl Neighbours {
         }
     }
 
-    /// A packet tells of a neighbour's link address (RFC 4861 7.2.5, and RFC 826 seen the same way). It never makes an entry.
+    /// A packet tells of a neighbour's link address (RFC 4861 7.2.5, and RFC 826 seen the same
+    /// way). It never makes an entry.
     pub(crate) fn claim(&mut self, now: Instant, claim: &Claim) -> Claimed {
         let Some(at) = self.find(claim.iface, &claim.addr) else { return Claimed::Unknown };
         let reachable_until = now + self.reachable_time();
@@ -326,8 +345,9 @@ impl Neighbours {
         Claimed::Taken
     }
 
-    /// Another link address claims a known neighbour's address: the one that is known is asked, itself alone. Whoever claims it meanwhile changes nothing, and
-    /// however many claims there are, they bring it one question in the time between two requests.
+    /// Another link address claims a known neighbour's address: the one that is known is asked,
+    /// itself alone. Whoever claims it meanwhile changes nothing, and however many claims there
+    /// are, they bring it one question in the time between two requests.
     fn check(&mut self, at: Handle<Neighbour>, now: Instant) {
         let Some(entry) = self.entries.get_mut(at) else { return };
         if entry.state == NeighbourState::Probe {
@@ -347,7 +367,13 @@ impl Neighbours {
     }
 
     /// Sets a neighbour by configuration.
-    pub(crate) fn set_permanent(&mut self, now: Instant, iface: Iface, addr: &Addr, mac: Mac) -> bool {
+    pub(crate) fn set_permanent(
+        &mut self,
+        now: Instant,
+        iface: Iface,
+        addr: &Addr,
+        mac: Mac,
+    ) -> bool {
         let mut counters = NeighbourCounters::default();
         let at = self.find(iface, addr).or_else(|| self.make(now, iface, addr, &mut counters));
         let Some(at) = at else { return false };
@@ -362,7 +388,12 @@ impl Neighbours {
     }
 
     /// Forgets a neighbour, or all of an interface.
-    pub(crate) fn forget(&mut self, iface: Iface, addr: Option<&Addr>, counters: &mut NeighbourCounters) {
+    pub(crate) fn forget(
+        &mut self,
+        iface: Iface,
+        addr: Option<&Addr>,
+        counters: &mut NeighbourCounters,
+    ) {
         for index in 0..self.entries.capacity() {
             let matches = |e: &Neighbour| e.iface == iface && addr.is_none_or(|a| *a == e.addr);
             if self.entries.by_index(index).is_some_and(matches) {
@@ -371,7 +402,8 @@ impl Neighbours {
         }
     }
 
-    /// The randomised time that an answer is believed (RFC 4861 6.3.2): half to one and a half times the base.
+    /// The randomised time that an answer is believed (RFC 4861 6.3.2): half to one and a half
+    /// times the base.
     fn reachable_time(&mut self) -> Duration {
         let base = REACHABLE.as_nanos();
         Duration::from_nanos(self.rng.between(base / 2, base / 2 * 3))
@@ -379,7 +411,9 @@ impl Neighbours {
 
     fn find(&self, iface: Iface, addr: &Addr) -> Option<Handle<Neighbour>> {
         let hash = self.hash.of(u64::from(iface.0), addr);
-        let is_it = |index| self.entries.by_index(index).is_some_and(|e| e.iface == iface && e.addr == *addr);
+        let is_it = |index| {
+            self.entries.by_index(index).is_some_and(|e| e.iface == iface && e.addr == *addr)
+        };
         self.entries.handle_at(self.map.find(hash, is_it)?)
     }
 
@@ -454,10 +488,13 @@ impl Neighbours {
         };
     }
 
-    /// Nobody answered for the entry at `index`: it is forgotten, and the senders of the frames that wait for it are to hear of that ([`Neighbours::next_unreached`]).
+    /// Nobody answered for the entry at `index`: it is forgotten, and the senders of the frames
+    /// that wait for it are to hear of that ([`Neighbours::next_unreached`]).
     fn give_up(&mut self, index: u32, counters: &mut NeighbourCounters) {
         counters.failures += 1;
-        let Some((at, iface)) = self.entries.handle_at(index).zip(self.entries.by_index(index).map(|e| e.iface)) else {
+        let Some((at, iface)) =
+            self.entries.handle_at(index).zip(self.entries.by_index(index).map(|e| e.iface))
+        else {
             return;
         };
         let mut next = self.queue.front();
@@ -474,7 +511,8 @@ impl Neighbours {
         self.remove(index, counters);
     }
 
-    /// The oldest frame that nobody answered for, and the interface that it was to leave by. It stays until [`Neighbours::drop_unreached`].
+    /// The oldest frame that nobody answered for, and the interface that it was to leave by. It
+    /// stays until [`Neighbours::drop_unreached`].
     pub(crate) fn next_unreached(&self) -> Option<(u32, Iface)> {
         let place = self.unreached.front()?;
         Some((place, self.waiting.get(place as usize)?.iface))
@@ -493,7 +531,8 @@ impl Neighbours {
         self.put_on(at, On::None);
         self.asking.remove(&mut self.entries.links(|e| &mut e.ask), index);
         let Some(entry) = self.entries.remove(at) else { return };
-        self.map.remove(self.hash.of(u64::from(entry.iface.0), &entry.addr), |value| value == index);
+        self.map
+            .remove(self.hash.of(u64::from(entry.iface.0), &entry.addr), |value| value == index);
         let mut next = self.queue.front();
         while let Some(place) = next {
             next = self.queue.next(&mut *self.waiting_links, place);
@@ -518,15 +557,21 @@ impl Neighbours {
         self.next_due = Instant::NEVER;
         for index in 0..self.entries.capacity() {
             let Some(entry) = self.entries.by_index_mut(index) else { continue };
-            if !matches!(entry.state, NeighbourState::Incomplete | NeighbourState::Delay | NeighbourState::Probe) {
+            if !matches!(
+                entry.state,
+                NeighbourState::Incomplete | NeighbourState::Delay | NeighbourState::Probe
+            ) {
                 continue;
             }
             if now < entry.due {
                 self.next_due = self.next_due.min(entry.due);
                 continue;
             }
-            let most =
-                if entry.state == NeighbourState::Incomplete { MAX_MULTICAST_SOLICIT } else { MAX_UNICAST_SOLICIT };
+            let most = if entry.state == NeighbourState::Incomplete {
+                MAX_MULTICAST_SOLICIT
+            } else {
+                MAX_UNICAST_SOLICIT
+            };
             if entry.tries >= most {
                 self.give_up(index, counters);
                 continue;
@@ -564,9 +609,11 @@ impl Neighbours {
         self.asking.pop_front(&mut self.entries.links(|e| &mut e.ask));
     }
 
-    /// A place for a frame of up to `len` bytes to a neighbour that is not known yet. Nothing waits until [`Neighbours::wait`]. None when frames never are so long.
+    /// A place for a frame of up to `len` bytes to a neighbour that is not known yet. Nothing waits
+    /// until [`Neighbours::wait`]. None when frames never are so long.
     ///
-    /// When all places are taken, the oldest frame gives way; a neighbour's own oldest when it has its share (RFC 4861 7.2.2: at least one, the newest kept).
+    /// When all places are taken, the oldest frame gives way; a neighbour's own oldest when it has
+    /// its share (RFC 4861 7.2.2: at least one, the newest kept).
     pub(crate) fn place(
         &mut self,
         to: Handle<Neighbour>,
@@ -609,7 +656,8 @@ impl Neighbours {
         self.queue.push_back(&mut *self.waiting_links, place);
     }
 
-    /// The oldest frame whose neighbour is known by now: its place, the interface, and the link address. It stays until [`Neighbours::sent`].
+    /// The oldest frame whose neighbour is known by now: its place, the interface, and the link
+    /// address. It stays until [`Neighbours::sent`].
     pub(crate) fn next_released(&mut self, now: Instant) -> Option<(u32, Iface, Mac)> {
         if !self.released {
             return None;

@@ -1,7 +1,9 @@
-//! The way out: routes and neighbours for whoever sends, the IP header, the checksum, and the order in which everything that was marked leaves.
+//! The way out: routes and neighbours for whoever sends, the IP header, the checksum, and the order
+//! in which everything that was marked leaves.
 //!
-//! Room is asked for before any state changes. When a neighbour's link address is not known yet, the room is a place in the neighbour table instead
-//! of one in the device, and the sender need not care.
+//! Room is asked for before any state changes. When a neighbour's link address is not known yet,
+//! the room is a place in the neighbour table instead of one in the device, and the sender need not
+//! care.
 
 pub(crate) mod segment;
 
@@ -15,7 +17,8 @@ use crate::net::ip::{Ip, Next, NoHop};
 use crate::net::neigh::Neighbour;
 use crate::net::path_cache::RouteCache;
 
-/// A datagram to be sent: `head` and `body` one after the other behind the IP header, in fragments when the way is too narrow.
+/// A datagram to be sent: `head` and `body` one after the other behind the IP header, in fragments
+/// when the way is too narrow.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
     /// From `local` to `remote`.
@@ -59,7 +62,8 @@ impl From<NoHop> for OutError {
 pub(crate) struct PathInfo {
     /// The longest IP packet in bytes, header included.
     pub(crate) mtu: u32,
-    /// How many payload bytes of TCP may be handed over at once, for the device to cut into segments; 0 when it cuts nothing.
+    /// How many payload bytes of TCP may be handed over at once, for the device to cut into
+    /// segments; 0 when it cuts nothing.
     pub(crate) max_tcp_segmented_payload: u32,
 }
 
@@ -90,7 +94,8 @@ pub(crate) struct IpOut<'a, S: Sink> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) ip: &'a mut Ip,
     pub(crate) sink: &'a mut S,
-    /// The interface that the sender names for packets whose address does not tell it: to groups, to all, to link-local peers.
+    /// The interface that the sender names for packets whose address does not tell it: to groups,
+    /// to all, to link-local peers.
     pub(crate) via: Option<Iface>,
 }
 
@@ -111,7 +116,8 @@ enum Exit {
     Waiting { place: u32, to: Handle<Neighbour> },
 }
 
-/// Room for one IP packet, its headers below the transport written already. Letting it go without [`Room::finish`] and [`IpOut::commit`] changes nothing.
+/// Room for one IP packet, its headers below the transport written already. Letting it go without
+/// [`Room::finish`] and [`IpOut::commit`] changes nothing.
 pub(crate) struct Room<'r> {
     frame: &'r mut [u8],
     exit: Exit,
@@ -123,7 +129,8 @@ pub(crate) struct Room<'r> {
     may_gather: bool,
 }
 
-/// From so many bytes on a packet is worth being gathered: for fewer, a copy costs less than the pieces do.
+/// From so many bytes on a packet is worth being gathered: for fewer, a copy costs less than the
+/// pieces do.
 const GATHER_FROM: usize = 8 * 1024;
 
 /// Who makes the transport checksum.
@@ -142,22 +149,24 @@ pub(crate) struct Finished {
     meta: TxMeta,
 }
 
-/// How far a datagram has left that needs several fragments, so that it can go on when the device has room again.
+/// How far a datagram has left that needs several fragments, so that it can go on when the device
+/// has room again.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Cursor {
     /// Bytes that have left.
     offset: u32,
     /// The identification of all its fragments, once the first has left.
     id: Option<u32>,
-    /// The longest packet that its owner wants, where the way would take a longer one; 0: as the way is.
+    /// The longest packet that its owner wants, where the way would take a longer one; 0: as the
+    /// way is.
     most: u16,
     /// Routers shall not cut it (DF of IPv4), when it leaves whole.
     dont_fragment: bool,
 }
 
 impl Cursor {
-    /// At the beginning of a datagram whose packets shall be no longer than `most` bytes (0: than the way takes). `dont_fragment`: routers of IPv4 shall not
-    /// cut it, when it leaves whole.
+    /// At the beginning of a datagram whose packets shall be no longer than `most` bytes (0: than
+    /// the way takes). `dont_fragment`: routers of IPv4 shall not cut it, when it leaves whole.
     pub(crate) fn new(most: u16, dont_fragment: bool) -> Cursor {
         Cursor { most, dont_fragment, ..Cursor::default() }
     }
@@ -169,7 +178,8 @@ impl Cursor {
 }
 
 impl<S: Sink> IpOut<'_, S> {
-    /// Room for a packet with `l4_len` bytes of transport header and payload from `key.local` to `key.remote`.
+    /// Room for a packet with `l4_len` bytes of transport header and payload from `key.local` to
+    /// `key.remote`.
     ///
     /// # Errors
     /// [`OutError::Full`]: nothing more can leave now. Otherwise this packet cannot leave at all.
@@ -210,18 +220,23 @@ impl<S: Sink> IpOut<'_, S> {
         may_be_cut: bool,
     ) -> Result<Room<'_>, OutError> {
         let link_addr = self.link_addr(cache, key)?;
-        // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing, and so it betrays nothing.
+        // RFC 6864 4.1: in a packet that may not be fragmented the identification means nothing,
+        // and so it betrays nothing.
         let v4_id = if proto == Proto::TCP { 0 } else { self.ip.rng.next_u32() as u16 };
-        let interface = self.ip.ifaces.get(usize::from(link_addr.iface.0)).ok_or(OutError::NoRoute)?;
+        let interface =
+            self.ip.ifaces.get(usize::from(link_addr.iface.0)).ok_or(OutError::NoRoute)?;
         let offloads = interface.offloads;
         let (link_len, mac) = (interface.link_len, interface.mac);
         let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let packet_len = ip_len + l4_len;
-        if packet_len > link_addr.mtu as usize && (offloads.max_segmented_frame == 0 || !may_be_cut) {
+        if packet_len > link_addr.mtu as usize && (offloads.max_segmented_frame == 0 || !may_be_cut)
+        {
             return Err(OutError::TooBig { mtu: link_addr.mtu });
         }
         let len = usize::from(link_len) + packet_len;
-        let may_gather = l4_len >= GATHER_FROM && link_addr.waits_for.is_none() && self.sink.gathers(link_addr.iface);
+        let may_gather = l4_len >= GATHER_FROM
+            && link_addr.waits_for.is_none()
+            && self.sink.gathers(link_addr.iface);
         let (exit, frame) = match link_addr.waits_for {
             None => {
                 let frame = self.sink.reserve(link_addr.iface, len).ok_or(OutError::Full)?;
@@ -235,7 +250,12 @@ impl<S: Sink> IpOut<'_, S> {
         };
         let is_v4 = ip_len == ipv4::HEADER_LEN;
         if link_len != 0 {
-            eth::emit(link_addr.mac, mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, frame);
+            eth::emit(
+                link_addr.mac,
+                mac,
+                if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 },
+                frame,
+            );
         }
         let out = &mut frame[usize::from(link_len)..];
         if is_v4 {
@@ -270,7 +290,15 @@ impl<S: Sink> IpOut<'_, S> {
             (false, false) => ChecksumBy::Software,
         };
         let l4_len = l4_len as u32;
-        Ok(Room { frame, exit, l4_len, link_len, ip_len: ip_len as u8, checksum: made_by, may_gather })
+        Ok(Room {
+            frame,
+            exit,
+            l4_len,
+            link_len,
+            ip_len: ip_len as u8,
+            checksum: made_by,
+            may_gather,
+        })
     }
 
     /// Hands a finished packet to the device, or to the neighbour it waits for.
@@ -293,7 +321,8 @@ impl<S: Sink> IpOut<'_, S> {
         up.peek().is_some() && up.all(|(at, _)| sink.is_full(Iface(at as u16)))
     }
 
-    /// Hands over a finished packet whose last bytes, all that `body` points at, were never written into its room: [`Room::may_gather`] said yes.
+    /// Hands over a finished packet whose last bytes, all that `body` points at, were never written
+    /// into its room: [`Room::may_gather`] said yes.
     pub(crate) fn commit_gathered(&mut self, done: Finished, body: &[&[u8]]) {
         // What waits for a neighbour was not let.
         let Exit::Device(iface) = done.exit else { return };
@@ -305,9 +334,14 @@ impl<S: Sink> IpOut<'_, S> {
 
     /// What is known of the way from `key.local` to `key.remote`.
     #[inline]
-    pub(crate) fn path(&mut self, cache: &mut RouteCache, key: &FlowKey) -> Result<PathInfo, OutError> {
+    pub(crate) fn path(
+        &mut self,
+        cache: &mut RouteCache,
+        key: &FlowKey,
+    ) -> Result<PathInfo, OutError> {
         let link_addr = self.link_addr(cache, key)?;
-        let interface = self.ip.ifaces.get(usize::from(link_addr.iface.0)).ok_or(OutError::NoRoute)?;
+        let interface =
+            self.ip.ifaces.get(usize::from(link_addr.iface.0)).ok_or(OutError::NoRoute)?;
         let is_v4 = key.local.is_v4();
         let offloads = &interface.offloads;
         let cuts = if is_v4 { offloads.tso4 } else { offloads.tso6 };
@@ -315,13 +349,20 @@ impl<S: Sink> IpOut<'_, S> {
         if !cuts || link_addr.waits_for.is_some() {
             return Ok(PathInfo { mtu: link_addr.mtu, max_tcp_segmented_payload: 0 });
         }
-        let packet = offloads.max_segmented_frame.saturating_sub(interface.link_len.into()).min(u16::MAX.into());
+        let packet = offloads
+            .max_segmented_frame
+            .saturating_sub(interface.link_len.into())
+            .min(u16::MAX.into());
         let ip_len = if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let headers = (ip_len + tcp::MAX_HEADER_LEN) as u32;
-        Ok(PathInfo { mtu: link_addr.mtu, max_tcp_segmented_payload: packet.saturating_sub(headers) })
+        Ok(PathInfo {
+            mtu: link_addr.mtu,
+            max_tcp_segmented_payload: packet.saturating_sub(headers),
+        })
     }
 
-    /// Until the routes change, `cache` says what the first link takes, whatever ICMP told of the path: for who looks for the path's MTU himself (RFC 4821, RFC 8899).
+    /// Until the routes change, `cache` says what the first link takes, whatever ICMP told of the
+    /// path: for who looks for the path's MTU himself (RFC 4821, RFC 8899).
     pub(crate) fn forget_path_mtu(&mut self, cache: &mut RouteCache, key: &FlowKey) {
         let Ok(link_addr) = self.link_addr(cache, key) else { return };
         if let Some(interface) = self.ip.interface(link_addr.iface) {
@@ -362,7 +403,10 @@ impl<S: Sink> IpOut<'_, S> {
             return Ok(link_addr);
         }
         *cache = RouteCache::default();
-        let hop = self.ip.hop(key.table, &key.local, &key.remote).inspect_err(|_| self.counters.ip.no_route += 1)?;
+        let hop = self
+            .ip
+            .hop(key.table, &key.local, &key.remote)
+            .inspect_err(|_| self.counters.ip.no_route += 1)?;
         let iface = hop.iface;
         let link = self.ip.interface(iface).map_or(0, |i| i.mtu);
         let mtu = self.ip.path_mtu_over(link, key.table, &key.remote);
@@ -372,7 +416,11 @@ impl<S: Sink> IpOut<'_, S> {
             Next::Known(mac) => return Ok(LinkAddr { iface, mac, mtu, waits_for: None }),
             Next::Neighbour(addr) => {
                 let counters = &mut self.counters.neighbours;
-                let at = self.ip.neighbours.resolve(self.now, iface, &addr, counters).ok_or(OutError::NoRoute)?;
+                let at = self
+                    .ip
+                    .neighbours
+                    .resolve(self.now, iface, &addr, counters)
+                    .ok_or(OutError::NoRoute)?;
                 match self.ip.neighbours.usable(at, self.now) {
                     Some(mac) => (mac, Some(at), None),
                     None => (Mac::ZERO, Some(at), Some(at)),
@@ -385,7 +433,8 @@ impl<S: Sink> IpOut<'_, S> {
         Ok(LinkAddr { iface, mac, mtu, waits_for })
     }
 
-    /// The lookup for what leaves by the interface that its sender names. It is not remembered: the next one may name another.
+    /// The lookup for what leaves by the interface that its sender names. It is not remembered: the
+    /// next one may name another.
     fn link_addr_via(&mut self, via: Iface, key: &FlowKey) -> Result<LinkAddr, OutError> {
         let hop = self.ip.hop_via(key.table, Some(via), &key.local, &key.remote);
         let hop = hop.inspect_err(|_| self.counters.ip.no_route += 1)?;
@@ -397,7 +446,11 @@ impl<S: Sink> IpOut<'_, S> {
             Next::Neighbour(addr) => addr,
         };
         let counters = &mut self.counters.neighbours;
-        let at = self.ip.neighbours.resolve(self.now, hop.iface, &addr, counters).ok_or(OutError::NoRoute)?;
+        let at = self
+            .ip
+            .neighbours
+            .resolve(self.now, hop.iface, &addr, counters)
+            .ok_or(OutError::NoRoute)?;
         Ok(match self.ip.neighbours.usable(at, self.now) {
             Some(mac) => known(mac),
             None => LinkAddr { waits_for: Some(at), ..known(Mac::ZERO) },
@@ -407,7 +460,8 @@ impl<S: Sink> IpOut<'_, S> {
     /// Sends a datagram, in fragments when the way is too narrow.
     ///
     /// # Errors
-    /// [`OutError::Full`]: call again with the same `cursor`, which knows how much has left. Otherwise it cannot leave (any further).
+    /// [`OutError::Full`]: call again with the same `cursor`, which knows how much has left.
+    /// Otherwise it cannot leave (any further).
     pub(crate) fn send(
         &mut self,
         cache: &mut RouteCache,
@@ -430,7 +484,8 @@ impl<S: Sink> IpOut<'_, S> {
             return Ok(());
         }
         let fragment_head = if key.local.is_v4() { 0 } else { ipv6_ext::FRAGMENT_LEN };
-        // What is put together again must fit a length field, which in IPv6 does not count the header (RFC 791 3.1, RFC 8200 4.5).
+        // What is put together again must fit a length field, which in IPv6 does not count the
+        // header (RFC 791 3.1, RFC 8200 4.5).
         let whole = if key.local.is_v4() { ip_len + total } else { total };
         if whole > ipv4::MAX_LEN || head.len() > udp::HEADER_LEN {
             return Err(OutError::TooBig { mtu: mtu as u32 });
@@ -467,19 +522,29 @@ impl<S: Sink> IpOut<'_, S> {
         Ok(())
     }
 
-    /// Whether the device on the way from `key.local` to `key.remote` cuts a UDP packet with `payload` bytes into datagrams.
-    pub(crate) fn cuts_datagrams(&mut self, cache: &mut RouteCache, key: &FlowKey, payload: usize) -> bool {
+    /// Whether the device on the way from `key.local` to `key.remote` cuts a UDP packet with
+    /// `payload` bytes into datagrams.
+    pub(crate) fn cuts_datagrams(
+        &mut self,
+        cache: &mut RouteCache,
+        key: &FlowKey,
+        payload: usize,
+    ) -> bool {
         let Ok(link_addr) = self.link_addr(cache, key) else { return false };
-        let Some(interface) = self.ip.ifaces.get(usize::from(link_addr.iface.0)) else { return false };
+        let Some(interface) = self.ip.ifaces.get(usize::from(link_addr.iface.0)) else {
+            return false;
+        };
         let ip_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let packet = ip_len + udp::HEADER_LEN + payload;
         let frame = usize::from(interface.link_len) + packet;
         // A frame that waits for a neighbour lies in a place of MTU size.
-        let fits = packet <= ipv4::MAX_LEN && frame <= interface.offloads.max_segmented_frame as usize;
+        let fits =
+            packet <= ipv4::MAX_LEN && frame <= interface.offloads.max_segmented_frame as usize;
         interface.offloads.uso && fits && link_addr.waits_for.is_none()
     }
 
-    /// Sends a UDP packet that the device cuts into datagrams of `size` bytes, the last one perhaps shorter; routers of IPv4 may cut them unless `dont_fragment`.
+    /// Sends a UDP packet that the device cuts into datagrams of `size` bytes, the last one perhaps
+    /// shorter; routers of IPv4 may cut them unless `dont_fragment`.
     ///
     /// # Errors
     /// As [`IpOut::begin`], and nothing has changed.
@@ -504,7 +569,8 @@ impl<S: Sink> IpOut<'_, S> {
         Ok(())
     }
 
-    /// Sends a frame with `len` bytes behind its Ethernet header, if the link has one; `fill` writes them. False: the device takes no more.
+    /// Sends a frame with `len` bytes behind its Ethernet header, if the link has one; `fill`
+    /// writes them. False: the device takes no more.
     pub(crate) fn link_frame(
         &mut self,
         iface: Iface,
@@ -564,14 +630,16 @@ impl Room<'_> {
         usize::from(self.ip_len) == ipv4::HEADER_LEN
     }
 
-    /// Where transport header and payload are written: exactly the length asked for, holding anything.
+    /// Where transport header and payload are written: exactly the length asked for, holding
+    /// anything.
     #[inline]
     pub(crate) fn l4(&mut self) -> &mut [u8] {
         let at = self.l4_at();
         &mut self.frame[at..at + self.l4_len as usize]
     }
 
-    /// Whether the payload may be handed over apart, by [`IpOut::commit_gathered`], and need not be written here. Nobody may want to sum it up, then.
+    /// Whether the payload may be handed over apart, by [`IpOut::commit_gathered`], and need not be
+    /// written here. Nobody may want to sum it up, then.
     #[inline]
     pub(crate) fn may_gather(&self) -> bool {
         self.may_gather && self.checksum != ChecksumBy::Software
@@ -599,7 +667,8 @@ impl Room<'_> {
                 }
                 (16, Proto::TCP, by)
             }
-            // Zero means "none" over IPv4 and is forbidden over IPv6, where a reader that does look must find something.
+            // Zero means "none" over IPv4 and is forbidden over IPv6, where a reader that does look
+            // must find something.
             Transport::Udp if self.checksum == ChecksumBy::Nobody && !self.is_v4() => {
                 (6, Proto::UDP, ChecksumBy::Software)
             }

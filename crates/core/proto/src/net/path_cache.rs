@@ -1,7 +1,10 @@
-//! What was found out about the ways to peers, for the next who asks: one handshake asks three times, and the next connection with the same peer asks again.
+//! What was found out about the ways to peers, for the next who asks: one handshake asks three
+//! times, and the next connection with the same peer asks again.
 //!
-//! The table is small and of fixed size, and who comes later takes the place of who was there before: strangers who are many make each other look again at the
-//! routes, and no more. An entry holds as long as the tables from which it was made ([`Ip::generation`](crate::net::ip::Ip::generation)).
+//! The table is small and of fixed size, and who comes later takes the place of who was there
+//! before: strangers who are many make each other look again at the routes, and no more. An entry
+//! holds as long as the tables from which it was made
+//! ([`Ip::generation`](crate::net::ip::Ip::generation)).
 
 use alloc::boxed::Box;
 
@@ -13,7 +16,8 @@ use crate::flow::FlowKey;
 use crate::ids::Table;
 use crate::net::neigh::Neighbour;
 
-/// What a flow remembers of its way out, so that the next packet needs no lookup. The default is unresolved.
+/// What a flow remembers of its way out, so that the next packet needs no lookup. The default is
+/// unresolved.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct RouteCache {
     /// The state of the tables in which the rest is right; 0 never is.
@@ -87,13 +91,15 @@ impl Ways {
         is_it.then_some(way)
     }
 
-    /// The longest IP packet of the first link from `key.local` to `key.remote`, if that is remembered.
+    /// The longest IP packet of the first link from `key.local` to `key.remote`, if that is
+    /// remembered.
     #[inline]
     pub(crate) fn link_mtu(&self, generation: u32, key: &FlowKey) -> Option<u32> {
         self.find(generation, key).map(|way| way.link_mtu)
     }
 
-    /// How packets leave from `key.local` to `key.remote`, if that is remembered; the default otherwise.
+    /// How packets leave from `key.local` to `key.remote`, if that is remembered; the default
+    /// otherwise.
     #[inline]
     pub(crate) fn route(&self, generation: u32, key: &FlowKey) -> RouteCache {
         self.find(generation, key).map_or(RouteCache::default(), |way| way.route)
@@ -104,15 +110,30 @@ impl Ways {
         let place = self.place(key);
         let ts_offset = self.find(generation, key).map_or(0, |way| way.ts_offset);
         if let Some(way) = self.ways.get_mut(place) {
-            *way =
-                Way { local: key.local, remote: key.remote, generation, link_mtu, table: key.table, ts_offset, route };
+            *way = Way {
+                local: key.local,
+                remote: key.remote,
+                generation,
+                link_mtu,
+                table: key.table,
+                ts_offset,
+                route,
+            };
         }
     }
 
-    /// What `make` says of the two addresses, which is always the same; it is asked when that is not remembered.
+    /// What `make` says of the two addresses, which is always the same; it is asked when that is
+    /// not remembered.
     #[inline]
-    pub(crate) fn ts_offset(&mut self, generation: u32, key: &FlowKey, make: impl FnOnce() -> u32) -> u32 {
-        let Some(known) = self.find(generation, key).map(|way| way.ts_offset) else { return make() };
+    pub(crate) fn ts_offset(
+        &mut self,
+        generation: u32,
+        key: &FlowKey,
+        make: impl FnOnce() -> u32,
+    ) -> u32 {
+        let Some(known) = self.find(generation, key).map(|way| way.ts_offset) else {
+            return make();
+        };
         if known != 0 {
             return known;
         }

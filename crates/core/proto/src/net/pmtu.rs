@@ -1,4 +1,5 @@
-//! What ICMP told of the paths' MTUs (RFC 1191, RFC 8201): a bounded cache whose entries go away by themselves.
+//! What ICMP told of the paths' MTUs (RFC 1191, RFC 8201): a bounded cache whose entries go away by
+//! themselves.
 
 use clearway_base::{Duration, FlowMap, Instant, Slab};
 use clearway_wire::Addr;
@@ -6,11 +7,13 @@ use clearway_wire::Addr;
 use crate::hash::AddrHash;
 use crate::ids::Table;
 
-/// The smallest IPv4 path MTU that is believed: what Linux holds too, because nothing real is smaller and every hostile message wants it so.
+/// The smallest IPv4 path MTU that is believed: what Linux holds too, because nothing real is
+/// smaller and every hostile message wants it so.
 pub(crate) const MIN_V4: u32 = 552;
 /// The smallest IPv6 path MTU (RFC 8200 5; RFC 8201 4 forbids to go below).
 pub(crate) const MIN_V6: u32 = 1280;
-/// How long a path MTU is believed before a larger one may be tried (RFC 8201 4: about ten minutes).
+/// How long a path MTU is believed before a larger one may be tried (RFC 8201 4: about ten
+/// minutes).
 const LIFETIME: Duration = Duration::from_secs(600);
 
 struct PathMtu {
@@ -31,7 +34,12 @@ pub(crate) struct PathMtus {
 impl PathMtus {
     /// Room for `capacity` destinations.
     pub(crate) fn new(capacity: u32, hash: AddrHash) -> PathMtus {
-        PathMtus { map: FlowMap::new(capacity), entries: Slab::new(capacity), hash, next_end: Instant::NEVER }
+        PathMtus {
+            map: FlowMap::new(capacity),
+            entries: Slab::new(capacity),
+            hash,
+            next_end: Instant::NEVER,
+        }
     }
 
     /// The path MTU to a destination when something smaller than the link's was learned.
@@ -48,11 +56,14 @@ impl PathMtus {
         })
     }
 
-    /// Notes a smaller path MTU; true when something changed. A larger one than known is not believed: it only ever comes by expiry.
+    /// Notes a smaller path MTU; true when something changed. A larger one than known is not
+    /// believed: it only ever comes by expiry.
     pub(crate) fn learn(&mut self, now: Instant, table: Table, remote: &Addr, mtu: u32) -> bool {
         let ends = now + LIFETIME;
         self.next_end = self.next_end.min(ends);
-        if let Some(entry) = self.index(table, remote).and_then(|index| self.entries.by_index_mut(index)) {
+        if let Some(entry) =
+            self.index(table, remote).and_then(|index| self.entries.by_index_mut(index))
+        {
             let smaller = mtu < entry.mtu;
             if smaller {
                 entry.mtu = mtu;
@@ -63,7 +74,9 @@ impl PathMtus {
         if self.entries.is_full() {
             self.drop_oldest();
         }
-        let Some(at) = self.entries.insert(PathMtu { table, remote: *remote, mtu, ends }) else { return false };
+        let Some(at) = self.entries.insert(PathMtu { table, remote: *remote, mtu, ends }) else {
+            return false;
+        };
         if self.map.insert(self.hash.of(u64::from(table.0), remote), at.index()).is_err() {
             self.entries.remove(at);
             return false;
@@ -81,7 +94,8 @@ impl PathMtus {
     fn remove(&mut self, index: u32) {
         let Some(at) = self.entries.handle_at(index) else { return };
         let Some(entry) = self.entries.remove(at) else { return };
-        self.map.remove(self.hash.of(u64::from(entry.table.0), &entry.remote), |value| value == index);
+        self.map
+            .remove(self.hash.of(u64::from(entry.table.0), &entry.remote), |value| value == index);
     }
 
     /// Every entry: destination, path MTU, and when it ends.
@@ -89,10 +103,19 @@ impl PathMtus {
         self.entries.iter().map(|(_, e)| (e.table, e.remote, e.mtu, e.ends))
     }
 
-    /// Notes a path MTU that was learned before and holds until `ends`, at the latest as long as one learned now; false when there is no room.
-    pub(crate) fn restore(&mut self, now: Instant, (table, remote): (Table, &Addr), mtu: u32, ends: Instant) -> bool {
+    /// Notes a path MTU that was learned before and holds until `ends`, at the latest as long as
+    /// one learned now; false when there is no room.
+    pub(crate) fn restore(
+        &mut self,
+        now: Instant,
+        (table, remote): (Table, &Addr),
+        mtu: u32,
+        ends: Instant,
+    ) -> bool {
         self.learn(now, table, remote, mtu);
-        let Some(entry) = self.index(table, remote).and_then(|index| self.entries.by_index_mut(index)) else {
+        let Some(entry) =
+            self.index(table, remote).and_then(|index| self.entries.by_index_mut(index))
+        else {
             return false;
         };
         entry.ends = entry.ends.min(ends);

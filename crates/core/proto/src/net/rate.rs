@@ -4,8 +4,9 @@ use clearway_base::{Instant, Rng};
 
 /// A token bucket.
 ///
-/// An exact bucket is a side channel: whoever sends as many probes as it holds tokens can tell by the answers whether another
-/// packet took one, and so find the source port of a query (CVE-2020-25705). So every refill takes away a random few.
+/// An exact bucket is a side channel: whoever sends as many probes as it holds tokens can tell by
+/// the answers whether another packet took one, and so find the source port of a query
+/// (CVE-2020-25705). So every refill takes away a random few.
 pub(crate) struct RateLimit {
     /// Tokens times a billion.
     level: u64,
@@ -31,7 +32,8 @@ impl RateLimit {
         let elapsed = now.since(self.last).as_nanos();
         if elapsed >= REFILL_NS {
             self.last = now;
-            let filled = self.level.saturating_add(elapsed.saturating_mul(self.per_second)).min(self.depth);
+            let filled =
+                self.level.saturating_add(elapsed.saturating_mul(self.per_second)).min(self.depth);
             // A shake of up to an eighth of the depth.
             let shake = rng.below(self.depth / TOKEN / 8 + 2) * TOKEN;
             self.level = filled.saturating_sub(shake);

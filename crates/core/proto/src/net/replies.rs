@@ -1,6 +1,8 @@
-//! Answers that belong to no connection or socket: they are noted while packets are taken in, and sent by `emit`.
+//! Answers that belong to no connection or socket: they are noted while packets are taken in, and
+//! sent by `emit`.
 //!
-//! There is a queue for each kind, so that a flood of pings cannot keep resets, SYN cookies or ARP from going out. A full queue refuses, and the asker asks again.
+//! There is a queue for each kind, so that a flood of pings cannot keep resets, SYN cookies or ARP
+//! from going out. A full queue refuses, and the asker asks again.
 
 use clearway_base::{Duration, Instant, Ring};
 use clearway_pkt::Iface;
@@ -98,9 +100,16 @@ impl Replies {
         self.icmp.push(reply, parts)
     }
 
-    /// Notes an announcement in defence of an address of ours, unless there was one a short while ago.
-    pub(crate) fn defend(&mut self, now: Instant, defended: &mut Option<Instant>, announcement: ReplyLink) {
-        if defended.is_none_or(|last| now.since(last) >= DEFEND_INTERVAL) && self.link(announcement) {
+    /// Notes an announcement in defence of an address of ours, unless there was one a short while
+    /// ago.
+    pub(crate) fn defend(
+        &mut self,
+        now: Instant,
+        defended: &mut Option<Instant>,
+        announcement: ReplyLink,
+    ) {
+        if defended.is_none_or(|last| now.since(last) >= DEFEND_INTERVAL) && self.link(announcement)
+        {
             *defended = Some(now);
         }
     }

@@ -1,7 +1,8 @@
 //! Routes and the longest-prefix match, written once over both families.
 //!
-//! Every route lies in one hash table under (table, prefix, length). A lookup asks it once for every length that occurs in that table, longest first;
-//! a bitmap per table says which do. A host has few lengths, so this is a handful of probes, and nothing is allocated after start.
+//! Every route lies in one hash table under (table, prefix, length). A lookup asks it once for
+//! every length that occurs in that table, longest first; a bitmap per table says which do. A host
+//! has few lengths, so this is a handful of probes, and nothing is allocated after start.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -46,7 +47,8 @@ pub struct Route {
     pub via: NextHop,
 }
 
-/// Which prefix lengths occur in one table, and how often. IPv4 lengths are counted as their mapped form's, 96 to 128.
+/// Which prefix lengths occur in one table, and how often. IPv4 lengths are counted as their mapped
+/// form's, 96 to 128.
 struct Lengths {
     v4: [u32; 33],
     v6: [u32; 129],
@@ -94,7 +96,12 @@ impl Routes {
     pub(crate) fn new(routes: u32, tables: u16, hash: AddrHash) -> Routes {
         let mut lengths = vec![];
         lengths.resize_with(usize::from(tables), || Lengths::NONE);
-        Routes { map: FlowMap::new(routes), routes: Slab::new(routes), lengths: lengths.into_boxed_slice(), hash }
+        Routes {
+            map: FlowMap::new(routes),
+            routes: Slab::new(routes),
+            lengths: lengths.into_boxed_slice(),
+            hash,
+        }
     }
 
     /// Adds a route.
@@ -132,7 +139,9 @@ impl Routes {
         if addr.is_v4() {
             return self.longest(table, addr, lengths.v4_bits, 0);
         }
-        (0..3).rev().find_map(|word| self.longest(table, addr, lengths.v6_bits[word], word as u8 * 64))
+        (0..3)
+            .rev()
+            .find_map(|word| self.longest(table, addr, lengths.v6_bits[word], word as u8 * 64))
     }
 
     /// Tries the lengths whose bits are set in `bits`, longest first; bit n stands for `base + n`.

@@ -35,7 +35,8 @@ fn a_full_length_record_fits_an_empty_queue() {
 
 proptest! {
     #[test]
-    fn no_record_is_ever_overwritten(steps in proptest::collection::vec((0usize..20, any::<bool>()), 1..300)) {
+    fn no_record_is_ever_overwritten(steps in proptest::collection::vec((0usize..20, any::<bool>()),
+        1..300)) {
         let mut q: Records<u8> = Records::new(6, 32);
         let mut model: VecDeque<(u8, Vec<u8>)> = VecDeque::new();
         for (n, (len, push)) in steps.into_iter().enumerate() {

@@ -12,7 +12,8 @@ use crate::store::Env;
 use crate::tcp::{ConnectSpec, ListenSpec};
 
 impl<E: Env> Stack<E> {
-    /// Reserves a port for somebody who will listen or connect. Whoever binds, listens or connects without it keeps off.
+    /// Reserves a port for somebody who will listen or connect. Whoever binds, listens or connects
+    /// without it keeps off.
     ///
     /// # Errors
     /// [`BindError`]: taken, not ours, no port free, or no place for one more reservation.
@@ -23,11 +24,15 @@ impl<E: Env> Stack<E> {
         }
         let mut spec = spec;
         if spec.local.port == 0 {
-            // A port that was not asked for by number is shared with nobody, as Linux prefers it too.
+            // A port that was not asked for by number is shared with nobody, as Linux prefers it
+            // too.
             let alone = BindSpec { reuse_address: false, reuse_port: false, ..spec };
             let mut rng: Rng = self.ip.rng.fork();
-            let free = |port| self.tcp.port_is_free(&BindSpec { local: Endpoint::new(addr, port), ..alone });
-            // One that no connection has either, or who connects from it later may find its peer connected to from there already.
+            let free = |port| {
+                self.tcp.port_is_free(&BindSpec { local: Endpoint::new(addr, port), ..alone })
+            };
+            // One that no connection has either, or who connects from it later may find its peer
+            // connected to from there already.
             let unused = |port: &u16| !self.tcp.is_used(*port) && free(*port);
             let port = self.tcp.ports_from(&mut rng).find(unused);
             let port = port.or_else(|| self.tcp.ports_from(&mut rng).find(|port| free(*port)));
@@ -56,18 +61,25 @@ impl<E: Env> Stack<E> {
         self.tcp.binds.spec(bind).map(|spec| spec.local)
     }
 
-    /// As [`Stack::listen`], on a reserved port: table, address, port and `v6_only` are the reservation's, whatever `spec` says.
+    /// As [`Stack::listen`], on a reserved port: table, address, port and `v6_only` are the
+    /// reservation's, whatever `spec` says.
     ///
     /// # Errors
     /// As [`Stack::listen`], and [`ListenError::NoReservation`].
-    pub fn listen_bound(&mut self, bind: BindId, spec: ListenSpec) -> Result<ListenerId, ListenError> {
+    pub fn listen_bound(
+        &mut self,
+        bind: BindId,
+        spec: ListenSpec,
+    ) -> Result<ListenerId, ListenError> {
         let bound = self.tcp.binds.spec(bind).ok_or(ListenError::NoReservation)?;
-        let spec = ListenSpec { table: bound.table, local: bound.local, v6_only: bound.v6_only, ..spec };
+        let spec =
+            ListenSpec { table: bound.table, local: bound.local, v6_only: bound.v6_only, ..spec };
         self.tcp.listen(spec, Some(bind))
     }
 
-    /// Changes how many finished handshakes may wait at a listener. With `defer`, a handshake is not complete before data comes, for so many timeouts of the SYN-ACK
-    /// (TCP_DEFER_ACCEPT of Linux). Handshakes that are complete are not touched.
+    /// Changes how many finished handshakes may wait at a listener. With `defer`, a handshake is
+    /// not complete before data comes, for so many timeouts of the SYN-ACK (TCP_DEFER_ACCEPT of
+    /// Linux). Handshakes that are complete are not touched.
     pub fn tune_listener(&mut self, listener: ListenerId, backlog: u32, defer: u8) {
         if let Some(listener) = self.tcp.listeners.get_mut(listener) {
             (listener.backlog, listener.defer) = (backlog, defer);
@@ -81,9 +93,11 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// Up to `pending` connections of a listener may be there whose data came with a SYN and whose handshakes are not complete (Fast Open, RFC 7413; TCP_FASTOPEN of
-    /// Linux). Who asks for a cookie is given one. 0 ends that. The data of such a SYN may come twice, so only who can bear that asks for it (RFC 7413 2.1). Where
-    /// [`TcpConfig::fast_open`](crate::TcpConfig) does not let listeners, nothing comes of it.
+    /// Up to `pending` connections of a listener may be there whose data came with a SYN and whose
+    /// handshakes are not complete (Fast Open, RFC 7413; TCP_FASTOPEN of Linux). Who asks for a
+    /// cookie is given one. 0 ends that. The data of such a SYN may come twice, so only who can
+    /// bear that asks for it (RFC 7413 2.1). Where [`TcpConfig::fast_open`](crate::TcpConfig) does
+    /// not let listeners, nothing comes of it.
     pub fn set_fast_open(&mut self, listener: ListenerId, pending: u32) {
         let pending = if self.config.tcp.fast_open.server { pending } else { 0 };
         if let Some(listener) = self.tcp.listeners.get_mut(listener) {
@@ -91,29 +105,41 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// As [`Stack::connect`], and what is written before the next emit leaves with the SYN if the server gave us a cookie before (Fast Open, RFC 7413); otherwise
-    /// the SYN asks for one. When it is lost, the next is an ordinary one, and for a while all to that server are.
+    /// As [`Stack::connect`], and what is written before the next emit leaves with the SYN if the
+    /// server gave us a cookie before (Fast Open, RFC 7413); otherwise the SYN asks for one. When
+    /// it is lost, the next is an ordinary one, and for a while all to that server are.
     ///
     /// # Errors
     /// As [`Stack::connect`].
-    pub fn connect_fast_open(&mut self, now: Instant, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
+    pub fn connect_fast_open(
+        &mut self,
+        now: Instant,
+        spec: ConnectSpec,
+    ) -> Result<ConnId, ConnectError> {
         let conn = self.connect(now, spec)?;
         self.begin_fast_open(now, conn, false);
         Ok(conn)
     }
 
-    /// The same for a connection that was begun by [`Stack::connect_bound`], say, and of which nothing has left. With `waits`, and where data may leave with the SYN,
-    /// that leaves when the first bytes are written (TCP_FASTOPEN_CONNECT of Linux): true then. Where [`TcpConfig::fast_open`](crate::TcpConfig) does not let
-    /// clients, nothing comes of it.
+    /// The same for a connection that was begun by [`Stack::connect_bound`], say, and of which
+    /// nothing has left. With `waits`, and where data may leave with the SYN, that leaves when the
+    /// first bytes are written (TCP_FASTOPEN_CONNECT of Linux): true then. Where
+    /// [`TcpConfig::fast_open`](crate::TcpConfig) does not let clients, nothing comes of it.
     pub fn begin_fast_open(&mut self, now: Instant, conn: ConnId, waits: bool) -> bool {
         self.config.tcp.fast_open.client && self.tcp.asks_fast_open(now, conn, waits)
     }
 
-    /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's, whatever `spec` says.
+    /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's,
+    /// whatever `spec` says.
     ///
     /// # Errors
     /// As [`Stack::connect`], and [`ConnectError::NoReservation`].
-    pub fn connect_bound(&mut self, now: Instant, bind: BindId, spec: ConnectSpec) -> Result<ConnId, ConnectError> {
+    pub fn connect_bound(
+        &mut self,
+        now: Instant,
+        bind: BindId,
+        spec: ConnectSpec,
+    ) -> Result<ConnId, ConnectError> {
         let bound = self.tcp.binds.spec(bind).ok_or(ConnectError::NoReservation)?;
         let mut local = bound.local;
         if local.addr == Addr::ANY_V6 && !bound.v6_only && spec.remote.addr.is_v4() {

@@ -1,5 +1,6 @@
-//! What a packet of a burst is, from its bytes alone: the headers and the checksum of the common case, an unfragmented TCP segment to an address of ours.
-//! Anything else stays slow, and is looked at again in its turn.
+//! What a packet of a burst is, from its bytes alone: the headers and the checksum of the common
+//! case, an unfragmented TCP segment to an address of ours. Anything else stays slow, and is looked
+//! at again in its turn.
 
 use alloc::boxed::Box;
 
@@ -15,7 +16,8 @@ use crate::net::iface::Interface;
 use crate::net::ip::Ip;
 use crate::net::local::Kind;
 
-/// How much of a packet is kept for whoever asked to hear of drops, when the packet itself has gone to its connection.
+/// How much of a packet is kept for whoever asked to hear of drops, when the packet itself has gone
+/// to its connection.
 pub(super) const SNAP: usize = 192;
 
 /// What a look at a packet brought.
@@ -58,7 +60,13 @@ impl Look {
         len: 0,
         hash: 0,
         v4: FlowV4::NONE,
-        key: FlowKey { local: Addr::ANY_V4, remote: Addr::ANY_V4, local_port: 0, remote_port: 0, table: Table(0) },
+        key: FlowKey {
+            local: Addr::ANY_V4,
+            remote: Addr::ANY_V4,
+            local_port: 0,
+            remote_port: 0,
+            table: Table(0),
+        },
     };
 
     #[cold]
@@ -71,7 +79,8 @@ impl Look {
 pub(crate) struct Scratch {
     pub(super) looks: Box<[Look; BURST]>,
     pub(crate) fragments: Fragments,
-    /// Which packet of the burst is being delivered. It is kept here because the way of a segment needs every register.
+    /// Which packet of the burst is being delivered. It is kept here because the way of a segment
+    /// needs every register.
     pub(super) at: usize,
     /// The stack that the datagram belongs to which is being delivered, when it is another one.
     pub(super) misdelivered: Option<u16>,
@@ -126,7 +135,8 @@ pub(super) fn classify(
         if eth.dst() != interface.mac || eth.src().is_multicast() || !eth.tags().is_empty() {
             return;
         }
-        // That the version agrees with the type of the frame is for the slow way to say when it does not.
+        // That the version agrees with the type of the frame is for the slow way to say when it
+        // does not.
         let version = match eth.ethertype() {
             EtherType::IPV4 => 4,
             EtherType::IPV6 => 6,
@@ -147,7 +157,8 @@ pub(super) fn classify(
     }
 }
 
-/// What nearly every IPv4 packet is: a whole segment behind a header without options. The same questions as in [`segment`], in the same order.
+/// What nearly every IPv4 packet is: a whole segment behind a header without options. The same
+/// questions as in [`segment`], in the same order.
 #[inline(always)]
 fn classify_v4(
     ip: &Ip,
@@ -169,7 +180,8 @@ fn classify_v4(
         }
         *known = here;
     }
-    if ip.locals.may_end_in(plain.src[3]) && ip.locals.find(interface.table, meta.iface, &Addr::v4(plain.src)).is_some()
+    if ip.locals.may_end_in(plain.src[3])
+        && ip.locals.find(interface.table, meta.iface, &Addr::v4(plain.src)).is_some()
     {
         return;
     }
@@ -196,7 +208,14 @@ fn classify_v4(
 
 /// The same for IPv6, if it is that.
 #[inline(never)]
-fn classify_v6(ip: &Ip, interface: &Interface, packet: &[u8], meta: &RxMeta, look: &mut Look, known: &mut Addr) {
+fn classify_v6(
+    ip: &Ip,
+    interface: &Interface,
+    packet: &[u8],
+    meta: &RxMeta,
+    look: &mut Look,
+    known: &mut Addr,
+) {
     let Some(plain) = ipv6::plain_tcp(packet) else { return };
     let (src, dst) = (&plain.src, &plain.dst);
     // ff00::/8 and everything below 0100:: are special.
@@ -210,7 +229,9 @@ fn classify_v6(ip: &Ip, interface: &Interface, packet: &[u8], meta: &RxMeta, loo
         }
         *known = *dst;
     }
-    if ip.locals.may_end_in(src.octets()[15]) && ip.locals.find(interface.table, meta.iface, src).is_some() {
+    if ip.locals.may_end_in(src.octets()[15])
+        && ip.locals.find(interface.table, meta.iface, src).is_some()
+    {
         return;
     }
     look.start += ipv6::HEADER_LEN as u32;
@@ -231,16 +252,22 @@ fn classify_v6(ip: &Ip, interface: &Interface, packet: &[u8], meta: &RxMeta, loo
         return look.refuse(Drop::Land);
     }
     look.class = Class::Tcp;
-    look.key = FlowKey { local: *dst, remote: *src, local_port, remote_port, table: interface.table };
+    look.key =
+        FlowKey { local: *dst, remote: *src, local_port, remote_port, table: interface.table };
 }
 
 /// Why a segment whose checksum is wrong is dropped.
 #[cold]
 fn bad_checksum(meta: &RxMeta) -> Drop {
-    if meta.checksum == Checksum::Bad { Drop::DeviceBadChecksum } else { Malformed::TcpBadChecksum.into() }
+    if meta.checksum == Checksum::Bad {
+        Drop::DeviceBadChecksum
+    } else {
+        Malformed::TcpBadChecksum.into()
+    }
 }
 
-/// The checks that every TCP segment goes through before its flow is looked for, and the flow's name.
+/// The checks that every TCP segment goes through before its flow is looked for, and the flow's
+/// name.
 #[inline(always)]
 pub(super) fn segment(
     interface: &Interface,

@@ -9,8 +9,9 @@ use crate::net::output::IpOut;
 use crate::store::Env;
 
 impl<E: Env> Stack<E> {
-    /// Sends what was marked: link addresses first, for others wait for them, then answers without state, memberships, UDP, then TCP.
-    /// True when something is left that could not leave: call again soon.
+    /// Sends what was marked: link addresses first, for others wait for them, then answers without
+    /// state, memberships, UDP, then TCP. True when something is left that could not leave: call
+    /// again soon.
     pub fn emit(&mut self, now: Instant, sink: &mut impl Sink) -> bool {
         let Stack { config, counters, ip, replies, udp, tcp, .. } = self;
         let mut out = IpOut { now, counters, ip, sink, via: None };

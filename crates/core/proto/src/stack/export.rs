@@ -1,4 +1,5 @@
-//! The owner's verbs for the whole state as a value: what a stack holds is written, and another stack goes on with it.
+//! The owner's verbs for the whole state as a value: what a stack holds is written, and another
+//! stack goes on with it.
 
 use alloc::vec::Vec;
 
@@ -16,12 +17,16 @@ use crate::net::route::{NextHop, Route};
 use crate::store::Env;
 
 impl<E: Env> Stack<E> {
-    /// Everything that a peer could notice and everything that owners set, as bytes ([`crate::export`]): interfaces, addresses, routes, neighbours, path MTUs,
-    /// reserved ports, listeners, half-open connections, connections with their bytes, TIME-WAIT, and UDP sockets with their datagrams. Answers that wait to be
-    /// sent, frames that wait for a neighbour and datagrams under reassembly are not in it: they are lost, as the network may lose them
-    /// ([`Stack::has_packets_in_hand`]). Best done behind an `emit` that left nothing. This stack should do nothing any more afterwards.
+    /// Everything that a peer could notice and everything that owners set, as bytes
+    /// ([`crate::export`]): interfaces, addresses, routes, neighbours, path MTUs, reserved ports,
+    /// listeners, half-open connections, connections with their bytes, TIME-WAIT, and UDP sockets
+    /// with their datagrams. Answers that wait to be sent, frames that wait for a neighbour and
+    /// datagrams under reassembly are not in it: they are lost, as the network may lose them
+    /// ([`Stack::has_packets_in_hand`]). Best done behind an `emit` that left nothing. This stack
+    /// should do nothing any more afterwards.
     ///
-    /// The second value says how many connections are missing because their store did not give all bytes ([`crate::RxStore::peek`]).
+    /// The second value says how many connections are missing because their store did not give all
+    /// bytes ([`crate::RxStore::peek`]).
     pub fn export(&mut self, now: Instant) -> (Vec<u8>, u32) {
         self.tcp.set_now(now);
         let mut w = Writer::new(now);
@@ -31,7 +36,9 @@ impl<E: Env> Stack<E> {
             w.record(Kind::Interface, |w| interface_fields(&mut info, w));
         }
         for address in self.addresses() {
-            w.record(Kind::Address, |w| address_fields(&mut { address.iface }, &mut { address.cidr }, w));
+            w.record(Kind::Address, |w| {
+                address_fields(&mut { address.iface }, &mut { address.cidr }, w)
+            });
         }
         for route in self.routes() {
             w.record(Kind::Route, |w| route_fields(&mut { route }, w));
@@ -40,10 +47,14 @@ impl<E: Env> Stack<E> {
             let Some(mut mac) = n.mac else { continue };
             let (mut iface, mut addr) = (n.iface, n.addr);
             let mut permanent = n.state == NeighbourState::Permanent;
-            w.record(Kind::Neighbour, |w| neighbour_fields((&mut iface, &mut addr, &mut mac), &mut permanent, w));
+            w.record(Kind::Neighbour, |w| {
+                neighbour_fields((&mut iface, &mut addr, &mut mac), &mut permanent, w)
+            });
         }
         for (mut table, mut remote, mut mtu, mut ends) in self.ip.path_mtus.iter() {
-            w.record(Kind::PathMtu, |w| path_mtu_fields((&mut table, &mut remote), &mut mtu, &mut ends, w));
+            w.record(Kind::PathMtu, |w| {
+                path_mtu_fields((&mut table, &mut remote), &mut mtu, &mut ends, w)
+            });
         }
         for (id, mut spec) in self.tcp.binds.iter() {
             w.record(Kind::Bind, |w| bind_fields(&mut { id.to_bits() }, &mut spec, w));
@@ -53,19 +64,22 @@ impl<E: Env> Stack<E> {
         (w.finish(), left_out)
     }
 
-    /// Whether there are packets in hand that an export leaves out: answers that wait to be sent, frames that wait for a neighbour, datagrams under reassembly. Who
-    /// cannot bear their loss exports at another moment.
+    /// Whether there are packets in hand that an export leaves out: answers that wait to be sent,
+    /// frames that wait for a neighbour, datagrams under reassembly. Who cannot bear their loss
+    /// exports at another moment.
     pub fn has_packets_in_hand(&self) -> bool {
         let asking = self.neighbours().any(|n| n.state == NeighbourState::Incomplete);
         asking || !self.replies.is_empty() || self.scratch.fragments.next_deadline().is_set()
     }
 
-    /// Goes on with what another stack has written. This one has the same configuration, secret included, the same clock, and something to make buffers with
-    /// ([`Stack::set_buffer_maker`]). An interface, an address, a route or a neighbour that is here already stays as it is; interfaces mean the same by their
-    /// numbers.
+    /// Goes on with what another stack has written. This one has the same configuration, secret
+    /// included, the same clock, and something to make buffers with ([`Stack::set_buffer_maker`]).
+    /// An interface, an address, a route or a neighbour that is here already stays as it is;
+    /// interfaces mean the same by their numbers.
     ///
     /// # Errors
-    /// A record that is refused, and why. Those before it were taken, those behind it were not looked at.
+    /// A record that is refused, and why. Those before it were taken, those behind it were not
+    /// looked at.
     pub fn import(&mut self, now: Instant, export: &[u8]) -> Result<Imported, ImportError> {
         let mut made = Imported::default();
         self.tcp.begin_import(now);
@@ -74,7 +88,12 @@ impl<E: Env> Stack<E> {
         Ok(made)
     }
 
-    fn import_record(&mut self, kind: Kind, r: &mut Reader<'_>, made: &mut Imported) -> Result<(), Fault> {
+    fn import_record(
+        &mut self,
+        kind: Kind,
+        r: &mut Reader<'_>,
+        made: &mut Imported,
+    ) -> Result<(), Fault> {
         match kind {
             Kind::Stack => {
                 self.state_fields(r);
@@ -145,8 +164,11 @@ impl<E: Env> Stack<E> {
     }
 
     fn import_route(&mut self, r: &mut Reader<'_>) -> Result<(), Fault> {
-        let mut route =
-            Route { table: Table(0), dst: Cidr { addr: Addr::ANY_V4, prefix_len: 0 }, via: NextHop::Blackhole };
+        let mut route = Route {
+            table: Table(0),
+            dst: Cidr { addr: Addr::ANY_V4, prefix_len: 0 },
+            via: NextHop::Blackhole,
+        };
         route_fields(&mut route, r);
         r.check()?;
         if route.table.0 >= self.ip.routes.tables() {
@@ -160,17 +182,23 @@ impl<E: Env> Stack<E> {
     }
 
     fn import_neighbour(&mut self, r: &mut Reader<'_>) -> Result<(), Fault> {
-        let (mut iface, mut addr, mut mac, mut permanent) = (Iface(u16::MAX), Addr::ANY_V4, Mac::ZERO, false);
+        let (mut iface, mut addr, mut mac, mut permanent) =
+            (Iface(u16::MAX), Addr::ANY_V4, Mac::ZERO, false);
         neighbour_fields((&mut iface, &mut addr, &mut mac), &mut permanent, r);
         r.check()?;
         if permanent {
             return self.add_static_neighbour(r.now(), iface, addr, mac).map_err(refused);
         }
         let interface = self.ip.interface(iface).ok_or(Fault::Missing)?;
-        if !interface.is_ethernet() || mac.is_multicast() || addr.is_multicast() || addr.is_unspecified() {
+        if !interface.is_ethernet()
+            || mac.is_multicast()
+            || addr.is_multicast()
+            || addr.is_unspecified()
+        {
             return Err(Fault::Contradiction("a neighbour that cannot be one"));
         }
-        // What was known is believed until it is used and does not answer. A full table forgets somebody, as ever.
+        // What was known is believed until it is used and does not answer. A full table forgets
+        // somebody, as ever.
         self.ip.neighbours.learn(r.now(), iface, &addr, mac, &mut self.counters.neighbours);
         Ok(())
     }
@@ -307,14 +335,23 @@ fn route_fields(route: &mut Route, f: &mut impl Fields) {
     };
 }
 
-fn neighbour_fields((iface, addr, mac): (&mut Iface, &mut Addr, &mut Mac), permanent: &mut bool, f: &mut impl Fields) {
+fn neighbour_fields(
+    (iface, addr, mac): (&mut Iface, &mut Addr, &mut Mac),
+    permanent: &mut bool,
+    f: &mut impl Fields,
+) {
     f.u16(1, &mut iface.0);
     f.addr(2, addr);
     mac_field(3, mac, f);
     f.bool(4, permanent);
 }
 
-fn path_mtu_fields((table, remote): (&mut Table, &mut Addr), mtu: &mut u32, ends: &mut Instant, f: &mut impl Fields) {
+fn path_mtu_fields(
+    (table, remote): (&mut Table, &mut Addr),
+    mtu: &mut u32,
+    ends: &mut Instant,
+    f: &mut impl Fields,
+) {
     f.u16(1, &mut table.0);
     f.addr(2, remote);
     f.u32(3, mtu);

@@ -10,10 +10,12 @@ use crate::net::groups::change::{GroupChange, GroupError, GroupInfo};
 use crate::store::Env;
 
 impl<E: Env> Stack<E> {
-    /// Changes a socket's membership in `group` on `iface`. Routers are told with the next `emit`. The socket leaves all its groups when it is closed.
+    /// Changes a socket's membership in `group` on `iface`. Routers are told with the next `emit`.
+    /// The socket leaves all its groups when it is closed.
     ///
     /// # Errors
-    /// [`GroupError`]: not a group, no such interface, a member already or none, the other filter mode, or the tables are full.
+    /// [`GroupError`]: not a group, no such interface, a member already or none, the other filter
+    /// mode, or the tables are full.
     pub fn udp_group(
         &mut self,
         socket: UdpId,
@@ -23,7 +25,8 @@ impl<E: Env> Stack<E> {
     ) -> Result<(), GroupError> {
         let Stack { ip, udp, .. } = self;
         let (table, local, joined) = udp.membership(socket).ok_or(GroupError::Stale)?;
-        let fits = if group.is_v4() { local.is_v4() || local == Addr::ANY_V6 } else { local.is_v6() };
+        let fits =
+            if group.is_v4() { local.is_v4() || local == Addr::ANY_V6 } else { local.is_v6() };
         if !group.is_multicast() || !fits {
             return Err(GroupError::BadAddress);
         }
@@ -34,7 +37,12 @@ impl<E: Env> Stack<E> {
     }
 
     /// A socket's filter for a group on an interface; None when it is no member.
-    pub fn udp_group_filter(&self, socket: UdpId, iface: Iface, group: Addr) -> Option<(FilterMode, &[Addr])> {
+    pub fn udp_group_filter(
+        &self,
+        socket: UdpId,
+        iface: Iface,
+        group: Addr,
+    ) -> Option<(FilterMode, &[Addr])> {
         self.ip.groups.filter(self.udp.joined(socket)?, iface, &group)
     }
 
@@ -43,8 +51,9 @@ impl<E: Env> Stack<E> {
         self.ip.groups.of_socket(self.udp.joined(socket).unwrap_or_default())
     }
 
-    /// The interface that a membership or a datagram is meant for when none is named: that of `by`, an address of ours, else the one that the route to the group
-    /// leads by, else the first that is up.
+    /// The interface that a membership or a datagram is meant for when none is named: that of `by`,
+    /// an address of ours, else the one that the route to the group leads by, else the first that
+    /// is up.
     pub fn group_interface(&self, table: Table, by: Option<Addr>, group: Addr) -> Option<Iface> {
         match by.filter(|by| !by.is_unspecified()) {
             Some(by) => self

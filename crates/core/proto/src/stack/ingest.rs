@@ -1,8 +1,10 @@
-//! The way in: a burst is first classified as a whole, then looked up as a whole, then delivered as a whole.
+//! The way in: a burst is first classified as a whole, then looked up as a whole, then delivered as
+//! a whole.
 //!
-//! Classifying checks headers and checksum of the common case, an unfragmented TCP segment to an address of ours. Looking up finds its flow and
-//! asks the processor to fetch it; while the next one is looked up, the flow of the one before arrives. Everything uncommon is only marked,
-//! and goes through `ingest/slow.rs` in its turn, so that the order of packets is kept.
+//! Classifying checks headers and checksum of the common case, an unfragmented TCP segment to an
+//! address of ours. Looking up finds its flow and asks the processor to fetch it; while the next
+//! one is looked up, the flow of the one before arrives. Everything uncommon is only marked, and
+//! goes through `ingest/slow.rs` in its turn, so that the order of packets is kept.
 
 mod slow;
 
@@ -25,7 +27,8 @@ impl<E: Env> Stack<E> {
         self.ingest_all(now, burst, &mut |_, _, _| {}, false);
     }
 
-    /// As [`Stack::ingest`], and tells of each packet that is dropped: why, what came with it, and at least the first part of its bytes.
+    /// As [`Stack::ingest`], and tells of each packet that is dropped: why, what came with it, and
+    /// at least the first part of its bytes.
     pub fn ingest_with(
         &mut self,
         now: Instant,
@@ -35,8 +38,10 @@ impl<E: Env> Stack<E> {
         self.ingest_all(now, burst, on_drop, true);
     }
 
-    /// Where buffers come from when a segment has to be put together from fragments, or has to be kept in several pieces. Without one, fragmented TCP is
-    /// dropped and counted ([`Drop::FragmentNoBuffer`]), and of a segment that covers several holes only the first piece is kept.
+    /// Where buffers come from when a segment has to be put together from fragments, or has to be
+    /// kept in several pieces. Without one, fragmented TCP is dropped and counted
+    /// ([`Drop::FragmentNoBuffer`]), and of a segment that covers several holes only the first
+    /// piece is kept.
     pub fn set_buffer_maker(&mut self, maker: BufferMaker<E::Buf>) {
         self.tcp.pools.buffers = Some(maker);
     }
@@ -85,7 +90,8 @@ impl<E: Env> Stack<E> {
     fn classify_all(&mut self, burst: &Burst<E::Buf>) -> u64 {
         let mut bytes_in = 0;
         let Stack { ip, scratch, .. } = self;
-        let mut known = Known { iface: NO_IFACE, interface: None, ours: NO_V4, ours_v6: Addr::ANY_V4 };
+        let mut known =
+            Known { iface: NO_IFACE, interface: None, ours: NO_V4, ours_v6: Addr::ANY_V4 };
         for (look, packet) in scratch.looks.iter_mut().zip(burst.packets()) {
             look.class = Class::Slow;
             let Some((buf, meta)) = packet else { continue };
@@ -93,7 +99,12 @@ impl<E: Env> Stack<E> {
             bytes_in += frame.len() as u64;
             if known.iface != u32::from(meta.iface.0) {
                 let interface = ip.interface(meta.iface).filter(|i| i.up);
-                known = Known { iface: meta.iface.0.into(), interface, ours: NO_V4, ours_v6: Addr::ANY_V4 };
+                known = Known {
+                    iface: meta.iface.0.into(),
+                    interface,
+                    ours: NO_V4,
+                    ours_v6: Addr::ANY_V4,
+                };
             }
             if let Some(interface) = known.interface {
                 classify(ip, interface, frame, meta, look, &mut known);
@@ -102,7 +113,8 @@ impl<E: Env> Stack<E> {
         bytes_in
     }
 
-    /// Looks up the flows of the segments among the first `n` packets, and asks the processor for their records.
+    /// Looks up the flows of the segments among the first `n` packets, and asks the processor for
+    /// their records.
     #[inline(never)]
     fn look_up_all(&mut self, n: usize) {
         let Stack { tcp, scratch, .. } = self;
@@ -120,7 +132,8 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// As [`Stack::look_up_all`], when each step for each segment finds its memory far away: a step for all segments asks for what the next step reads.
+    /// As [`Stack::look_up_all`], when each step for each segment finds its memory far away: a step
+    /// for all segments asks for what the next step reads.
     #[inline(never)]
     fn look_up_far(&mut self, n: usize) {
         let Stack { tcp, scratch, .. } = self;
@@ -134,7 +147,8 @@ impl<E: Env> Stack<E> {
             };
             tcp.prefetch_flow(look.hash);
         }
-        for look in looks.iter_mut().filter(|look| matches!(look.class, Class::TcpV4 | Class::Tcp)) {
+        for look in looks.iter_mut().filter(|look| matches!(look.class, Class::TcpV4 | Class::Tcp))
+        {
             look.flow = tcp.lookup_hash(look.hash).unwrap_or(FlowRef::NONE);
             tcp.prefetch_far(look.flow);
         }
@@ -143,9 +157,14 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// Delivers the packet whose turn it is, if it is a segment that its connection expects. None: it is something else, and nothing has changed.
+    /// Delivers the packet whose turn it is, if it is a segment that its connection expects. None:
+    /// it is something else, and nothing has changed.
     #[inline(always)]
-    fn deliver_plain(&mut self, now: Instant, burst: &mut Burst<E::Buf>) -> Option<Result<(), Drop>> {
+    fn deliver_plain(
+        &mut self,
+        now: Instant,
+        burst: &mut Burst<E::Buf>,
+    ) -> Option<Result<(), Drop>> {
         let Scratch { looks, at, .. } = &self.scratch;
         let look = looks.get(*at)?;
         if !matches!(look.class, Class::TcpV4 | Class::Tcp) {
@@ -162,7 +181,11 @@ impl<E: Env> Stack<E> {
 
     #[cold]
     #[inline(never)]
-    fn deliver_without_options(&mut self, now: Instant, burst: &mut Burst<E::Buf>) -> Option<Result<(), Drop>> {
+    fn deliver_without_options(
+        &mut self,
+        now: Instant,
+        burst: &mut Burst<E::Buf>,
+    ) -> Option<Result<(), Drop>> {
         let Scratch { looks, at, .. } = &self.scratch;
         let look = looks.get(*at)?;
         let (buf, _) = burst.peek(*at)?;
@@ -172,7 +195,12 @@ impl<E: Env> Stack<E> {
     }
 
     #[inline(always)]
-    fn deliver_expected(&mut self, now: Instant, burst: &mut Burst<E::Buf>, seg: &Plain) -> Option<Result<(), Drop>> {
+    fn deliver_expected(
+        &mut self,
+        now: Instant,
+        burst: &mut Burst<E::Buf>,
+        seg: &Plain,
+    ) -> Option<Result<(), Drop>> {
         let Stack { config, counters, ip, replies, scratch, tcp: tcp_side, .. } = self;
         let Scratch { looks, at, .. } = scratch;
         let look = looks.get(*at)?;
@@ -215,8 +243,15 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    fn deliver_any(&mut self, now: Instant, at: usize, meta: &RxMeta, mut buf: E::Buf) -> Result<(), Drop> {
-        let Stack { config, counters, ip, replies, scratch, misdelivered, tcp: tcp_side, .. } = self;
+    fn deliver_any(
+        &mut self,
+        now: Instant,
+        at: usize,
+        meta: &RxMeta,
+        mut buf: E::Buf,
+    ) -> Result<(), Drop> {
+        let Stack { config, counters, ip, replies, scratch, misdelivered, tcp: tcp_side, .. } =
+            self;
         let Some(look) = scratch.looks.get(at) else { return Ok(()) };
         let key = match look.class {
             Class::Refused => return Err(look.why),
@@ -236,12 +271,17 @@ impl<E: Env> Stack<E> {
         }
         let mut cx = Cx { now, config, counters, replies, ip };
         let mark = mark(buf.bytes(), start, look.class);
-        buf.narrow(start + usize::from(seg.header_len), look.len as usize - usize::from(seg.header_len));
-        tcp_side.on_segment(&mut cx, Arrival { key: &key, found, seg: &seg, meta, mark, payload: buf })
+        buf.narrow(
+            start + usize::from(seg.header_len),
+            look.len as usize - usize::from(seg.header_len),
+        );
+        tcp_side
+            .on_segment(&mut cx, Arrival { key: &key, found, seg: &seg, meta, mark, payload: buf })
     }
 }
 
-/// The ECN bits of the IP header that ends at `end` in a frame: one of IPv4 without options, or the fixed one of IPv6. They stand in its second byte.
+/// The ECN bits of the IP header that ends at `end` in a frame: one of IPv4 without options, or the
+/// fixed one of IPv6. They stand in its second byte.
 #[inline(always)]
 fn mark(frame: &[u8], end: usize, class: Class) -> Ecn {
     if matches!(class, Class::TcpV4) {

@@ -1,4 +1,5 @@
-//! The verbs for interfaces, addresses, routes and neighbours. They are for the control plane: they may walk tables and allocate.
+//! The verbs for interfaces, addresses, routes and neighbours. They are for the control plane: they
+//! may walk tables and allocate.
 
 use alloc::vec::Vec;
 
@@ -12,7 +13,8 @@ use crate::flow::FlowKey;
 use crate::ids::Table;
 use crate::net::icmp::IcmpError;
 use crate::net::iface::{
-    AddError, AddressInfo, Interface, InterfaceInfo, InterfaceSpec, Link, MAX_MTU, MIN_MTU, link_local,
+    AddError, AddressInfo, Interface, InterfaceInfo, InterfaceSpec, Link, MAX_MTU, MIN_MTU,
+    link_local,
 };
 use crate::net::local::{Kind, may_be_ours};
 use crate::net::neigh::NeighbourInfo;
@@ -23,7 +25,8 @@ use crate::store::Env;
 use crate::tcp::Cx;
 use crate::udp::UdpErrorReport;
 
-/// Type and code of the ICMP errors that say what this host says to itself: nobody answers on the link (RFC 792, RFC 4443 3.1).
+/// Type and code of the ICMP errors that say what this host says to itself: nobody answers on the
+/// link (RFC 792, RFC 4443 3.1).
 const HOST_UNREACHABLE: (u8, u8) = (3, icmpv4::UNREACHABLE_HOST);
 const ADDRESS_UNREACHABLE: (u8, u8) = (1, icmpv6::UNREACHABLE_ADDRESS);
 
@@ -38,10 +41,12 @@ impl From<RouteError> for AddError {
 }
 
 impl<E: Env> Stack<E> {
-    /// Adds an interface; it is up. An Ethernet interface gets an IPv6 link-local address when its MTU allows IPv6.
+    /// Adds an interface; it is up. An Ethernet interface gets an IPv6 link-local address when its
+    /// MTU allows IPv6.
     ///
     /// # Errors
-    /// [`AddError::Full`], [`AddError::BadMtu`], [`AddError::NoTable`], [`AddError::BadAddress`] for a link address that no host can have.
+    /// [`AddError::Full`], [`AddError::BadMtu`], [`AddError::NoTable`], [`AddError::BadAddress`]
+    /// for a link address that no host can have.
     pub fn add_interface(&mut self, spec: InterfaceSpec) -> Result<Iface, AddError> {
         if !(MIN_MTU..=MAX_MTU).contains(&spec.mtu) {
             return Err(AddError::BadMtu);
@@ -56,7 +61,8 @@ impl<E: Env> Stack<E> {
         if let Link::Ethernet(mac) = spec.link {
             self.ip.neighbours.fit_frames(eth::HEADER_LEN + spec.mtu as usize);
             if spec.mtu >= MIN_V6 {
-                // RFC 4291 2.1: every interface has one. A full address table is no reason to refuse the interface.
+                // RFC 4291 2.1: every interface has one. A full address table is no reason to
+                // refuse the interface.
                 let cidr = Cidr { addr: link_local(mac), prefix_len: 64 };
                 let _ = self.put_address(iface, cidr);
             }
@@ -64,7 +70,8 @@ impl<E: Env> Stack<E> {
         Ok(iface)
     }
 
-    /// Sets an interface up or down. While it is down nothing goes in or out; neighbours are forgotten.
+    /// Sets an interface up or down. While it is down nothing goes in or out; neighbours are
+    /// forgotten.
     pub fn set_up(&mut self, iface: Iface, up: bool) {
         let Some(interface) = self.ip.ifaces.get_mut(usize::from(iface.0)) else { return };
         if interface.up == up {
@@ -82,10 +89,12 @@ impl<E: Env> Stack<E> {
     /// Changes an interface's MTU.
     ///
     /// # Errors
-    /// [`AddError::NoInterface`]; [`AddError::BadMtu`] outside of what links have, or below 1280 while there is an IPv6 address.
+    /// [`AddError::NoInterface`]; [`AddError::BadMtu`] outside of what links have, or below 1280
+    /// while there is an IPv6 address.
     pub fn set_mtu(&mut self, iface: Iface, mtu: u32) -> Result<(), AddError> {
         let has_v6 = self.ip.locals.unicast().any(|l| l.iface == iface && l.cidr.addr.is_v6());
-        let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
+        let interface =
+            self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
         if !(MIN_MTU..=MAX_MTU).contains(&mtu) || (has_v6 && mtu < MIN_V6) {
             return Err(AddError::BadMtu);
         }
@@ -97,11 +106,13 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
-    /// Moves an interface to another routing table, with its addresses and the routes to their subnets. Connections that use them stay behind and end
-    /// for want of an answer. When it cannot be, nothing changes.
+    /// Moves an interface to another routing table, with its addresses and the routes to their
+    /// subnets. Connections that use them stay behind and end for want of an answer. When it cannot
+    /// be, nothing changes.
     ///
     /// # Errors
-    /// [`AddError::NoInterface`], [`AddError::NoTable`], [`AddError::Exists`] or [`AddError::Full`] when the other table cannot take its routes.
+    /// [`AddError::NoInterface`], [`AddError::NoTable`], [`AddError::Exists`] or [`AddError::Full`]
+    /// when the other table cannot take its routes.
     pub fn set_interface_table(&mut self, iface: Iface, table: Table) -> Result<(), AddError> {
         let old = self.ip.interface(iface).ok_or(AddError::NoInterface)?.table;
         if table.0 >= self.ip.routes.tables() {
@@ -110,7 +121,8 @@ impl<E: Env> Stack<E> {
         if table == old {
             return Ok(());
         }
-        let moved: Vec<Cidr> = self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr).collect();
+        let moved: Vec<Cidr> =
+            self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr).collect();
         for cidr in &moved {
             self.remove_address(iface, cidr.addr);
         }
@@ -127,18 +139,22 @@ impl<E: Env> Stack<E> {
     }
 
     fn put_all(&mut self, iface: Iface, table: Table, addresses: &[Cidr]) -> Result<(), AddError> {
-        let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
+        let interface =
+            self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
         interface.table = table;
         addresses.iter().try_for_each(|cidr| self.put_address(iface, *cidr))
     }
 
-    /// Changes the link address's address of an Ethernet interface. Its IPv6 link-local address follows, if it was made of the old one, and all addresses
-    /// are announced anew with the next `emit`.
+    /// Changes the link address's address of an Ethernet interface. Its IPv6 link-local address
+    /// follows, if it was made of the old one, and all addresses are announced anew with the next
+    /// `emit`.
     ///
     /// # Errors
-    /// [`AddError::NoInterface`], [`AddError::BadAddress`] when it is no Ethernet or the address is no host's.
+    /// [`AddError::NoInterface`], [`AddError::BadAddress`] when it is no Ethernet or the address is
+    /// no host's.
     pub fn set_interface_mac(&mut self, iface: Iface, mac: Mac) -> Result<(), AddError> {
-        let interface = self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
+        let interface =
+            self.ip.ifaces.get_mut(usize::from(iface.0)).ok_or(AddError::NoInterface)?;
         if !interface.is_ethernet() || mac.is_multicast() || mac == Mac::ZERO {
             return Err(AddError::BadAddress);
         }
@@ -148,7 +164,8 @@ impl<E: Env> Stack<E> {
             // The place of the old one is free.
             let _ = self.put_address(iface, Cidr { addr: link_local(mac), prefix_len: 64 });
         }
-        let announced: Vec<Addr> = self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
+        let announced: Vec<Addr> =
+            self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
         for ours in announced {
             if !self.replies.link(ReplyLink { iface, ours, what: LinkWhat::Announcement }) {
                 self.counters.icmp.replies_lost += 1;
@@ -158,16 +175,19 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
-    /// Gives an interface an address and the route to its subnet, and announces it to the link (RFC 5227 2.3, RFC 4861 7.2.6) with the next `emit`.
-    /// The address is used at once: no probe is made whether somebody else has it, but somebody who claims it is answered.
+    /// Gives an interface an address and the route to its subnet, and announces it to the link (RFC
+    /// 5227 2.3, RFC 4861 7.2.6) with the next `emit`. The address is used at once: no probe is
+    /// made whether somebody else has it, but somebody who claims it is answered.
     ///
     /// # Errors
-    /// [`AddError`]: no such interface, not the address of one host, there already, the tables are full, or an MTU too small for IPv6.
+    /// [`AddError`]: no such interface, not the address of one host, there already, the tables are
+    /// full, or an MTU too small for IPv6.
     pub fn add_address(&mut self, now: Instant, iface: Iface, cidr: Cidr) -> Result<(), AddError> {
         self.put_address(iface, cidr)?;
         let ours = cidr.addr;
         let is_ethernet = self.ip.interface(iface).is_some_and(Interface::is_ethernet);
-        if is_ethernet && self.replies.link(ReplyLink { iface, ours, what: LinkWhat::Announcement }) {
+        if is_ethernet && self.replies.link(ReplyLink { iface, ours, what: LinkWhat::Announcement })
+        {
             if let Some(local) = self.ip.interface(iface).map(|i| i.table) {
                 if let Some(local) = self.ip.locals.find_mut(local, iface, &ours) {
                     local.defended = Some(now);
@@ -199,7 +219,8 @@ impl<E: Env> Stack<E> {
         let routed = !(cidr.addr.is_v6() && cidr.addr.is_link_local());
         if routed {
             match self.ip.routes.add(table, cidr, NextHop::Interface(iface)) {
-                // Another address of the subnet brought the route, or an operator chose another way.
+                // Another address of the subnet brought the route, or an operator chose another
+                // way.
                 Ok(()) | Err(RouteError::Exists) => {}
                 Err(why) => {
                     self.ip.locals.remove(table, iface, &cidr.addr);
@@ -212,7 +233,8 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
-    /// The link-local address that an Ethernet interface has by itself (RFC 4291 2.1); None on other links.
+    /// The link-local address that an Ethernet interface has by itself (RFC 4291 2.1); None on
+    /// other links.
     pub fn own_link_local(&self, iface: Iface) -> Option<Addr> {
         self.ip.interface(iface).filter(|i| i.is_ethernet()).map(|i| link_local(i.mac))
     }
@@ -224,14 +246,18 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// Takes an address from its interface; false when it was not there. The route to the subnet goes with the last address in it.
+    /// Takes an address from its interface; false when it was not there. The route to the subnet
+    /// goes with the last address in it.
     pub fn remove_address(&mut self, iface: Iface, addr: Addr) -> bool {
         let Some(table) = self.ip.interface(iface).map(|i| i.table) else { return false };
         let Some(gone) = self.ip.locals.remove(table, iface, &addr) else { return false };
         self.join_by_address(iface, &addr, false);
         let subnet = masked(addr, gone.cidr.prefix_len);
-        let other = |l: &crate::net::local::Local| l.iface == iface && masked(l.cidr.addr, l.cidr.prefix_len) == subnet;
-        let ours = |r: &Route| r.table == table && r.dst == subnet && r.via == NextHop::Interface(iface);
+        let other = |l: &crate::net::local::Local| {
+            l.iface == iface && masked(l.cidr.addr, l.cidr.prefix_len) == subnet
+        };
+        let ours =
+            |r: &Route| r.table == table && r.dst == subnet && r.via == NextHop::Interface(iface);
         if !self.ip.locals.unicast().any(other) && self.ip.routes.iter().any(ours) {
             self.ip.routes.remove(table, subnet);
         }
@@ -239,23 +265,31 @@ impl<E: Env> Stack<E> {
         true
     }
 
-    /// Adds a route. A gateway has to be a host that a route leads to already, or one on the link that is named with it.
+    /// Adds a route. A gateway has to be a host that a route leads to already, or one on the link
+    /// that is named with it.
     ///
     /// # Errors
-    /// [`AddError::NoTable`], [`AddError::NoInterface`], [`AddError::BadGateway`], [`AddError::Exists`], [`AddError::Full`].
+    /// [`AddError::NoTable`], [`AddError::NoInterface`], [`AddError::BadGateway`],
+    /// [`AddError::Exists`], [`AddError::Full`].
     pub fn add_route(&mut self, table: Table, dst: Cidr, via: NextHop) -> Result<(), AddError> {
         match via {
-            NextHop::Interface(iface) | NextHop::GatewayOn { iface, .. } if self.ip.interface(iface).is_none() => {
+            NextHop::Interface(iface) | NextHop::GatewayOn { iface, .. }
+                if self.ip.interface(iface).is_none() =>
+            {
                 return Err(AddError::NoInterface);
             }
-            NextHop::Lookup(table) if table.0 >= self.ip.routes.tables() => return Err(AddError::NoTable),
+            NextHop::Lookup(table) if table.0 >= self.ip.routes.tables() => {
+                return Err(AddError::NoTable);
+            }
             NextHop::Gateway(addr) | NextHop::GatewayOn { addr, .. } => {
-                let nobody = addr.is_unspecified() || addr.is_multicast() || addr.is_limited_broadcast();
+                let nobody =
+                    addr.is_unspecified() || addr.is_multicast() || addr.is_limited_broadcast();
                 if nobody || addr.is_v4() != dst.addr.is_v4() {
                     return Err(AddError::BadAddress);
                 }
                 // What nothing leads to, or leads back to us, is no router.
-                let leads = matches!(via, NextHop::GatewayOn { .. }) || self.ip.is_routed(table, &addr);
+                let leads =
+                    matches!(via, NextHop::GatewayOn { .. }) || self.ip.is_routed(table, &addr);
                 if !leads || self.ip.is_ours(table, &addr) {
                     return Err(AddError::BadGateway);
                 }
@@ -278,12 +312,26 @@ impl<E: Env> Stack<E> {
     ///
     /// # Errors
     /// [`AddError::NoInterface`], [`AddError::BadAddress`], [`AddError::Full`].
-    pub fn add_static_neighbour(&mut self, now: Instant, iface: Iface, addr: Addr, mac: Mac) -> Result<(), AddError> {
+    pub fn add_static_neighbour(
+        &mut self,
+        now: Instant,
+        iface: Iface,
+        addr: Addr,
+        mac: Mac,
+    ) -> Result<(), AddError> {
         let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
-        if !interface.is_ethernet() || mac.is_multicast() || addr.is_multicast() || addr.is_unspecified() {
+        if !interface.is_ethernet()
+            || mac.is_multicast()
+            || addr.is_multicast()
+            || addr.is_unspecified()
+        {
             return Err(AddError::BadAddress);
         }
-        if self.ip.neighbours.set_permanent(now, iface, &addr, mac) { Ok(()) } else { Err(AddError::Full) }
+        if self.ip.neighbours.set_permanent(now, iface, &addr, mac) {
+            Ok(())
+        } else {
+            Err(AddError::Full)
+        }
     }
 
     /// Forgets a neighbour, a static one too.
@@ -323,7 +371,8 @@ impl<E: Env> Stack<E> {
         self.ip.source_for(table, &remote)
     }
 
-    /// The longest IP packet in bytes that the way to `remote` takes, as far as is known; None when nothing leads there.
+    /// The longest IP packet in bytes that the way to `remote` takes, as far as is known; None when
+    /// nothing leads there.
     pub fn path_mtu(&self, table: Table, remote: Addr) -> Option<u32> {
         self.ip.path_mtu(table, &self.ip.source_for(table, &remote)?, &remote)
     }
@@ -339,14 +388,20 @@ impl<E: Env> Stack<E> {
         self.expire_fragments(now);
     }
 
-    /// Tells whoever sent this frame that nobody on the link answers for the address that it must go to, as a router at the end of a route would (RFC 1122 3.2.2.1).
+    /// Tells whoever sent this frame that nobody on the link answers for the address that it must
+    /// go to, as a router at the end of a route would (RFC 1122 3.2.2.1).
     #[cold]
     fn tell_unreached(&mut self, now: Instant, place: u32, iface: Iface) {
         let Stack { config, counters, ip, replies, tcp, udp, .. } = self;
-        let Some((link_len, table)) = ip.interface(iface).map(|i| (i.link_len, i.table)) else { return };
+        let Some((link_len, table)) = ip.interface(iface).map(|i| (i.link_len, i.table)) else {
+            return;
+        };
         let (frame, _) = ip.neighbours.frame(place);
-        let Ok(quote) = wire_ip::quote(frame.get(usize::from(link_len)..).unwrap_or(&[])) else { return };
-        // A later fragment of a datagram has no ports; its first one waits here too, or was told of.
+        let Ok(quote) = wire_ip::quote(frame.get(usize::from(link_len)..).unwrap_or(&[])) else {
+            return;
+        };
+        // A later fragment of a datagram has no ports; its first one waits here too, or was told
+        // of.
         let Some((local_port, remote_port)) = quote.ports() else { return };
         let key = FlowKey { local: quote.src, remote: quote.dst, local_port, remote_port, table };
         if let Some(seq) = quote.tcp_seq() {
@@ -357,14 +412,23 @@ impl<E: Env> Stack<E> {
         } else if quote.proto == Proto::UDP {
             let icmp = if key.local.is_v4() { HOST_UNREACHABLE } else { ADDRESS_UNREACHABLE };
             let to = Endpoint::new(key.remote, key.remote_port);
-            let report = UdpErrorReport { why: Some(Unreachable::Host), to, offender: Some(key.local), icmp, mtu: 0 };
+            let report = UdpErrorReport {
+                why: Some(Unreachable::Host),
+                to,
+                offender: Some(key.local),
+                icmp,
+                mtu: 0,
+            };
             udp.on_error(&key, &report, quote.upper.get(udp::HEADER_LEN..).unwrap_or(&[]));
         }
     }
 
     /// When [`Stack::expire_links`] has something to do.
     pub(crate) fn links_deadline(&self) -> Instant {
-        self.ip.next_deadline().min(self.scratch.fragments.next_deadline()).min(self.udp.next_deadline())
+        self.ip
+            .next_deadline()
+            .min(self.scratch.fragments.next_deadline())
+            .min(self.udp.next_deadline())
     }
 
     /// Whether something below TCP is to be sent.

@@ -1,7 +1,9 @@
-//! Several stacks with the same addresses, one for each queue of a port: whose is a packet that belongs to nobody here?
+//! Several stacks with the same addresses, one for each queue of a port: whose is a packet that
+//! belongs to nobody here?
 //!
-//! A device brings a flow to a queue by a hash that nobody tells us, and the answer to what one stack began may come to another. So stacks share out the
-//! source ports of what they begin, and a packet for a port of another one, which no connection, listener or socket here takes, is not
+//! A device brings a flow to a queue by a hash that nobody tells us, and the answer to what one
+//! stack began may come to another. So stacks share out the source ports of what they begin, and a
+//! packet for a port of another one, which no connection, listener or socket here takes, is not
 //! refused but kept for whoever drives the stacks to hand over.
 
 use alloc::vec::Vec;

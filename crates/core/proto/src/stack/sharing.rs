@@ -6,7 +6,8 @@ use crate::ports::Share;
 use crate::store::Env;
 
 impl<E: Env> Stack<E> {
-    /// This is the stack `index` of `of` that have the same addresses: what it begins outside comes from ports that are its own.
+    /// This is the stack `index` of `of` that have the same addresses: what it begins outside comes
+    /// from ports that are its own.
     pub fn share_ports(&mut self, index: u16, of: u16) {
         let share = Share { index, of };
         self.tcp.set_share(share);
@@ -19,7 +20,8 @@ impl<E: Env> Stack<E> {
         self.tcp.reaches_out() || self.udp.reaches_out()
     }
 
-    /// From now on packets that belong to another stack are kept for [`Stack::next_misdelivered`], or refused as any that belong to nobody.
+    /// From now on packets that belong to another stack are kept for [`Stack::next_misdelivered`],
+    /// or refused as any that belong to nobody.
     #[inline]
     pub fn keep_misdelivered(&mut self, wanted: bool) {
         self.misdelivered.wanted = wanted;

@@ -1,4 +1,5 @@
-//! What a stack holds, for whoever shows it and for owners of stores: these verbs may walk tables, and none is for the packet path.
+//! What a stack holds, for whoever shows it and for owners of stores: these verbs may walk tables,
+//! and none is for the packet path.
 
 use super::Stack;
 use crate::ids::ConnId;
@@ -8,15 +9,20 @@ use crate::tcp::summary::{ConnSummary, Holder, ListenerSummary};
 use crate::udp::UdpSummary;
 
 /// What a connection keeps in the two stores.
-pub type Queues<'a, E> =
-    (&'a <<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue, &'a <<E as Env>::Tx as TxStore>::Queue);
+pub type Queues<'a, E> = (
+    &'a <<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue,
+    &'a <<E as Env>::Tx as TxStore>::Queue,
+);
 
 /// As [`Queues`], to be changed.
-pub type QueuesMut<'a, E> =
-    (&'a mut <<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue, &'a mut <<E as Env>::Tx as TxStore>::Queue);
+pub type QueuesMut<'a, E> = (
+    &'a mut <<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue,
+    &'a mut <<E as Env>::Tx as TxStore>::Queue,
+);
 
 impl<E: Env> Stack<E> {
-    /// Both stores, for what only the owner knows how to do with them. What a queue of theirs holds in sequence space is the stack's to say.
+    /// Both stores, for what only the owner knows how to do with them. What a queue of theirs holds
+    /// in sequence space is the stack's to say.
     pub fn stores(&mut self) -> (&mut E::Rx, &mut E::Tx) {
         self.tcp.stores_mut()
     }
@@ -36,8 +42,9 @@ impl<E: Env> Stack<E> {
         self.tcp.owned_mut(conn).map(|c| (&mut c.rx, &mut c.tx))
     }
 
-    /// Whether two connections of this stack are the two ends of one: what each expects next is what the other has sent last, or is about to send. Numbers
-    /// begin at random, so two connections that only have the same addresses do not agree in both.
+    /// Whether two connections of this stack are the two ends of one: what each expects next is
+    /// what the other has sent last, or is about to send. Numbers begin at random, so two
+    /// connections that only have the same addresses do not agree in both.
     pub fn are_joined(&self, one: ConnId, other: ConnId) -> bool {
         self.tcp.expects(one, other) && self.tcp.expects(other, one)
     }
@@ -47,7 +54,8 @@ impl<E: Env> Stack<E> {
         self.connections().filter(|c| matches!(c.holder, Holder::Owner(_))).map(|c| c.conn)
     }
 
-    /// Every connection, whoever has it. Handshakes of strangers and TIME-WAIT are only counted, in [`Stack::population`].
+    /// Every connection, whoever has it. Handshakes of strangers and TIME-WAIT are only counted, in
+    /// [`Stack::population`].
     pub fn connections(&self) -> impl Iterator<Item = ConnSummary> + '_ {
         self.tcp.summaries()
     }

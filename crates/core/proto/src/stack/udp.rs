@@ -12,7 +12,8 @@ use crate::store::Env;
 use crate::udp::{Datagram, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec};
 
 impl<E: Env> Stack<E> {
-    /// Binds a socket, which has its addresses and port for itself. Memory for its queues is taken here.
+    /// Binds a socket, which has its addresses and port for itself. Memory for its queues is taken
+    /// here.
     ///
     /// # Errors
     /// [`UdpError::InUse`], [`UdpError::TooMany`], [`UdpError::NoPorts`], [`UdpError::BadAddress`].
@@ -41,7 +42,8 @@ impl<E: Env> Stack<E> {
         self.udp.set_sharing(socket, sharing)
     }
 
-    /// From now on the socket takes datagrams of this peer only, sends to it when no other is named, and hears of ICMP errors.
+    /// From now on the socket takes datagrams of this peer only, sends to it when no other is
+    /// named, and hears of ICMP errors.
     ///
     /// # Errors
     /// [`UdpError::Stale`], [`UdpError::BadAddress`], [`UdpError::NoRoute`].
@@ -49,7 +51,8 @@ impl<E: Env> Stack<E> {
         self.udp.connect(&self.ip, socket, remote)
     }
 
-    /// The socket has no peer any more: it takes datagrams of everybody again, for the address that it was bound to.
+    /// The socket has no peer any more: it takes datagrams of everybody again, for the address that
+    /// it was bound to.
     ///
     /// # Errors
     /// [`UdpError::Stale`].
@@ -57,7 +60,8 @@ impl<E: Env> Stack<E> {
         self.udp.disconnect(socket)
     }
 
-    /// Datagrams that came as one are given to the owner as one, with [`Datagram::segment_size`] (UDP_GRO), or one by one.
+    /// Datagrams that came as one are given to the owner as one, with [`Datagram::segment_size`]
+    /// (UDP_GRO), or one by one.
     ///
     /// # Errors
     /// [`UdpError::Stale`].
@@ -65,27 +69,31 @@ impl<E: Env> Stack<E> {
         self.udp.set_gro(socket, on)
     }
 
-    /// How many more bytes of datagrams the send queue takes, all records and gaps counted: 0 means that [`Stack::udp_send`] would say
-    /// [`UdpError::Full`] of any.
+    /// How many more bytes of datagrams the send queue takes, all records and gaps counted: 0 means
+    /// that [`Stack::udp_send`] would say [`UdpError::Full`] of any.
     pub fn udp_send_room(&self, socket: UdpId) -> u32 {
         self.udp.send_room(socket)
     }
 
-    /// Closes a socket. Its addresses and port are free at once, datagrams that nobody read are dropped, and what was taken to be sent still leaves: what the
-    /// device takes too late is counted (`lost-after-close`).
+    /// Closes a socket. Its addresses and port are free at once, datagrams that nobody read are
+    /// dropped, and what was taken to be sent still leaves: what the device takes too late is
+    /// counted (`lost-after-close`).
     pub fn udp_close(&mut self, socket: UdpId) {
         self.udp.close(&mut self.ip.groups, socket)
     }
 
-    /// The first half of [`Stack::udp_close`]: the socket has no address and port any more, and can only send.
+    /// The first half of [`Stack::udp_close`]: the socket has no address and port any more, and can
+    /// only send.
     pub fn udp_let_go(&mut self, socket: UdpId) {
         self.udp.let_go(&mut self.ip.groups, socket)
     }
 
-    /// Queues a datagram, which the next `emit` sends. `to`: None means the connected peer. `from`: None means the address that fits best.
+    /// Queues a datagram, which the next `emit` sends. `to`: None means the connected peer. `from`:
+    /// None means the address that fits best.
     ///
     /// # Errors
-    /// [`UdpError::Stale`], [`UdpError::BadAddress`], [`UdpError::NoRoute`], [`UdpError::Full`], [`UdpError::TooLong`].
+    /// [`UdpError::Stale`], [`UdpError::BadAddress`], [`UdpError::NoRoute`], [`UdpError::Full`],
+    /// [`UdpError::TooLong`].
     pub fn udp_send(
         &mut self,
         socket: UdpId,
@@ -98,16 +106,23 @@ impl<E: Env> Stack<E> {
 
     /// As [`Stack::udp_send`], with more to say about how it leaves.
     ///
-    /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not taken, and [`WRITABLE`](crate::UdpEvents::WRITABLE) follows once a quarter of
-    /// the queue is free.
+    /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not
+    /// taken, and [`WRITABLE`](crate::UdpEvents::WRITABLE) follows once a quarter of the queue is
+    /// free.
     ///
     /// # Errors
     /// As [`Stack::udp_send`], and [`UdpError::BadSegmentSize`].
-    pub fn udp_send_with(&mut self, socket: UdpId, how: &UdpOut, bytes: &[u8]) -> Result<(), UdpError> {
+    pub fn udp_send_with(
+        &mut self,
+        socket: UdpId,
+        how: &UdpOut,
+        bytes: &[u8],
+    ) -> Result<(), UdpError> {
         self.udp.send(&self.ip, socket, how, bytes)
     }
 
-    /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the stack is used again.
+    /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the
+    /// stack is used again.
     pub fn udp_recv(&mut self, socket: UdpId) -> Option<Datagram<'_>> {
         self.udp.recv(socket)
     }
@@ -125,8 +140,9 @@ impl<E: Env> Stack<E> {
         self.udp.set_hops(socket, tos, ttl)
     }
 
-    /// Sets how long an IPv6 packet of this socket may be where the way would take a longer one: what does not fit leaves in fragments. 0: as the way takes. No less than every
-    /// link of IPv6 takes is heeded (RFC 8200 5).
+    /// Sets how long an IPv6 packet of this socket may be where the way would take a longer one:
+    /// what does not fit leaves in fragments. 0: as the way takes. No less than every link of IPv6
+    /// takes is heeded (RFC 8200 5).
     ///
     /// # Errors
     /// [`UdpError::Stale`].
@@ -134,7 +150,8 @@ impl<E: Env> Stack<E> {
         self.udp.set_mtu(socket, mtu)
     }
 
-    /// What the socket's datagrams over IPv4 and over IPv6 do where they are longer than the path takes.
+    /// What the socket's datagrams over IPv4 and over IPv6 do where they are longer than the path
+    /// takes.
     ///
     /// # Errors
     /// [`UdpError::Stale`].
@@ -147,16 +164,24 @@ impl<E: Env> Stack<E> {
         self.udp.set_fragmenting(socket, v4, v6)
     }
 
-    /// The longest IP packet that leaves whole for a peer, when a datagram of `len` bytes may leave ([`UdpFragmenting`]).
+    /// The longest IP packet that leaves whole for a peer, when a datagram of `len` bytes may leave
+    /// ([`UdpFragmenting`]).
     ///
     /// # Errors
-    /// As [`Stack::udp_send_with`]; what is [`UdpError::TooLong`] is reported too, where reports are kept.
-    pub fn udp_path_mtu(&mut self, socket: UdpId, to: Option<Endpoint>, len: usize) -> Result<u32, UdpError> {
+    /// As [`Stack::udp_send_with`]; what is [`UdpError::TooLong`] is reported too, where reports
+    /// are kept.
+    pub fn udp_path_mtu(
+        &mut self,
+        socket: UdpId,
+        to: Option<Endpoint>,
+        len: usize,
+    ) -> Result<u32, UdpError> {
         self.udp.path_mtu(&self.ip, socket, to, len)
     }
 
-    /// Errors are kept one by one for [`Stack::udp_report`], and told of a socket without a peer too (IP_RECVERR); or only the last one of a socket with a peer. Memory for them is
-    /// taken here.
+    /// Errors are kept one by one for [`Stack::udp_report`], and told of a socket without a peer
+    /// too (IP_RECVERR); or only the last one of a socket with a peer. Memory for them is taken
+    /// here.
     ///
     /// # Errors
     /// [`UdpError::Stale`].
@@ -202,11 +227,17 @@ impl<E: Env> Stack<E> {
         self.udp.dropped(socket)
     }
 
-    /// Sets how a socket sends to groups and what it hears. The interface must be one of the socket's table.
+    /// Sets how a socket sends to groups and what it hears. The interface must be one of the
+    /// socket's table.
     ///
     /// # Errors
-    /// [`UdpError::Stale`]; [`UdpError::NoRoute`] when there is no such interface in the socket's table.
-    pub fn udp_set_multicast(&mut self, socket: UdpId, options: MulticastOptions) -> Result<(), UdpError> {
+    /// [`UdpError::Stale`]; [`UdpError::NoRoute`] when there is no such interface in the socket's
+    /// table.
+    pub fn udp_set_multicast(
+        &mut self,
+        socket: UdpId,
+        options: MulticastOptions,
+    ) -> Result<(), UdpError> {
         self.udp.set_multicast(&self.ip, socket, options)
     }
 
@@ -215,8 +246,9 @@ impl<E: Env> Stack<E> {
         self.udp.multicast(socket)
     }
 
-    /// Another interface is to take this one's number: what is known of neighbours on it goes, those of the configuration too, no socket is in a group on it any
-    /// more, and none names it for what it sends. Addresses and routes are the owner's to take away.
+    /// Another interface is to take this one's number: what is known of neighbours on it goes,
+    /// those of the configuration too, no socket is in a group on it any more, and none names it
+    /// for what it sends. Addresses and routes are the owner's to take away.
     pub fn forget_interface(&mut self, iface: Iface) {
         self.ip.neighbours.forget(iface, None, &mut self.counters.neighbours);
         self.udp.forget_interface(&mut self.ip.groups, iface);

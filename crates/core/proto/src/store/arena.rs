@@ -9,12 +9,14 @@ const LINE: usize = 64;
 /// No chunk.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The chunks, of two sizes: large ones that are lent, and small ones of which there is one for each queue. Pages that no queue ever touched cost nothing:
-/// the memory comes zeroed from the system, and chunks that were never used are handed out only when no used one is free.
+/// The chunks, of two sizes: large ones that are lent, and small ones of which there is one for
+/// each queue. Pages that no queue ever touched cost nothing: the memory comes zeroed from the
+/// system, and chunks that were never used are handed out only when no used one is free.
 ///
-/// A small chunk stands for the end of a large one: it holds the bytes that would be the last of that. So the place of a byte in its chunk follows from its
-/// position in the stream whatever the size, and a queue that begins in a small chunk goes on in large ones. Chunks are named by where they, or the large
-/// ones they stand for, would begin, in units of small ones:
+/// A small chunk stands for the end of a large one: it holds the bytes that would be the last of
+/// that. So the place of a byte in its chunk follows from its position in the stream whatever the
+/// size, and a queue that begins in a small chunk goes on in large ones. Chunks are named by where
+/// they, or the large ones they stand for, would begin, in units of small ones:
 ///
 /// ```text
 ///   | large            | large            | … | small | small | small | …
@@ -25,7 +27,8 @@ pub(super) struct Arena {
     bytes: Box<[u8]>,
     /// Where the first chunk begins: at a cache line, so that what is short lies in one.
     first: usize,
-    /// For a chunk in use, the next one of its queue; for a free one, the next free one of its size.
+    /// For a chunk in use, the next one of its queue; for a free one, the next free one of its
+    /// size.
     next: Box<[u32]>,
     /// The free chunks of each size.
     free_small: u32,
@@ -54,16 +57,19 @@ impl Arena {
         Arena::with_small(chunks, chunk_len, 0, chunk_len)
     }
 
-    /// The same, with `small` chunks of `small_len` bytes besides, which is rounded up to a power of two as well and no more than `chunk_len`.
+    /// The same, with `small` chunks of `small_len` bytes besides, which is rounded up to a power
+    /// of two as well and no more than `chunk_len`.
     pub(super) fn with_small(chunks: u32, chunk_len: u32, small: u32, small_len: u32) -> Arena {
         let chunk_len = chunk_len.clamp(16, 1 << 24).next_power_of_two();
         let small_len = small_len.clamp(16, chunk_len).next_power_of_two();
         let steps = chunk_len / small_len;
-        // A small chunk's name lies `steps - 1` before its place, so there are as many places before the first one.
+        // A small chunk's name lies `steps - 1` before its place, so there are as many places
+        // before the first one.
         let places = (chunks * steps).max(steps - 1);
         let first_small = places - (steps - 1);
         let spare = if small_len as usize >= LINE { LINE - 1 } else { 0 };
-        let bytes = vec![0; (places + small) as usize * small_len as usize + spare].into_boxed_slice();
+        let bytes =
+            vec![0; (places + small) as usize * small_len as usize + spare].into_boxed_slice();
         Arena {
             first: bytes.as_ptr().align_offset(LINE).min(spare),
             bytes,
@@ -152,7 +158,8 @@ impl Arena {
     #[inline(always)]
     pub(super) fn take_small(&mut self) -> Option<u32> {
         let chunk = self.free_small;
-        // NONE lies beyond the end: one question says both whether there is a free one and where its neighbour is written.
+        // NONE lies beyond the end: one question says both whether there is a free one and where
+        // its neighbour is written.
         let Some(next) = self.next.get_mut(chunk as usize) else { return self.take_fresh() };
         self.free_small = core::mem::replace(next, NONE);
         Some(chunk)
@@ -201,13 +208,15 @@ impl Arena {
         self.next[chunk as usize] = next;
     }
 
-    /// Where the bytes of `chunk`, or of the large one that it stands for, begin; far outside for no chunk.
+    /// Where the bytes of `chunk`, or of the large one that it stands for, begin; far outside for
+    /// no chunk.
     #[inline(always)]
     fn start(&self, chunk: u32) -> usize {
         (chunk as usize).wrapping_mul(self.small_len as usize).wrapping_add(self.first)
     }
 
-    /// The bytes of `chunk` from its byte `at` on; of a small one, those before its own are never asked for.
+    /// The bytes of `chunk` from its byte `at` on; of a small one, those before its own are never
+    /// asked for.
     #[inline]
     pub(super) fn chunk_from(&self, chunk: u32, at: usize) -> &[u8] {
         let start = self.start(chunk);
@@ -218,14 +227,22 @@ impl Arena {
     #[inline(always)]
     pub(super) fn part(&self, chunk: u32, at: usize, len: usize) -> Option<&[u8]> {
         let start = self.start(chunk).wrapping_add(at);
-        if at + len > self.chunk_len as usize { None } else { self.bytes.get(start..start.wrapping_add(len)) }
+        if at + len > self.chunk_len as usize {
+            None
+        } else {
+            self.bytes.get(start..start.wrapping_add(len))
+        }
     }
 
     /// As [`Arena::part`], to be written.
     #[inline(always)]
     pub(super) fn part_mut(&mut self, chunk: u32, at: usize, len: usize) -> Option<&mut [u8]> {
         let start = self.start(chunk).wrapping_add(at);
-        if at + len > self.chunk_len as usize { None } else { self.bytes.get_mut(start..start.wrapping_add(len)) }
+        if at + len > self.chunk_len as usize {
+            None
+        } else {
+            self.bytes.get_mut(start..start.wrapping_add(len))
+        }
     }
 
     /// The first `len` bytes of a small chunk, to be written.

@@ -1,15 +1,18 @@
-//! A receive store that keeps the packet buffers themselves: nothing is copied, and the owner reads where the device wrote.
+//! A receive store that keeps the packet buffers themselves: nothing is copied, and the owner reads
+//! where the device wrote.
 //!
 //! ```text
 //!   queue ─▶ [node]──▶[node]──▶[node]─ ─ hole ─ ─▶[node]──▶[node]      in order of position
 //!             in order, unread    └ last in order   early
 //! ```
 //!
-//! Memory is counted by what a buffer holds on to, not by its payload: a peer that sends single bytes cannot make a connection sit on more than
-//! its limit (THREATS 19).
+//! Memory is counted by what a buffer holds on to, not by its payload: a peer that sends single
+//! bytes cannot make a connection sit on more than its limit (THREATS 19).
 //!
-//! The buffers are those that devices receive into, so what queues hold on to is lent ([`super::lending`]), and some are always left to the devices. A queue
-//! that may hold no more of them has a minimum of its own, into which bytes are copied. It holds one piece of the stream at a time.
+//! The buffers are those that devices receive into, so what queues hold on to is lent
+//! ([`super::lending`]), and some are always left to the devices. A queue that may hold no more of
+//! them has a minimum of its own, into which bytes are copied. It holds one piece of the stream at
+//! a time.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -27,7 +30,8 @@ pub type Pots = Box<dyn Fn(usize) -> (usize, usize)>;
 /// What one part in so many of the buffers of a kind is left to the devices.
 const FOR_DEVICES: u64 = 8;
 
-/// What a queue may hold without a thought about how much others hold, as long as more than a quarter of all places are free.
+/// What a queue may hold without a thought about how much others hold, as long as more than a
+/// quarter of all places are free.
 const CALM: u32 = 8 * 1024;
 
 /// What buffers are taken to hold on to when nobody says what there are.
@@ -36,7 +40,8 @@ const USUAL: u64 = 2 * 1024;
 /// No buffer is longer.
 const LONGEST: u64 = 128 * 1024;
 
-/// A buffer in a queue, or a place for one. Those behind the places for buffers stand for a queue's minimum, whose bytes lie in [`Own`].
+/// A buffer in a queue, or a place for one. Those behind the places for buffers stand for a queue's
+/// minimum, whose bytes lie in [`Own`].
 struct Node<B> {
     buf: Option<B>,
     /// Position of its first byte in the queue's stream.
@@ -62,17 +67,20 @@ pub struct ChainRx<B> {
     free: u32,
     available: u32,
     limit: u32,
-    /// With so few free places each buffer is thought about, and so it is in a queue that holds more than `calm`.
+    /// With so few free places each buffer is thought about, and so it is in a queue that holds
+    /// more than `calm`.
     low: u32,
     calm: u32,
     places: u32,
     own: Own,
     pots: Option<Pots>,
-    /// How many bytes an empty queue promises to take: half of the limit, because buffers are seldom full, and less than that while places or buffers are few.
+    /// How many bytes an empty queue promises to take: half of the limit, because buffers are
+    /// seldom full, and less than that while places or buffers are few.
     window: u32,
 }
 
-/// What [`ChainRx`] keeps per connection. Positions count bytes of the stream since it began, on a circle of 2^32.
+/// What [`ChainRx`] keeps per connection. Positions count bytes of the stream since it began, on a
+/// circle of 2^32.
 #[derive(Debug)]
 pub struct ChainQueue {
     /// Position of the oldest unread byte.
@@ -92,19 +100,28 @@ pub struct ChainQueue {
 }
 
 impl<B: Buf> ChainRx<B> {
-    /// Room for `nodes` buffers in all queues; the buffers of one queue hold on to at most `limit` bytes. Whoever comes first may have everything: for owners
-    /// who trust all their peers.
+    /// Room for `nodes` buffers in all queues; the buffers of one queue hold on to at most `limit`
+    /// bytes. Whoever comes first may have everything: for owners who trust all their peers.
     pub fn new(nodes: u32, limit: u32) -> ChainRx<B> {
         let limit = limit.min(1 << 30);
-        ChainRx { low: 0, calm: limit, ..ChainRx::shared(nodes, limit, Minimum { queues: 0, len: 0 }, None) }
+        ChainRx {
+            low: 0,
+            calm: limit,
+            ..ChainRx::shared(nodes, limit, Minimum { queues: 0, len: 0 }, None)
+        }
     }
 
-    /// The same for owners with strangers as peers: buffers are lent, and each queue has a minimum besides. `pots` says what buffers there are, when they are of
-    /// more than one kind or others use them too.
+    /// The same for owners with strangers as peers: buffers are lent, and each queue has a minimum
+    /// besides. `pots` says what buffers there are, when they are of more than one kind or others
+    /// use them too.
     pub fn shared(nodes: u32, limit: u32, minimum: Minimum, pots: Option<Pots>) -> ChainRx<B> {
         let limit = limit.min(1 << 30);
         let mut all = Vec::with_capacity(nodes as usize + minimum.queues as usize);
-        all.extend((0..nodes).map(|i| Node { buf: None, at: 0, next: if i + 1 < nodes { i + 1 } else { NONE } }));
+        all.extend((0..nodes).map(|i| Node {
+            buf: None,
+            at: 0,
+            next: if i + 1 < nodes { i + 1 } else { NONE },
+        }));
         let len = u16::try_from(minimum.len).unwrap_or(u16::MAX);
         let own = Own {
             bytes: vec![0; minimum.queues as usize * usize::from(len)].into_boxed_slice(),
@@ -141,9 +158,10 @@ impl<B: Buf> ChainRx<B> {
 
     /// Whether a buffer with this footprint is too much.
     ///
-    /// Early bytes may take three quarters of the memory: the rest is for those that fill the holes before them, which could
-    /// otherwise never come. Bytes in order are taken beyond the limit when the owner has nothing to read: what is held is
-    /// early then, nobody can free it, and the stream would stand still for ever.
+    /// Early bytes may take three quarters of the memory: the rest is for those that fill the holes
+    /// before them, which could otherwise never come. Bytes in order are taken beyond the limit
+    /// when the owner has nothing to read: what is held is early then, nobody can free it, and the
+    /// stream would stand still for ever.
     fn is_refused(&mut self, queue: &ChainQueue, footprint: usize, early: bool) -> bool {
         let held = queue.footprint as usize + footprint;
         if early {
@@ -163,12 +181,17 @@ impl<B: Buf> ChainRx<B> {
         lending.room(free, (u64::from(queue.footprint)).div_ceil(unit)) == 0
     }
 
-    /// By which rule buffers of this length are lent, how many are free, and how much each holds on to.
+    /// By which rule buffers of this length are lent, how many are free, and how much each holds on
+    /// to.
     fn pot(&self, footprint: usize) -> (Lending, u64, u64) {
         let (free, all, unit) = match &self.pots {
             Some(pots) => {
                 let (free, all) = pots(footprint);
-                (free.min(self.available as usize) as u64, all as u64, (footprint as u64).clamp(USUAL, LONGEST))
+                (
+                    free.min(self.available as usize) as u64,
+                    all as u64,
+                    (footprint as u64).clamp(USUAL, LONGEST),
+                )
             }
             None => (self.available.into(), self.places.into(), USUAL),
         };
@@ -356,7 +379,8 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         queue.unread
     }
 
-    /// Half of the free memory, because buffers are seldom full, and what came early, because it lies in the window too.
+    /// Half of the free memory, because buffers are seldom full, and what came early, because it
+    /// lies in the window too.
     #[inline]
     fn room(&self, queue: &ChainQueue, most: u32) -> u32 {
         self.window.min(most).saturating_sub(queue.footprint / 2) + queue.early
@@ -376,8 +400,10 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
 
     #[inline(always)]
     fn consume(&mut self, queue: &mut ChainQueue, n: u32) {
-        // What is usual: all is read, and it lay in one buffer. A queue that holds nothing, or its minimum alone, holds on to none.
-        if n == queue.unread && queue.footprint > 0 && queue.head == queue.tail && queue.early == 0 {
+        // What is usual: all is read, and it lay in one buffer. A queue that holds nothing, or its
+        // minimum alone, holds on to none.
+        if n == queue.unread && queue.footprint > 0 && queue.head == queue.tail && queue.early == 0
+        {
             let (i, free) = (queue.head, self.free);
             let node = self.node_mut(i);
             (node.buf, node.next) = (None, free);
@@ -395,7 +421,11 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
         let (mut here, mut done) = (queue.head, 0);
         while here != NONE && done < out.len() {
             // How far the wanted byte lies behind the first one of this buffer.
-            let into = queue.front.wrapping_add(at).wrapping_add(done as u32).wrapping_sub(self.node(here).at) as i32;
+            let into = queue
+                .front
+                .wrapping_add(at)
+                .wrapping_add(done as u32)
+                .wrapping_sub(self.node(here).at) as i32;
             if into < 0 {
                 break;
             }
@@ -413,7 +443,11 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
     }
 
     fn relax(&mut self) {
-        self.window = if self.is_short() || self.available <= self.low { self.promise() / 2 } else { self.limit / 2 };
+        self.window = if self.is_short() || self.available <= self.low {
+            self.promise() / 2
+        } else {
+            self.limit / 2
+        };
     }
 
     fn borrowed(&self, queue: &ChainQueue) -> u64 {
@@ -430,7 +464,8 @@ impl<B: Buf> RxStore<B> for ChainRx<B> {
 }
 
 impl<B: Buf> ChainRx<B> {
-    /// What queues may promise while buffers are few: what the scarcer kind allows, and at least what the minimum takes.
+    /// What queues may promise while buffers are few: what the scarcer kind allows, and at least
+    /// what the minimum takes.
     #[cold]
     fn promise(&self) -> u32 {
         let cap = |footprint| {
@@ -441,7 +476,8 @@ impl<B: Buf> ChainRx<B> {
         most.max(2 * u32::from(self.own.len))
     }
 
-    /// Puts `len` bytes of the buffer, those behind the first `front`, into the queue, `at` bytes past the edge; says how many they are, none when they are refused.
+    /// Puts `len` bytes of the buffer, those behind the first `front`, into the queue, `at` bytes
+    /// past the edge; says how many they are, none when they are refused.
     #[inline(always)]
     fn hold(&mut self, queue: &mut ChainQueue, at: u32, buf: B, front: u32, len: u32) -> u32 {
         let footprint = buf.footprint();
@@ -457,7 +493,14 @@ impl<B: Buf> ChainRx<B> {
     /// As [`ChainRx::hold`], when it has to be thought about.
     #[cold]
     #[inline(never)]
-    fn hold_in_need(&mut self, queue: &mut ChainQueue, at: u32, buf: B, front: u32, len: u32) -> u32 {
+    fn hold_in_need(
+        &mut self,
+        queue: &mut ChainQueue,
+        at: u32,
+        buf: B,
+        front: u32,
+        len: u32,
+    ) -> u32 {
         if self.free != NONE && !self.is_refused(queue, buf.footprint(), at > 0) {
             return self.put(queue, at, buf, front, len);
         }
@@ -515,7 +558,8 @@ impl<B: Buf> ChainRx<B> {
         let node = self.node_mut(queue.head);
         node.at = node.at.wrapping_add(n);
         if let Some(buf) = &mut node.buf {
-            // A buffer may hold on to less once it is cut; the queue counts what it holds on to now.
+            // A buffer may hold on to less once it is cut; the queue counts what it holds on to
+            // now.
             let before = buf.footprint();
             buf.trim_front(n as usize);
             queue.footprint -= before.saturating_sub(buf.footprint()) as u32;

@@ -1,4 +1,5 @@
-//! The rule by which memory that many want is shared: what one holder may have, when memory is short, and who has to go then.
+//! The rule by which memory that many want is shared: what one holder may have, when memory is
+//! short, and who has to go then.
 //!
 //! ```text
 //!   cap of one holder
@@ -10,10 +11,12 @@
 //!         0     short   a quarter             all
 //! ```
 //!
-//! Each holder has a minimum besides, which is reserved for it and no part of what is lent. What was lent is never taken back from who moves (for a receiver
-//! that would be to take an offered window back, RFC 9293 3.8.6.2.1): who holds more than his cap gets nothing more, and what he has comes back as his
-//! bytes are acknowledged or read. Who does not move while others want is ended (RFC 9293 3.8.6.1 leaves that to who has the resources). The arithmetic
-//! has no units: bytes, chunks or buffers, as the store counts.
+//! Each holder has a minimum besides, which is reserved for it and no part of what is lent. What
+//! was lent is never taken back from who moves (for a receiver that would be to take an offered
+//! window back, RFC 9293 3.8.6.2.1): who holds more than his cap gets nothing more, and what he has
+//! comes back as his bytes are acknowledged or read. Who does not move while others want is ended
+//! (RFC 9293 3.8.6.1 leaves that to who has the resources). The arithmetic has no units: bytes,
+//! chunks or buffers, as the store counts.
 
 use clearway_base::Duration;
 
@@ -29,7 +32,8 @@ pub const LOOK: Duration = Duration::from_secs(2);
 /// Under shortage a holder has to move as much as it holds in this time…
 pub const TURNOVER: Duration = Duration::from_secs(10);
 
-/// …or so many bytes a second, whichever is less: who moves that fast gives back what it holds by itself.
+/// …or so many bytes a second, whichever is less: who moves that fast gives back what it holds by
+/// itself.
 pub const ENOUGH_PER_SECOND: u64 = 16 * 1024;
 
 /// A pot of memory from which holders borrow.
@@ -48,8 +52,9 @@ impl Lending {
         Lending { capacity, limit }
     }
 
-    /// The most that one holder may have while `free` is free: its limit as long as that is more than a quarter of all, and below that the same part of
-    /// its limit as there is of that quarter. Holders that want as much as they can get never have all of it.
+    /// The most that one holder may have while `free` is free: its limit as long as that is more
+    /// than a quarter of all, and below that the same part of its limit as there is of that
+    /// quarter. Holders that want as much as they can get never have all of it.
     #[inline]
     pub fn cap(&self, free: u64) -> u64 {
         let ample = self.capacity / AMPLE;
@@ -65,7 +70,8 @@ impl Lending {
         if self.capacity == 0 {
             return free.min(self.limit.saturating_sub(held));
         }
-        // What it takes is not free any more: with `x` more, held + x ≤ limit·(free − x)/ample has to be true still.
+        // What it takes is not free any more: with `x` more, held + x ≤ limit·(free − x)/ample has
+        // to be true still.
         let ample = self.capacity / AMPLE;
         if free.saturating_sub(self.limit) > ample {
             return self.limit.saturating_sub(held);
@@ -83,8 +89,9 @@ impl Lending {
     }
 }
 
-/// Whether a holder of `held` bytes that has moved `moved` bytes in `time` moves enough to keep them while memory is short: its bytes are counted when
-/// the peer has acknowledged them, or the owner has read them, so that neither many small segments nor many promises count as progress.
+/// Whether a holder of `held` bytes that has moved `moved` bytes in `time` moves enough to keep
+/// them while memory is short: its bytes are counted when the peer has acknowledged them, or the
+/// owner has read them, so that neither many small segments nor many promises count as progress.
 pub fn moves_enough(held: u64, moved: u64, time: Duration) -> bool {
     let ms = u128::from(time.as_millis());
     let moved = u128::from(moved);
@@ -105,7 +112,11 @@ mod tests {
         assert_eq!((pot.cap(32 * MIB), pot.cap(MIB), pot.cap(0)), (MIB / 2, MIB / 64, 0));
         assert_eq!(pot.room(200 * MIB, MIB / 4), 3 * MIB / 4);
         assert_eq!(pot.room(32 * MIB, MIB / 2), 0, "who holds its cap gets nothing more");
-        assert_eq!(pot.room(8 * MIB, MIB), 0, "who holds more than its cap gets nothing more and keeps it");
+        assert_eq!(
+            pot.room(8 * MIB, MIB),
+            0,
+            "who holds more than its cap gets nothing more and keeps it"
+        );
     }
 
     #[test]
@@ -116,8 +127,14 @@ mod tests {
                 for free in 0..=capacity.min(300) {
                     for held in [0, 1, 5, limit] {
                         let room = pot.room(free, held);
-                        assert!(room <= free && held.max(limit) >= held + room, "{pot:?} {free} {held}");
-                        assert!(room == 0 || held + room <= pot.cap(free - room), "{pot:?} {free} {held} {room}");
+                        assert!(
+                            room <= free && held.max(limit) >= held + room,
+                            "{pot:?} {free} {held}"
+                        );
+                        assert!(
+                            room == 0 || held + room <= pot.cap(free - room),
+                            "{pot:?} {free} {held} {room}"
+                        );
                     }
                 }
             }
@@ -137,7 +154,10 @@ mod tests {
     #[test]
     fn who_moves_what_it_holds_in_time_or_is_fast_enough_may_stay() {
         let two = Duration::from_secs(2);
-        assert!(!moves_enough(MIB, 0, two) && !moves_enough(MIB, 2, two), "nothing, and a byte a second");
+        assert!(
+            !moves_enough(MIB, 0, two) && !moves_enough(MIB, 2, two),
+            "nothing, and a byte a second"
+        );
         assert!(
             !moves_enough(16 * 1024, 1_000, two) && moves_enough(16 * 1024, 3_300, two),
             "all of it in ten seconds"

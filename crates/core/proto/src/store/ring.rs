@@ -1,4 +1,5 @@
-//! Stores that copy into chunks of an arena of their own: for owners in the same process who write slices and read slices.
+//! Stores that copy into chunks of an arena of their own: for owners in the same process who write
+//! slices and read slices.
 //!
 //! ```text
 //!   queue ──▶ ┌─────────┐   ┌─────────┐   ┌─────────┐
@@ -23,7 +24,8 @@ pub struct RingTx {
     lending: Lending,
 }
 
-/// What [`RingTx`] keeps per connection. Positions count bytes of the stream since it began, on a circle of 2^32.
+/// What [`RingTx`] keeps per connection. Positions count bytes of the stream since it began, on a
+/// circle of 2^32.
 #[derive(Debug)]
 pub struct TxQueue {
     /// Position of the first byte held.
@@ -37,14 +39,20 @@ pub struct TxQueue {
 }
 
 impl RingTx {
-    /// An arena of `chunks` chunks of `chunk_len` bytes (rounded up to a power of two); one queue holds at most `limit` bytes. Whoever comes first may have
-    /// everything: for owners who trust all their peers.
+    /// An arena of `chunks` chunks of `chunk_len` bytes (rounded up to a power of two); one queue
+    /// holds at most `limit` bytes. Whoever comes first may have everything: for owners who trust
+    /// all their peers.
     pub fn new(chunks: u32, chunk_len: u32, limit: u32) -> RingTx {
-        RingTx { arena: Arena::new(chunks, chunk_len), limit: limit.min(1 << 30), lending: Lending::ALL }
+        RingTx {
+            arena: Arena::new(chunks, chunk_len),
+            limit: limit.min(1 << 30),
+            lending: Lending::ALL,
+        }
     }
 
-    /// The same for owners with strangers as peers: each queue has a minimum besides, which nobody else can take, and the chunks are lent by the rule of
-    /// [`super::lending`], so that no queue has to wait for others, however many hold on to what they have.
+    /// The same for owners with strangers as peers: each queue has a minimum besides, which nobody
+    /// else can take, and the chunks are lent by the rule of [`super::lending`], so that no queue
+    /// has to wait for others, however many hold on to what they have.
     pub fn shared(chunks: u32, chunk_len: u32, limit: u32, minimum: Minimum) -> RingTx {
         let limit = limit.min(1 << 30);
         let arena = Arena::with_small(chunks, chunk_len, minimum.queues, minimum.len);
@@ -74,7 +82,8 @@ impl RingTx {
         self.lending.room(self.arena.available().into(), lent.into()) as u32
     }
 
-    /// Where the byte after the last one goes in its chunk; the chunk's length when it is full. Only for queues that hold something.
+    /// Where the byte after the last one goes in its chunk; the chunk's length when it is full.
+    /// Only for queues that hold something.
     #[inline]
     fn fill(&self, queue: &TxQueue) -> usize {
         let mask = self.arena.chunk_len() - 1;
@@ -113,7 +122,8 @@ impl TxStore for RingTx {
     // Always, as all of `Stack::send` is: what it costs must not hang on how many places call it.
     #[inline(always)]
     fn write(&mut self, queue: &mut TxQueue, bytes: &[u8], most: impl FnOnce() -> u32) -> usize {
-        // What is usual: it fits the minimum of an empty queue, or the chunk that the queue ends in. Anything else goes from chunk to chunk.
+        // What is usual: it fits the minimum of an empty queue, or the chunk that the queue ends
+        // in. Anything else goes from chunk to chunk.
         if queue.len == 0 {
             let fits = bytes.len().wrapping_sub(1) < self.arena.small_len() as usize;
             if !fits || !self.write_first(queue, bytes) {
@@ -149,7 +159,13 @@ impl TxStore for RingTx {
         self.peek_on(queue, at, out)
     }
 
-    fn lend<'a>(&'a self, queue: &mut TxQueue, at: u32, len: u32, pieces: &mut [&'a [u8]]) -> usize {
+    fn lend<'a>(
+        &'a self,
+        queue: &mut TxQueue,
+        at: u32,
+        len: u32,
+        pieces: &mut [&'a [u8]],
+    ) -> usize {
         if len == 0 || u64::from(at) + u64::from(len) > u64::from(queue.len) {
             return 0;
         }
@@ -206,7 +222,9 @@ impl RingTx {
         let mut head_at = queue.front & !(chunk_len - 1);
         queue.front = queue.front.wrapping_add(n);
         queue.len -= n;
-        while queue.head != NONE && (queue.len == 0 || queue.front.wrapping_sub(head_at) >= chunk_len) {
+        while queue.head != NONE
+            && (queue.len == 0 || queue.front.wrapping_sub(head_at) >= chunk_len)
+        {
             if queue.cursor == queue.head {
                 queue.cursor = NONE;
             }
@@ -218,8 +236,8 @@ impl RingTx {
         }
     }
 
-    /// Gives an empty queue that is about to hold `len` bytes its first chunk, its minimum when that will do or nothing is lent; says where the first byte
-    /// goes in it.
+    /// Gives an empty queue that is about to hold `len` bytes its first chunk, its minimum when
+    /// that will do or nothing is lent; says where the first byte goes in it.
     fn begin(&mut self, queue: &mut TxQueue, len: usize) -> Option<usize> {
         let prefers_small = len <= self.arena.small_len() as usize;
         let small = if prefers_small { self.arena.take_small() } else { None };
@@ -228,7 +246,8 @@ impl RingTx {
         }
         if self.lendable(0) > 0 {
             if let Some(chunk) = self.arena.take() {
-                // Positions within chunks follow from positions in the stream, so an empty queue starts at a multiple of the length.
+                // Positions within chunks follow from positions in the stream, so an empty queue
+                // starts at a multiple of the length.
                 queue.front = 0;
                 (queue.head, queue.tail, queue.cursor, queue.cursor_at) = (chunk, chunk, chunk, 0);
                 return Some(0);
@@ -238,7 +257,8 @@ impl RingTx {
         Some(self.begin_small(queue, chunk))
     }
 
-    /// Puts bytes that fit a small chunk into the minimum of an empty queue; false when there is none.
+    /// Puts bytes that fit a small chunk into the minimum of an empty queue; false when there is
+    /// none.
     #[inline(always)]
     fn write_first(&mut self, queue: &mut TxQueue, bytes: &[u8]) -> bool {
         let Some(chunk) = self.arena.take_small() else { return false };
@@ -290,7 +310,8 @@ impl RingTx {
         written
     }
 
-    /// The chunk with the byte `at` bytes behind the front, which the queue holds, and the position of the chunk's first byte.
+    /// The chunk with the byte `at` bytes behind the front, which the queue holds, and the position
+    /// of the chunk's first byte.
     fn chunk_of(&self, queue: &TxQueue, at: u32) -> (u32, u32) {
         let chunk_len = self.arena.chunk_len();
         let position = queue.front.wrapping_add(at);
@@ -359,13 +380,15 @@ pub struct RxQueue {
 }
 
 impl RingRx {
-    /// An arena of `chunks` chunks of `chunk_len` bytes (rounded up to a power of two); one queue promises and holds at most `limit` bytes.
+    /// An arena of `chunks` chunks of `chunk_len` bytes (rounded up to a power of two); one queue
+    /// promises and holds at most `limit` bytes.
     pub fn new(chunks: u32, chunk_len: u32, limit: u32) -> RingRx {
         RingRx {
             arena: Arena::new(chunks, chunk_len),
             at: alloc::vec![0; chunks as usize].into_boxed_slice(),
             limit: limit.min(1 << 30),
-            // Bytes that came too early must not take the last chunks: the bytes before them could then never come (THREATS 19).
+            // Bytes that came too early must not take the last chunks: the bytes before them could
+            // then never come (THREATS 19).
             reserve: chunks / 8,
         }
     }
@@ -375,7 +398,8 @@ impl RingRx {
         self.arena.available()
     }
 
-    /// The chunk whose first byte has position `start`, made if need be. None when there is no memory for it.
+    /// The chunk whose first byte has position `start`, made if need be. None when there is no
+    /// memory for it.
     fn chunk_at(&mut self, queue: &mut RxQueue, start: u32, early: bool) -> Option<u32> {
         let base = queue.front & !(self.arena.chunk_len() - 1);
         let distance = |at: u32| at.wrapping_sub(base);
@@ -436,7 +460,9 @@ impl<B: Buf> RxStore<B> for RingRx {
         let mut position = queue.front.wrapping_add(ahead);
         let mut rest = bytes;
         while !rest.is_empty() {
-            let Some(chunk) = self.chunk_at(queue, position & !(chunk_len - 1), at > 0) else { break };
+            let Some(chunk) = self.chunk_at(queue, position & !(chunk_len - 1), at > 0) else {
+                break;
+            };
             let room = self.arena.chunk_from_mut(chunk, (position & (chunk_len - 1)) as usize);
             let n = rest.len().min(room.len());
             room[..n].copy_from_slice(&rest[..n]);
@@ -475,7 +501,9 @@ impl<B: Buf> RxStore<B> for RingRx {
         if queue.unread == 0 {
             return &[];
         }
-        let bytes = self.arena.chunk_from(queue.head, (queue.front & (self.arena.chunk_len() - 1)) as usize);
+        let bytes = self
+            .arena
+            .chunk_from(queue.head, (queue.front & (self.arena.chunk_len() - 1)) as usize);
         &bytes[..bytes.len().min(queue.unread as usize)]
     }
 

@@ -1,4 +1,5 @@
-//! What one acknowledgement says, as one value that is handed down: to the round-trip estimator, to loss recovery, to congestion control, to the timers.
+//! What one acknowledgement says, as one value that is handed down: to the round-trip estimator, to
+//! loss recovery, to congestion control, to the timers.
 
 use super::ack_info::AckInfo;
 use super::cc::{Advice, Event};
@@ -19,11 +20,13 @@ use super::span::Span;
 use crate::event::ConnEvents;
 use crate::store::{Env, TxStore};
 
-/// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is garbage.
+/// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is
+/// garbage.
 const LONGEST_ECHO_MS: u32 = 10 * 60 * 1000;
 
-/// What is in flight beside a segment that is timed, as far as its sample's weight is concerned: nothing. One segment is timed at a time, so there is one such
-/// sample in a round trip, however much is in flight. Echoes come with every ACK.
+/// What is in flight beside a segment that is timed, as far as its sample's weight is concerned:
+/// nothing. One segment is timed at a time, so there is one such sample in a round trip, however
+/// much is in flight. Echoes come with every ACK.
 const ALONE: u32 = 1;
 
 /// What an arriving segment says about what we sent.
@@ -35,23 +38,30 @@ pub(crate) struct Said<'a> {
     pub sack: &'a SackBlocks,
 }
 
-/// Takes the acceptable ACK of a segment (RFC 9293 3.10.7.4, step 5). Where the caller knows that nothing is lost, that there are no SACK blocks and that the ACK is
-/// none from before SND.UNA, the instance with `LOSSLESS` asks nothing about it.
+/// Takes the acceptable ACK of a segment (RFC 9293 3.10.7.4, step 5). Where the caller knows that
+/// nothing is lost, that there are no SACK blocks and that the ACK is none from before SND.UNA, the
+/// instance with `LOSSLESS` asks nothing about it.
 #[inline(always)]
-pub(crate) fn digest<E: Env, const LOSSLESS: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
+pub(crate) fn digest<E: Env, const LOSSLESS: bool>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    said: Said<'_>,
+) {
     let Said { seg, len, sack } = said;
     let wnd = u32::from(seg.wnd) << c.snd.shift;
     let is_una = seg.ack == c.snd.una;
     let moves = if LOSSLESS { !is_una } else { seg.ack.gt(c.snd.una) };
-    // An ACK of new data sets the window even when its segment is an older one that was sent again: SND.WND is counted from
-    // SND.UNA, and left as it was it would promise more than the peer ever did.
+    // An ACK of new data sets the window even when its segment is an older one that was sent again:
+    // SND.WND is counted from SND.UNA, and left as it was it would promise more than the peer ever
+    // did.
     let sets_window = moves || (is_una && c.snd.is_newer(seg.seq, seg.ack));
     if LOSSLESS {
         if moves {
             digest_progress::<E, false>(c, cx, seg.ack);
         }
     } else if !(is_una && (c.snd.nxt == c.snd.una || len > 0) && sack.is_empty()) {
-        // Else data flows towards us and nothing of ours is on its way: only the window can be news.
+        // Else data flows towards us and nothing of ours is on its way: only the window can be
+        // news.
         digest_news(c, cx, said);
     }
     if sets_window {
@@ -97,7 +107,8 @@ fn digest_sack<E: Env>(
     una: Seq,
 ) -> SackUpdate {
     let min_rtt = c.rtt.min().unwrap_or_default();
-    let arrival = Arrival { now: cx.now, min_rtt, echo_ms: echo.map(|echo| echo.wrapping_sub(c.ts_offset)) };
+    let arrival =
+        Arrival { now: cx.now, min_rtt, echo_ms: echo.map(|echo| echo.wrapping_sub(c.ts_offset)) };
     let (p, now) = (&mut *cx.pools, cx.stack.now);
     let unrecorded = &mut cx.stack.counters.tcp.sent_unrecorded;
     if !c.recovery.has_board() {
@@ -107,7 +118,8 @@ fn digest_sack<E: Env>(
         if !tells_news(c, sack, una) {
             let all = Span::new(c.snd.una, una);
             let sent = c.sent.get_mut(&mut p.sent).filter(|_| !all.is_empty());
-            let Delivered { late, original } = sent.map(|sent| sent.on_delivered(all, &arrival)).unwrap_or_default();
+            let Delivered { late, original } =
+                sent.map(|sent| sent.on_delivered(all, &arrival)).unwrap_or_default();
             return SackUpdate {
                 late,
                 original,
@@ -123,12 +135,14 @@ fn digest_sack<E: Env>(
     }
     let old = c.snd.una;
     let sack_at = c.sack(p);
-    let (Some(board), mut sent) = (sack_at.get_mut(&mut p.boards), c.sent.get_mut(&mut p.sent)) else {
+    let (Some(board), mut sent) = (sack_at.get_mut(&mut p.boards), c.sent.get_mut(&mut p.sent))
+    else {
         return SackUpdate::default();
     };
     let mut told = Delivered::default();
     let mut arrives = |piece| {
-        let arrival = sent.as_mut().map(|sent| sent.on_delivered(piece, &arrival)).unwrap_or_default();
+        let arrival =
+            sent.as_mut().map(|sent| sent.on_delivered(piece, &arrival)).unwrap_or_default();
         told.late |= arrival.late;
         told.original |= arrival.original;
     };
@@ -144,19 +158,28 @@ fn digest_sack<E: Env>(
 /// The part of an ACK that says something about what we sent.
 #[inline(always)]
 fn digest_news<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
-    if said.seg.ack.gt(c.snd.una) && said.sack.is_empty() && c.recovery.is_lossless() && !c.marks.has(Marks::PACED) {
+    if said.seg.ack.gt(c.snd.una)
+        && said.sack.is_empty()
+        && c.recovery.is_lossless()
+        && !c.marks.has(Marks::PACED)
+    {
         return digest_progress::<E, true>(c, cx, said.seg.ack);
     }
     digest_signs(c, cx, said);
 }
 
-/// What is usual: new data is acknowledged, nothing is lost and nothing hints at it. It is what [`digest_signs`] comes down to then. `ECN`: it may be in use.
+/// What is usual: new data is acknowledged, nothing is lost and nothing hints at it. It is what
+/// [`digest_signs`] comes down to then. `ECN`: it may be in use.
 #[inline(always)]
 fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq) {
     let before = c.outstanding();
     let acked = una.since(c.snd.una);
     let cwnd_limited = c.cc.is_limited();
-    let sample = if c.marks.has(Marks::TIMING) { timed_round_trip(cx.now, c, (una, una), cwnd_limited) } else { None };
+    let sample = if c.marks.has(Marks::TIMING) {
+        timed_round_trip(cx.now, c, (una, una), cwnd_limited)
+    } else {
+        None
+    };
     take_acked(c, cx, acked, una);
     if let Some(sample) = sample {
         c.rtt.on_sample(sample, ALONE, c.mss);
@@ -172,8 +195,11 @@ fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_,
     }
     rearm(c, cx, Signal::Nothing);
     let p = &cx.pools;
-    let has_more =
-        if c.marks.has(Marks::SHUT) { has_unsent(c, p) } else { p.tx.len(&c.tx) > c.snd.nxt.since(c.snd.una) };
+    let has_more = if c.marks.has(Marks::SHUT) {
+        has_unsent(c, p)
+    } else {
+        p.tx.len(&c.tx) > c.snd.nxt.since(c.snd.una)
+    };
     if has_more {
         c.wants_turn();
     }
@@ -223,7 +249,10 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         cx.counters.tcp.losses_undone += u64::from(undone);
     }
     if c.recovery.is_probing() {
-        let is_bare = acked == 0 && sack.newly == 0 && said.len == 0 && u32::from(seg.wnd) << c.snd.shift == c.snd.wnd;
+        let is_bare = acked == 0
+            && sack.newly == 0
+            && said.len == 0
+            && u32::from(seg.wnd) << c.snd.shift == c.snd.wnd;
         probe::on_answer(c, cx, &Answer { una, said: &sack, is_bare });
     }
     let dup = is_duplicate(&DupTest {
@@ -231,8 +260,10 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         occupies: said.len > 0 || seg.flags.fin(),
         ack_is_una: seg.ack == c.snd.una,
         window_changed: u32::from(seg.wnd) << c.snd.shift != c.snd.wnd,
-        // News that found no free scoreboard are counted as if there were no SACK; blocks that tell none are no duplicates.
-        sack: c.marks.has(Marks::SACK) && (c.recovery.has_board() || !tells_news(c, said.sack, una)),
+        // News that found no free scoreboard are counted as if there were no SACK; blocks that tell
+        // none are no duplicates.
+        sack: c.marks.has(Marks::SACK)
+            && (c.recovery.has_board() || !tells_news(c, said.sack, una)),
         newly_sacked: sack.newly,
     });
     if acked == 0 && !dup {
@@ -241,7 +272,8 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     let cwnd_limited = c.cc.is_limited();
     let is_timed = c.marks.has(Marks::TIMING);
     let held = c.board(cx.pools).map_or(0, Scoreboard::bytes);
-    let rtt_sample = if acked > 0 { round_trip(cx.now, c, (seg, held), cwnd_limited) } else { None };
+    let rtt_sample =
+        if acked > 0 { round_trip(cx.now, c, (seg, held), cwnd_limited) } else { None };
     if sack.late || (sack.passed > 0 && c.recovery.phase() == Phase::Open) {
         // What was missing came after all, though it was not sent again.
         c.note_rare(cx.pools, |t| t.reord_seen += 1);
@@ -266,7 +298,9 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     if let Some(sample) = info.rtt_sample {
         c.rtt.on_sample(sample, if is_timed { ALONE } else { info.flight_before }, c.mss);
     }
-    if c.recovery.phase() != Phase::Open && c.was_for_nothing(cx.pools, echo.filter(|_| acked > 0), sack.original) {
+    if c.recovery.phase() != Phase::Open
+        && c.was_for_nothing(cx.pools, echo.filter(|_| acked > 0), sack.original)
+    {
         cx.counters.tcp.losses_undone += 1;
         c.take_back(cx.pools, cx.stack.now);
         info.lost = info.lost.map(|_| 0);
@@ -279,7 +313,8 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));
     }
     look_again(c, cx.now, lost);
-    // Whether anything may leave now is for emit to find out; it is asked only when there is something.
+    // Whether anything may leave now is for emit to find out; it is asked only when there is
+    // something.
     if c.recovery.phase() != Phase::Open || has_unsent(c, cx.pools) {
         c.wants_turn();
     }
@@ -287,7 +322,8 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
 
 /// What may be lost is looked at again before the retransmission timer says so.
 fn look_again<E: Env>(c: &mut Conn<E>, now: Instant, lost: Option<Lost>) {
-    let look = lost.and_then(|lost| lost.look).filter(|at| *at < c.deadline(Timer::Retransmit, now));
+    let look =
+        lost.and_then(|lost| lost.look).filter(|at| *at < c.deadline(Timer::Retransmit, now));
     if let Some(at) = look.filter(|_| c.outstanding() > 0) {
         c.arm(Timer::Reordering, at);
     }
@@ -321,9 +357,17 @@ pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>)
 
 /// SND.UNA moves; the bytes below it are given back.
 #[inline(always)]
-pub(super) fn take_acked<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, acked: u32, una: Seq) {
-    const SPECIAL: Marks =
-        Marks::SHUT.with(Marks::SEND_URGENT).with(Marks::WANT_ROOM).with(Marks::SNDBUF_LIMITED).with(Marks::FLIGHTS);
+pub(super) fn take_acked<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    acked: u32,
+    una: Seq,
+) {
+    const SPECIAL: Marks = Marks::SHUT
+        .with(Marks::SEND_URGENT)
+        .with(Marks::WANT_ROOM)
+        .with(Marks::SNDBUF_LIMITED)
+        .with(Marks::FLIGHTS);
     if c.marks.any(SPECIAL) {
         return take_acked_of_special(c, cx.now, cx.pools, una);
     }
@@ -338,12 +382,14 @@ fn una_moves<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, una: Seq) {
         una_laps(c, p, una);
     }
     c.snd.una = una;
-    // A backoff stays until the next sample (RFC 6298 5): an ACK for data that was sent twice says nothing of the round trip, and a timeout
-    // that is too short for a late ACK would else fire again and again.
+    // A backoff stays until the next sample (RFC 6298 5): an ACK for data that was sent twice says
+    // nothing of the round trip, and a timeout that is too short for a late ACK would else fire
+    // again and again.
     c.recovery.tries = 0;
 }
 
-/// SND.UNA passes an eighth of the circle. What lies behind it is as good as at it until it is half a circle behind.
+/// SND.UNA passes an eighth of the circle. What lies behind it is as good as at it until it is half
+/// a circle behind.
 const LAP_SHIFT: u32 = 29;
 
 #[cold]
@@ -357,11 +403,13 @@ fn una_laps<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, una: Seq) {
     }
 }
 
-/// As [`take_acked`], for a connection that is being closed, or whose owner waits for room, or that has urgent data to send or knows when it sent what.
+/// As [`take_acked`], for a connection that is being closed, or whose owner waits for room, or that
+/// has urgent data to send or knows when it sent what.
 #[inline(never)]
 fn take_acked_of_special<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>, una: Seq) {
     let acked = una.since(c.snd.una);
-    let bytes = if c.marks.has(Marks::SHUT) { acked.min(c.snd_ahead.end.since(c.snd.una)) } else { acked };
+    let bytes =
+        if c.marks.has(Marks::SHUT) { acked.min(c.snd_ahead.end.since(c.snd.una)) } else { acked };
     p.tx.consume(&mut c.tx, bytes);
     if c.marks.has(Marks::FLIGHTS) {
         c.sent_is_acked(p, una);
@@ -381,11 +429,18 @@ fn take_acked_of_special<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>
     }
 }
 
-/// Loss recovery and congestion control hear of it. `newly_lost`: more was found lost for the time that has passed.
-fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo, newly_lost: bool) -> Signal {
+/// Loss recovery and congestion control hear of it. `newly_lost`: more was found lost for the time
+/// that has passed.
+fn recover<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    info: &AckInfo,
+    newly_lost: bool,
+) -> Signal {
     let was_frozen = c.recovery.is_frozen();
     let mut signal = signal(c, cx, info);
-    if matches!(signal, Signal::Left | Signal::Repaired) && info.lost.is_some_and(|bytes| bytes > 0) {
+    if matches!(signal, Signal::Left | Signal::Repaired) && info.lost.is_some_and(|bytes| bytes > 0)
+    {
         // What is lost of what was sent since begins the next recovery.
         signal = self::signal(c, cx, &AckInfo { acked: 0, dup: false, ..*info });
     }
@@ -406,7 +461,8 @@ fn recover<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo, 
 /// What an ACK means for recovery, and what congestion control hears of that.
 fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -> Signal {
     let (sack, mss) = (c.sack(cx.pools), u32::from(c.mss));
-    let signal = c.step_recovery(cx.pools, |recovery, p| recovery.on_ack(info, sack.get(&p.boards), mss));
+    let signal =
+        c.step_recovery(cx.pools, |recovery, p| recovery.on_ack(info, sack.get(&p.boards), mss));
     match signal {
         Signal::Enter { flight } => {
             c.remember_undo(cx.pools);
@@ -419,7 +475,8 @@ fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -
             c.wants_turn();
         }
         Signal::Left => {
-            // What is in flight has come to ssthresh already where RFC 9937 said how much leaves: no burst is to be feared.
+            // What is in flight has come to ssthresh already where RFC 9937 said how much leaves:
+            // no burst is to be feared.
             let is_reduced = info.lost.is_some() && Advice::of(c.settings.congestion()).uses_prr;
             let flight = if is_reduced { u32::MAX } else { info.flight };
             c.on_congestion(cx.pools, cx.stack.now, Event::Recovered { flight });
@@ -430,7 +487,8 @@ fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -
     signal
 }
 
-/// The retransmission timer after new data was acknowledged (RFC 6298 5.2 and 5.3; RFC 6582 4 for partial ACKs).
+/// The retransmission timer after new data was acknowledged (RFC 6298 5.2 and 5.3; RFC 6582 4 for
+/// partial ACKs).
 #[inline(always)]
 fn rearm<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
     if c.outstanding() == 0 {
@@ -447,8 +505,9 @@ fn rearm<E: Env>(c: &mut Conn<E>, cx: &Cx<'_>, signal: Signal) {
     }
 }
 
-/// The round trip that an ACK of new data completes. A segment is timed on our own clock unless it was sent again (Karn); then a
-/// timestamp says which of the copies was answered (RFC 7323 4.1), if only in whole milliseconds.
+/// The round trip that an ACK of new data completes. A segment is timed on our own clock unless it
+/// was sent again (Karn); then a timestamp says which of the copies was answered (RFC 7323 4.1), if
+/// only in whole milliseconds.
 ///
 /// The same segment measures how fast data arrives; `held` bytes beyond the ACK have arrived too.
 #[inline(always)]
@@ -461,10 +520,15 @@ fn round_trip<E: Env>(
     if c.marks.has(Marks::TIMING) {
         return timed_round_trip(now, c, (seg.ack + held, seg.ack), cwnd_limited);
     }
-    if c.recovery.phase() == Phase::Open { None } else { echo_age(now, c, seg.ts.map(|(_, echo)| echo)) }
+    if c.recovery.phase() == Phase::Open {
+        None
+    } else {
+        echo_age(now, c, seg.ts.map(|(_, echo)| echo))
+    }
 }
 
-/// The round trip of the segment that is being timed, if `ack` ends it. All up to `arrived` has arrived.
+/// The round trip of the segment that is being timed, if `ack` ends it. All up to `arrived` has
+/// arrived.
 #[inline(always)]
 fn timed_round_trip<E: Env>(
     now: Instant,
@@ -477,7 +541,8 @@ fn timed_round_trip<E: Env>(
     }
     c.marks.clear(Marks::TIMING);
     let time = c.times.timed.ago(now);
-    let app_limited = !cwnd_limited && !c.marks.any(Marks::RWND_LIMITED.with(Marks::SNDBUF_LIMITED));
+    let app_limited =
+        !cwnd_limited && !c.marks.any(Marks::RWND_LIMITED.with(Marks::SNDBUF_LIMITED));
     c.rate.sample(arrived.since(c.delivered_then), time, app_limited);
     Some(time)
 }

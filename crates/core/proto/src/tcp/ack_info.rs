@@ -1,4 +1,5 @@
-//! What one acknowledgement says, for those who decide: loss recovery, congestion control, the estimate of the round trip.
+//! What one acknowledgement says, for those who decide: loss recovery, congestion control, the
+//! estimate of the round trip.
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
@@ -10,7 +11,8 @@ pub(crate) struct AckInfo {
     pub now: Instant,
     /// Newly acknowledged by SEG.ACK.
     pub acked: u32,
-    /// A duplicate ACK in the sense of RFC 5681 2 (with SACK: one that brings new SACK blocks, RFC 6675 2).
+    /// A duplicate ACK in the sense of RFC 5681 2 (with SACK: one that brings new SACK blocks, RFC
+    /// 6675 2).
     pub dup: bool,
     /// A round trip that this ACK completed (RFC 6298 3, RFC 7323 4).
     pub rtt_sample: Option<Duration>,
@@ -18,14 +20,17 @@ pub(crate) struct AckInfo {
     pub flight_before: u32,
     /// Bytes in flight after it.
     pub flight: u32,
-    /// The congestion window was what held us back before this ACK (RFC 7661 4.2; RFC 9438 5.8): only then may it grow.
+    /// The congestion window was what held us back before this ACK (RFC 7661 4.2; RFC 9438 5.8):
+    /// only then may it grow.
     pub cwnd_limited: bool,
     /// SND.UNA after it.
     pub una: Seq,
     /// SND.NXT, which an ACK does not change.
     pub nxt: Seq,
-    /// Bytes that are lost for the time that has passed (RFC 8985) and were not sent again. None: losses are told by counting.
+    /// Bytes that are lost for the time that has passed (RFC 8985) and were not sent again. None:
+    /// losses are told by counting.
     pub lost: Option<u32>,
-    /// Bytes that the peer was not known to have, by whichever way it told (RFC 9937 6.1, DeliveredData).
+    /// Bytes that the peer was not known to have, by whichever way it told (RFC 9937 6.1,
+    /// DeliveredData).
     pub delivered: u32,
 }

@@ -1,4 +1,5 @@
-//! The handshake that we began: SYN-SENT (RFC 9293 3.10.7.3), and what holds once our SYN is acknowledged.
+//! The handshake that we began: SYN-SENT (RFC 9293 3.10.7.3), and what holds once our SYN is
+//! acknowledged.
 
 use super::clock::Ms;
 use super::marks::Marks;
@@ -67,13 +68,14 @@ pub(crate) fn on_segment<E: Env>(
         c.go(Cause::SynAck);
         c.tell(ConnEvents::CONNECTED);
         c.ack_now();
-        // Data and FIN that came with the SYN-ACK are taken like any others; they stand one behind it.
+        // Data and FIN that came with the SYN-ACK are taken like any others; they stand one behind
+        // it.
         let after = Segment { seq: seg.seq + 1, flags: seg.flags.without(Flags::SYN), ..*seg };
         return open::step_7_and_8(c, cx, Arrival { seg: &after, ..arrival });
     }
-    // Both ends began at once (RFC 9293 3.5, figure 8), or the peer splits its SYN-ACK in two: our answer is SYN and ACK.
-    // What else is in the segment is not taken; its sender repeats it once it is established.
-    // Such handshakes do without ECN.
+    // Both ends began at once (RFC 9293 3.5, figure 8), or the peer splits its SYN-ACK in two: our
+    // answer is SYN and ACK. What else is in the segment is not taken; its sender repeats it once
+    // it is established. Such handshakes do without ECN.
     c.gives_ecn_up(cx.pools);
     c.go(Cause::Syn);
     c.set_window(u32::from(seg.wnd), seg.seq, Seq(0));
@@ -82,7 +84,8 @@ pub(crate) fn on_segment<E: Env>(
     Ok(())
 }
 
-/// The answer to a SYN that had the Fast Open option, or to one without it that was sent when no answer came (RFC 7413 4.2.1).
+/// The answer to a SYN that had the Fast Open option, or to one without it that was sent when no
+/// answer came (RFC 7413 4.2.1).
 #[cold]
 fn fast_open_answered<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment) {
     let (taken, sent) = (seg.ack.since(c.snd.una), c.outstanding());
@@ -115,7 +118,8 @@ fn take_syn<E: Env>(c: &mut Conn<E>, cx: &ConnCx<'_, '_, E>, seg: &Segment) {
     c.rcv.nxt = seg.seq + 1;
     c.rcv.acked = c.rcv.nxt;
     c.rcv.wraps = 0;
-    // While the SYN was out, the edge held the length of the window that it offered: there was nothing to count it from.
+    // While the SYN was out, the edge held the length of the window that it offered: there was
+    // nothing to count it from.
     c.rcv.edge = c.rcv.nxt + c.rcv.edge.0;
     c.heard = Ms::of(cx.now);
     let link_mss = c.our_mss;

@@ -12,12 +12,14 @@ use crate::ids::Table;
 pub struct ListenSpec {
     /// The routing table whose interfaces it listens on.
     pub table: Table,
-    /// Address and port. An unspecified address stands for every address of its family; `::` stands for IPv4 too unless `v6_only`.
-    /// Port 0 asks for any free ephemeral port; [`crate::Stack::listener_local`] tells which.
+    /// Address and port. An unspecified address stands for every address of its family; `::` stands
+    /// for IPv4 too unless `v6_only`. Port 0 asks for any free ephemeral port;
+    /// [`crate::Stack::listener_local`] tells which.
     pub local: Endpoint,
     /// `::` takes IPv6 only.
     pub v6_only: bool,
-    /// Handshakes in progress, and again finished handshakes that wait to be accepted, at most (at least 1).
+    /// Handshakes in progress, and again finished handshakes that wait to be accepted, at most (at
+    /// least 1).
     pub backlog: u32,
     /// The owner's word, given back in [`crate::Event::Incoming`].
     pub token: u64,
@@ -30,7 +32,8 @@ pub struct ListenSpec {
 pub struct ConnectSpec {
     /// The routing table to find the way in.
     pub table: Table,
-    /// Our side; None, an unspecified address or port 0 leave the choice to the stack (RFC 6724, RFC 6056).
+    /// Our side; None, an unspecified address or port 0 leave the choice to the stack (RFC 6724,
+    /// RFC 6056).
     pub local: Option<Endpoint>,
     /// The peer.
     pub remote: Endpoint,
@@ -40,7 +43,8 @@ pub struct ConnectSpec {
     pub options: ConnOptions,
 }
 
-/// True values of one connection, as they are at this moment. Bytes are payload bytes, windows are in bytes.
+/// True values of one connection, as they are at this moment. Bytes are payload bytes, windows are
+/// in bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TcpInfo {
     /// The state.
@@ -119,7 +123,8 @@ pub struct TcpInfo {
     pub data_segs_out: u32,
     /// Segments that the peer has, our SYN counted.
     pub delivered: u32,
-    /// Bytes per second at which data arrives at the peer, measured once in a round trip; 0 before the first time.
+    /// Bytes per second at which data arrives at the peer, measured once in a round trip; 0 before
+    /// the first time.
     pub delivery_rate: u64,
     /// That measurement was limited by what the owner wrote.
     pub delivery_rate_app_limited: bool,
@@ -182,7 +187,8 @@ pub enum EcnFeedback {
     Accurate,
 }
 
-/// What a connection knows of explicit congestion notification. Bytes are those of payload, with ECT(0), CE and ECT(1).
+/// What a connection knows of explicit congestion notification. Bytes are those of payload, with
+/// ECT(0), CE and ECT(1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EcnInfo {
     /// What both ends agreed on.
@@ -191,7 +197,8 @@ pub struct EcnInfo {
     pub seen: bool,
     /// What we send may be marked.
     pub capable: bool,
-    /// Marks that come back are not heeded: the counter of the first segment did not get through (RFC 9768 3.2.2.4).
+    /// Marks that come back are not heeded: the counter of the first segment did not get through
+    /// (RFC 9768 3.2.2.4).
     pub deaf: bool,
     /// The peer sends AccECN options.
     pub options_seen: bool,

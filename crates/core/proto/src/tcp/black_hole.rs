@@ -1,4 +1,5 @@
-//! What a connection does about paths that swallow long packets without a word: [`super::mtu_search`] says how long they may be.
+//! What a connection does about paths that swallow long packets without a word:
+//! [`super::mtu_search`] says how long they may be.
 
 use super::conn::Conn;
 use super::context::{ConnCx, Pools};
@@ -14,7 +15,8 @@ impl<E: Env> Conn<E> {
         self.note_rare(p, |t| t.search = Some(MtuSearch::from_base(v6, path)));
     }
 
-    /// The longest packet that the way out takes, as far as it is known; else the one for which we announced our segment size.
+    /// The longest packet that the way out takes, as far as it is known; else the one for which we
+    /// announced our segment size.
     fn link_takes(&self) -> u16 {
         let headers = if self.key.remote.is_v6() { 60 } else { 40 };
         match self.route.mtu() {
@@ -23,7 +25,8 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// A retransmission timeout: full segments may be what does not arrive (RFC 4821 7.7, RFC 8899 4.3).
+    /// A retransmission timeout: full segments may be what does not arrive (RFC 4821 7.7, RFC 8899
+    /// 4.3).
     pub(super) fn full_segments_vanish(&mut self, cx: &mut ConnCx<'_, '_, E>) {
         self.lost_probe(cx.pools);
         if self.recovery.tries >= TIMEOUTS && self.state.is_synchronized() {
@@ -47,19 +50,23 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// Not even what is as short as the base gets through. Where segments were no longer than that from the beginning, this is the first sign of a black hole.
+    /// Not even what is as short as the base gets through. Where segments were no longer than that
+    /// from the beginning, this is the first sign of a black hole.
     fn fall_to_floor(&mut self, cx: &mut ConnCx<'_, '_, E>) {
         let v6 = self.key.remote.is_v6();
         if self.rare.get(&cx.pools.rare_stats).is_none_or(|t| t.search.is_none()) {
             cx.counters.tcp.mtu_black_holes += 1;
             self.search_from_base(cx.pools);
         }
-        if let Some(search) = self.rare.get_mut(&mut cx.pools.rare_stats).and_then(|t| t.search.as_mut()) {
+        if let Some(search) =
+            self.rare.get_mut(&mut cx.pools.rare_stats).and_then(|t| t.search.as_mut())
+        {
             search.fall_to_floor(v6);
         }
     }
 
-    /// The longest packet that leaves, but for probes, where link and ICMP let `path_mtu`. What has arrived of the last probe is taken in.
+    /// The longest packet that leaves, but for probes, where link and ICMP let `path_mtu`. What has
+    /// arrived of the last probe is taken in.
     pub(super) fn path_carries(&mut self, p: &mut Pools<E>, path_mtu: u32) -> u32 {
         let is_calm = self.recovery.is_calm();
         let Some(rare) = self.rare.get_mut(&mut p.rare_stats) else { return path_mtu };
@@ -75,7 +82,12 @@ impl<E: Env> Conn<E> {
     }
 
     /// The length of a probe that is due.
-    pub(super) fn next_probe(&mut self, p: &mut Pools<E>, now: Instant, path_mtu: u32) -> Option<u16> {
+    pub(super) fn next_probe(
+        &mut self,
+        p: &mut Pools<E>,
+        now: Instant,
+        path_mtu: u32,
+    ) -> Option<u16> {
         let search = self.rare.get_mut(&mut p.rare_stats)?.search.as_mut()?;
         search.next(now, path_mtu.min(u16::MAX.into()) as u16)
     }

@@ -1,5 +1,6 @@
-//! Congestion control: how much may be in flight (RFC 5681, RFC 9438). A value that is told what happened and says a number: [`Cc::on_sent`],
-//! [`Cc::on_ack`], [`Cc::on_event`] are what it hears, [`Cc::cwnd`] and [`Cc::advice`] what it says.
+//! Congestion control: how much may be in flight (RFC 5681, RFC 9438). A value that is told what
+//! happened and says a number: [`Cc::on_sent`], [`Cc::on_ack`], [`Cc::on_event`] are what it hears,
+//! [`Cc::cwnd`] and [`Cc::advice`] what it says.
 //!
 //! ```text
 //!   cwnd │            ╭── Loss                                ╭─ Timeout: one segment again
@@ -10,8 +11,9 @@
 //!        └──────────────────────────────────────────────────────────▶ time
 //! ```
 //!
-//! Growth is counted in acknowledged bytes, never in ACKs, so that splitting one ACK into many gains nothing (RFC 3465), and only while the
-//! window was really in use (RFC 5681 4.1, RFC 7661, RFC 9438 5.8).
+//! Growth is counted in acknowledged bytes, never in ACKs, so that splitting one ACK into many
+//! gains nothing (RFC 3465), and only while the window was really in use (RFC 5681 4.1, RFC 7661,
+//! RFC 9438 5.8).
 
 use super::ack_info::AckInfo;
 use super::rtt::Rtt;
@@ -32,8 +34,9 @@ use reno::Reno;
 pub(crate) use window::MAX_CWND;
 pub(crate) use window::Window;
 
-/// The congestion control of one connection as a whole. Between events the window lies in the record of the connection, and the rest where what is rare lies, once it says
-/// more than [`Law::new`].
+/// The congestion control of one connection as a whole. Between events the window lies in the
+/// record of the connection, and the rest where what is rare lies, once it says more than
+/// [`Law::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cc {
     window: Window,
@@ -94,7 +97,8 @@ impl Law {
         }
     }
 
-    /// Its part of a record ([`crate::export`]), in the numbers from `from` on. Which law it is is among the options of the connection.
+    /// Its part of a record ([`crate::export`]), in the numbers from `from` on. Which law it is is
+    /// among the options of the connection.
     pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
         match self {
             Law::Reno(reno) => reno.fields(from + 2, f),
@@ -112,7 +116,8 @@ impl Advice {
 }
 
 impl Cc {
-    /// For a connection that has just been established, with payloads of at most `mss` bytes and `iw` segments of initial window.
+    /// For a connection that has just been established, with payloads of at most `mss` bytes and
+    /// `iw` segments of initial window.
     pub(crate) fn new(kind: Congestion, mss: u16, iw: u8) -> Cc {
         Cc { window: Window::new(mss, iw), law: Law::new(kind) }
     }
@@ -127,7 +132,8 @@ impl Cc {
         (self.window, self.law)
     }
 
-    /// An ACK arrived outside fast recovery. The window grows by what was newly acknowledged, if it was in use.
+    /// An ACK arrived outside fast recovery. The window grows by what was newly acknowledged, if it
+    /// was in use.
     pub(crate) fn on_ack(&mut self, ack: &AckInfo, rtt: &Rtt) {
         if ack.acked == 0 {
             return;
@@ -150,12 +156,17 @@ impl Cc {
         match event {
             Event::Recovered { flight } => self.on_recovered(flight),
             Event::Idle { idle, rto } if idle > rto => self.on_idle(),
-            Event::Loss { .. } | Event::Marked { .. } | Event::Timeout { .. } | Event::Undone | Event::Idle { .. } => {}
+            Event::Loss { .. }
+            | Event::Marked { .. }
+            | Event::Timeout { .. }
+            | Event::Undone
+            | Event::Idle { .. } => {}
         }
     }
 
-    /// The ACKs of one burst are digested together before anything is sent, so the flight of this moment may be a fraction of what the path
-    /// carried. The most that was in flight in this round trip is the FlightSize that RFC 5681 equation 4 means.
+    /// The ACKs of one burst are digested together before anything is sent, so the flight of this
+    /// moment may be a fraction of what the path carried. The most that was in flight in this round
+    /// trip is the FlightSize that RFC 5681 equation 4 means.
     fn in_full(&self, event: Event) -> Event {
         let in_use = self.window.used.min(self.window.cwnd);
         match event {
@@ -177,9 +188,11 @@ impl Cc {
         w.cwnd = w.ssthresh.min(flight.max(w.mss()).saturating_add(w.mss())).min(MAX_CWND);
     }
 
-    /// A loss was none: things are as they were `before`, and what was won since is kept. So is an algorithm that the owner has chosen since.
+    /// A loss was none: things are as they were `before`, and what was won since is kept. So is an
+    /// algorithm that the owner has chosen since.
     pub(crate) fn restore(&mut self, before: &Cc) {
-        let (mss, paced, cwnd, ssthresh) = (self.window.mss, self.window.paced, self.window.cwnd, self.window.ssthresh);
+        let (mss, paced, cwnd, ssthresh) =
+            (self.window.mss, self.window.paced, self.window.cwnd, self.window.ssthresh);
         let kind = self.kind();
         *self = *before;
         if self.kind() != kind {
@@ -192,7 +205,8 @@ impl Cc {
         self.on_event(Event::Undone);
     }
 
-    /// The ACK clock is gone, and the window falls back to the restart window, which is the initial one (RFC 5681 4.1).
+    /// The ACK clock is gone, and the window falls back to the restart window, which is the initial
+    /// one (RFC 5681 4.1).
     fn on_idle(&mut self) {
         let w = &mut self.window;
         w.cwnd = w.cwnd.min(w.initial());
@@ -217,7 +231,8 @@ impl Cc {
 }
 
 impl Cc {
-    /// Its part of a record ([`crate::export`]), in the numbers from `from` on. By which law the window moves is among the options of the connection.
+    /// Its part of a record ([`crate::export`]), in the numbers from `from` on. By which law the
+    /// window moves is among the options of the connection.
     pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
         self.window.fields(from, f);
         self.law.fields(from, f);

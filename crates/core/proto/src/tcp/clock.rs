@@ -40,7 +40,8 @@ impl Ms {
 const TICK_SHIFT: u32 = 16;
 const TICK_LESS_1: Duration = Duration::from_nanos((1 << TICK_SHIFT) - 1);
 
-/// A point in time in ticks of 2^16 ns, the wheel's, modulo 2^32: it orders what is less than a day and a half apart.
+/// A point in time in ticks of 2^16 ns, the wheel's, modulo 2^32: it orders what is less than a day
+/// and a half apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Tick(u32);
 
@@ -60,7 +61,8 @@ impl Tick {
     }
 }
 
-/// A deadline in ticks, as [`Tick`]; zero when it is not set. It is met up to a tick late, and must lie less than a day and a half ahead.
+/// A deadline in ticks, as [`Tick`]; zero when it is not set. It is met up to a tick late, and must
+/// lie less than a day and a half ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DueTick(u32);
 
@@ -95,7 +97,8 @@ fn near(now: Instant, low: u32, shift: u32) -> Instant {
 /// log2 of the nanoseconds in the unit of [`Recent`].
 const RECENT_SHIFT: u32 = 6;
 
-/// A point in the recent past in units of 64 ns, modulo 2^32: good for four minutes, longer than any round trip or timeout ([`Recent::FAR`]).
+/// A point in the recent past in units of 64 ns, modulo 2^32: good for four minutes, longer than
+/// any round trip or timeout ([`Recent::FAR`]).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Recent(u32);
 
@@ -123,7 +126,8 @@ impl Recent {
 /// log2 of the nanoseconds in the unit of [`DueFar`]: about a millisecond.
 const FAR_SHIFT: u32 = 20;
 
-/// A deadline in units of 2^20 ns; zero when it is not set. It is met up to a unit early, and must lie less than [`DueFar::FAR`] ahead.
+/// A deadline in units of 2^20 ns; zero when it is not set. It is met up to a unit early, and must
+/// lie less than [`DueFar::FAR`] ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DueFar(u32);
 
@@ -134,7 +138,11 @@ impl DueFar {
 
     #[inline]
     pub(crate) fn at(at: Instant) -> DueFar {
-        if at.is_set() { DueFar(((at.as_nanos() >> FAR_SHIFT) as u32).max(1)) } else { DueFar::NEVER }
+        if at.is_set() {
+            DueFar(((at.as_nanos() >> FAR_SHIFT) as u32).max(1))
+        } else {
+            DueFar::NEVER
+        }
     }
 
     /// When that is, seen from `now`.

@@ -1,5 +1,6 @@
-//! What nothing but trouble, urgent data and strangers ask for: it lies where what is rare lies ([`super::rare_stats`]), so that a connection that is spared them
-//! does not carry it. Before there is such a record, all of it is as [`Cold::at`] says.
+//! What nothing but trouble, urgent data and strangers ask for: it lies where what is rare lies
+//! ([`super::rare_stats`]), so that a connection that is spared them does not carry it. Before
+//! there is such a record, all of it is as [`Cold::at`] says.
 
 use clearway_wire::Seq;
 
@@ -15,9 +16,11 @@ use crate::export::{Fields, UNREACHABLE};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cold {
     pub points: Points,
-    /// By which law the congestion window moves; that of another algorithm than the connection's means nothing.
+    /// By which law the congestion window moves; that of another algorithm than the connection's
+    /// means nothing.
     pub law: Law,
-    /// The first number behind urgent data that we send (RFC 6093 2), while [`super::marks::Marks::SEND_URGENT`] says that there is some.
+    /// The first number behind urgent data that we send (RFC 6093 2), while
+    /// [`super::marks::Marks::SEND_URGENT`] says that there is some.
     pub snd_urgent: Seq,
     /// The first number behind urgent data that the peer has sent, while it waits.
     pub rcv_urgent: Seq,
@@ -27,7 +30,8 @@ pub(crate) struct Cold {
     pub challenge_second: u8,
     /// Challenge ACKs left in this second (RFC 5961 7).
     pub challenges: u8,
-    /// An ICMP error that says why the peer may not answer (RFC 5461 4.1): told when the connection fails for that.
+    /// An ICMP error that says why the peer may not answer (RFC 5461 4.1): told when the connection
+    /// fails for that.
     pub soft_error: Option<Unreachable>,
     pub reasm: Held<Reasm>,
     pub sack: Held<Scoreboard>,
@@ -52,8 +56,17 @@ impl Cold {
 
     /// Its part of a record ([`crate::export`]), the maps left out.
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let Cold { points, law, snd_urgent, rcv_urgent, una_wraps, challenge_second, challenges, soft_error, .. } =
-            self;
+        let Cold {
+            points,
+            law,
+            snd_urgent,
+            rcv_urgent,
+            una_wraps,
+            challenge_second,
+            challenges,
+            soft_error,
+            ..
+        } = self;
         points.fields(f);
         law.fields(160, f);
         f.seq(112, snd_urgent);

@@ -1,5 +1,6 @@
-//! What a connection tells its congestion control, and asks of it. Where the algorithm goes by rates, or the owner has set the highest one, this is also
-//! where data is paced and measured; [`Marks::PACED`] says so, and keeps such a connection off the fast paths.
+//! What a connection tells its congestion control, and asks of it. Where the algorithm goes by
+//! rates, or the owner has set the highest one, this is also where data is paced and measured;
+//! [`Marks::PACED`] says so, and keeps such a connection off the fast paths.
 
 use clearway_base::{Duration, Instant};
 
@@ -51,11 +52,16 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// Takes up `kind`, and the highest rate that the owner has set. Where no place is free for what that needs, the connection goes by CUBIC, without
-    /// pacing; true: so it is.
+    /// Takes up `kind`, and the highest rate that the owner has set. Where no place is free for
+    /// what that needs, the connection goes by CUBIC, without pacing; true: so it is.
     #[cold]
     #[inline(never)]
-    pub(super) fn choose_congestion(&mut self, p: &mut Pools<E>, now: Instant, kind: Congestion) -> bool {
+    pub(super) fn choose_congestion(
+        &mut self,
+        p: &mut Pools<E>,
+        now: Instant,
+        kind: Congestion,
+    ) -> bool {
         let limit = self.suffered(p).seldom.max_pacing_rate();
         let needs_place = kind == Congestion::Bbr || limit.is_some();
         if needs_place && self.cc.paced().is_none() {
@@ -82,7 +88,8 @@ impl<E: Env> Conn<E> {
         refused
     }
 
-    /// Whether what congestion control says still matters: one that is over sends nothing, and before the handshake nothing is known.
+    /// Whether what congestion control says still matters: one that is over sends nothing, and
+    /// before the handshake nothing is known.
     pub(super) fn may_be_paced(&self) -> bool {
         self.state.is_synchronized() && !self.marks.has(Marks::DETACHED)
     }
@@ -117,7 +124,8 @@ impl<E: Env> Conn<E> {
         self.cc.paced().get(&p.paced)?.pacer.waits_until()
     }
 
-    /// The path is paced: what an ACK says is measured, and the rate follows. `was_frozen`: in fast recovery before it.
+    /// The path is paced: what an ACK says is measured, and the rate follows. `was_frozen`: in fast
+    /// recovery before it.
     #[cold]
     #[inline(never)]
     pub(super) fn on_paced_ack(&mut self, p: &mut Pools<E>, info: &AckInfo, was_frozen: bool) {
@@ -133,7 +141,8 @@ impl<E: Env> Conn<E> {
         let sack = self.sack(p);
         let board = sack.get(&p.boards);
         let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
-        let sample = paced.delivery.on_ack(info.now, (una, board), lost, self.rtt.min().unwrap_or_default());
+        let sample =
+            paced.delivery.on_ack(info.now, (una, board), lost, self.rtt.min().unwrap_or_default());
         let marked = core::mem::take(&mut paced.marked);
         let by_window = paced.bbr.is_none();
         if let Some(bbr) = &mut paced.bbr {
@@ -159,7 +168,8 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// The peer has told of so many marked packets of ours one by one. True: the algorithm weighs them, with the next ACK, and no cut is due.
+    /// The peer has told of so many marked packets of ours one by one. True: the algorithm weighs
+    /// them, with the next ACK, and no cut is due.
     #[cold]
     pub(super) fn weighs_marks(&self, p: &mut Pools<E>, packets: u32) -> bool {
         let bytes = packets.saturating_mul(u32::from(self.mss));
@@ -169,19 +179,29 @@ impl<E: Env> Conn<E> {
 
     /// How many bytes pacing lets out now.
     pub(super) fn pacing_budget(&self, p: &mut Pools<E>, now: Instant) -> u64 {
-        self.cc.paced().get_mut(&mut p.paced).and_then(|paced| paced.pacer.budget(now)).map_or(u64::MAX, u64::from)
+        self.cc
+            .paced()
+            .get_mut(&mut p.paced)
+            .and_then(|paced| paced.pacer.budget(now))
+            .map_or(u64::MAX, u64::from)
     }
 
     /// `span` has just left, new bytes or ones that had left before.
     #[cold]
     #[inline(never)]
     pub(super) fn note_paced(&mut self, p: &mut Pools<E>, now: Instant, span: Span, is_new: bool) {
-        let pipe = self.recovery(p).pipe(self.snd.una, self.snd.nxt, u32::from(self.mss), self.known(p));
+        let pipe =
+            self.recovery(p).pipe(self.snd.una, self.snd.nxt, u32::from(self.mss), self.known(p));
         let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
         paced.pacer.on_sent(span.len());
         if is_new {
             let before = pipe.saturating_sub(span.len());
-            paced.delivery.on_sent((before, span.len()), span.end, now, self.rtt.srtt().unwrap_or(Duration::ZERO));
+            paced.delivery.on_sent(
+                (before, span.len()),
+                span.end,
+                now,
+                self.rtt.srtt().unwrap_or(Duration::ZERO),
+            );
         } else {
             paced.delivery.on_sent_again(span, pipe, now);
         }

@@ -1,5 +1,5 @@
-//! The record of an open connection. Its first two cache lines hold all that an in-order data segment touches; what sending and
-//! acknowledging need comes next, and what is seldom needed last.
+//! The record of an open connection. Its first two cache lines hold all that an in-order data
+//! segment touches; what sending and acknowledging need comes next, and what is seldom needed last.
 
 use super::clock::{DueFar, DueTick, Ms, Recent, Tick, stamp};
 use super::held::Held;
@@ -26,7 +26,8 @@ use crate::flow::FlowKey;
 use crate::net::path_cache::RouteCache;
 use crate::store::{Env, RxStore, TxStore};
 
-/// Deadlines and the times that they are reckoned from. The wheel knows one instant for each connection: the earliest, or one before it.
+/// Deadlines and the times that they are reckoned from. The wheel knows one instant for each
+/// connection: the earliest, or one before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// [`Timer::Retransmit`] or another that shares its deadline, which then has a mark.
@@ -35,8 +36,8 @@ pub(crate) struct Times {
     pub life: DueFar,
     /// When the segment that is being timed left.
     pub timed: Recent,
-    /// Since when something waits for an acknowledgement without any progress, data in flight or a window that does not open, while
-    /// [`Marks::STUCK`] says so.
+    /// Since when something waits for an acknowledgement without any progress, data in flight or a
+    /// window that does not open, while [`Marks::STUCK`] says so.
     pub stuck_since: Ms,
     /// When something last left.
     pub sent: Ms,
@@ -58,7 +59,8 @@ impl Times {
     }
 }
 
-/// An open connection: every state from SYN-SENT to LAST-ACK, and afterwards until its owner closes.
+/// An open connection: every state from SYN-SENT to LAST-ACK, and afterwards until its owner
+/// closes.
 #[repr(C)]
 pub(crate) struct Conn<E: Env> {
     // ---- what an in-order data segment touches
@@ -103,7 +105,8 @@ pub(crate) struct Conn<E: Env> {
     pub rcv_ahead: RcvAhead,
     /// The segment that is being timed: acknowledged when SND.UNA is at or past this.
     pub timed_seq: Seq,
-    /// What the peer had when that segment left: SND.UNA, and as much further as it held selectively.
+    /// What the peer had when that segment left: SND.UNA, and as much further as it held
+    /// selectively.
     pub delivered_then: Seq,
     /// How fast data arrives at the peer.
     pub rate: DeliveryRate,
@@ -112,13 +115,15 @@ pub(crate) struct Conn<E: Env> {
     pub data_segs_out: u32,
     /// Milliseconds in which something waited for the peer, up to [`Times::stuck_since`].
     pub busy_ms: u32,
-    /// The wheel looks at this connection in this tick, or before, while [`Marks::WATCHED`] says so.
+    /// The wheel looks at this connection in this tick, or before, while [`Marks::WATCHED`] says
+    /// so.
     pub looked_at: Tick,
     /// On the accept queue of its listener while pending; among the orphans.
     pub owner: Link,
     pub sent: Held<Sent>,
     // ---- seldom
-    /// The owner's word. While the connection waits to be accepted it has no owner, and this names its listener; of an orphan it says what [`Orphaned`] holds.
+    /// The owner's word. While the connection waits to be accepted it has no owner, and this names
+    /// its listener; of an orphan it says what [`Orphaned`] holds.
     pub token: u64,
     pub rare: Held<RareStats>,
     /// What is added to our clock in timestamps so that nobody learns it (RFC 7323 5.4).
@@ -134,7 +139,8 @@ pub(crate) struct Conn<E: Env> {
 }
 
 /// Where its received and its written bytes wait.
-pub(crate) type Queues<E> = (<<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue, <<E as Env>::Tx as TxStore>::Queue);
+pub(crate) type Queues<E> =
+    (<<E as Env>::Rx as RxStore<<E as Env>::Buf>>::Queue, <<E as Env>::Tx as TxStore>::Queue);
 
 /// What a connection begins with, whoever began it.
 pub(crate) struct Start {
@@ -147,7 +153,8 @@ pub(crate) struct Start {
     pub ts_offset: u32,
 }
 
-/// A connection without owner: how far it had come when that was looked at last, and what it had to send when its owner went.
+/// A connection without owner: how far it had come when that was looked at last, and what it had to
+/// send when its owner went.
 #[derive(Clone, Copy)]
 pub(crate) struct Orphaned {
     pub una: Seq,
@@ -155,7 +162,8 @@ pub(crate) struct Orphaned {
 }
 
 impl<E: Env> Conn<E> {
-    /// A connection whose SYN is not out yet. It is in SYN-SENT; what the peer says is filled in when it says so.
+    /// A connection whose SYN is not out yet. It is in SYN-SENT; what the peer says is filled in
+    /// when it says so.
     #[inline(always)]
     pub(crate) fn fresh(now: Instant, start: &Start, (rx, tx): Queues<E>, our_mss: u16) -> Conn<E> {
         let Start { key, token, settings, seldom: _, iss, ts_offset } = *start;
@@ -259,7 +267,8 @@ impl<E: Env> Conn<E> {
         self.marks.set(Marks::ACK_NOW.with(Marks::EMIT));
     }
 
-    /// The connection is over, for this reason. The record is taken out of the flow table when the operation ends.
+    /// The connection is over, for this reason. The record is taken out of the flow table when the
+    /// operation ends.
     pub(crate) fn fail(&mut self, why: Failure) {
         self.failure.get_or_insert(why);
         self.end();
@@ -269,8 +278,13 @@ impl<E: Env> Conn<E> {
     /// The connection is over.
     pub(crate) fn end(&mut self) {
         self.state = State::Closed;
-        self.marks
-            .clear(Marks::EMIT.with(Marks::ACK_NOW).with(Marks::SYN_DUE).with(Marks::PROBE_DUE).with(Marks::FORCE));
+        self.marks.clear(
+            Marks::EMIT
+                .with(Marks::ACK_NOW)
+                .with(Marks::SYN_DUE)
+                .with(Marks::PROBE_DUE)
+                .with(Marks::FORCE),
+        );
         self.marks.set(Marks::GONE);
     }
 
@@ -279,7 +293,8 @@ impl<E: Env> Conn<E> {
         // A peer that never heard of us needs no reset.
         let known = self.state != State::SynSent && self.state != State::Closed;
         self.state = State::Closed;
-        self.marks.clear(Marks::ACK_NOW.with(Marks::SYN_DUE).with(Marks::PROBE_DUE).with(Marks::FORCE));
+        self.marks
+            .clear(Marks::ACK_NOW.with(Marks::SYN_DUE).with(Marks::PROBE_DUE).with(Marks::FORCE));
         if known {
             self.marks.set(Marks::RST_DUE.with(Marks::EMIT));
         } else {
@@ -287,8 +302,10 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// Nobody will read what the peer sends: with the next emit what may still leave leaves, and behind it a reset. Whoever wrote before he closed was told that
-    /// his bytes were taken, so those that the windows let out are not kept back (as on Linux, where they left when they were written).
+    /// Nobody will read what the peer sends: with the next emit what may still leave leaves, and
+    /// behind it a reset. Whoever wrote before he closed was told that his bytes were taken, so
+    /// those that the windows let out are not kept back (as on Linux, where they left when they
+    /// were written).
     pub(crate) fn reset_behind_data(&mut self) {
         if !self.state.may_transmit() {
             return self.reset();
@@ -337,14 +354,16 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// Something waits for the peer from now on, and [`Marks::STUCK`] is to be set; true: [`Marks::REARM`] too.
+    /// Something waits for the peer from now on, and [`Marks::STUCK`] is to be set; true:
+    /// [`Marks::REARM`] too.
     #[inline(always)]
     pub(crate) fn waits_since(&mut self, now: Instant) -> bool {
         self.times.stuck_since = Ms::of(now);
         self.settings.has_user_timeout()
     }
 
-    /// Opened by a Fast Open cookie: the handshake is not complete, and yet data may leave (RFC 7413 4.2.2).
+    /// Opened by a Fast Open cookie: the handshake is not complete, and yet data may leave (RFC
+    /// 7413 4.2.2).
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
         self.state == State::SynReceived && self.snd.una != self.iss
@@ -361,15 +380,19 @@ impl<E: Env> Conn<E> {
         self.snd.wl2 = ack;
     }
 
-    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND ≤ SEG.ACK ≤ SND.NXT, in the part of the circle behind SND.NXT.
+    /// RFC 5961 5.2: SND.UNA - MAX.SND.WND ≤ SEG.ACK ≤ SND.NXT, in the part of the circle behind
+    /// SND.NXT.
     #[inline]
     pub(crate) fn ack_is_acceptable(&self, ack: Seq) -> bool {
         ack.le(self.snd.nxt) && ack.ge(self.snd.una - self.snd_ahead.max_wnd.min(MAX_BEHIND))
     }
 
-    /// Payload bytes that the peer has acknowledged, from the beginning; SND.UNA has passed zero so often.
+    /// Payload bytes that the peer has acknowledged, from the beginning; SND.UNA has passed zero so
+    /// often.
     pub(crate) fn bytes_acked(&self, una_wraps: u16) -> u64 {
-        if matches!(self.state, State::SynSent | State::SynReceived) || !self.snd.una.gt(self.iss) && una_wraps == 0 {
+        if matches!(self.state, State::SynSent | State::SynReceived)
+            || !self.snd.una.gt(self.iss) && una_wraps == 0
+        {
             return 0;
         }
         let to = u64::from(una_wraps) << 32 | u64::from(self.snd.una.0);
@@ -379,7 +402,8 @@ impl<E: Env> Conn<E> {
 
     /// Payload bytes sent, not counting repetitions.
     pub(crate) fn bytes_sent_once(&self, una_wraps: u16) -> u64 {
-        let in_flight = if self.snd.una == self.iss && una_wraps == 0 { 0 } else { self.outstanding() };
+        let in_flight =
+            if self.snd.una == self.iss && una_wraps == 0 { 0 } else { self.outstanding() };
         let fin = u32::from(self.marks.has(Marks::FIN_SENT) && self.snd.una.le(self.snd_ahead.end));
         self.bytes_acked(una_wraps) + u64::from(in_flight.saturating_sub(fin))
     }
@@ -399,7 +423,11 @@ impl<E: Env> Conn<E> {
     /// Bytes the owner has written, sent or not, counted from SND.UNA.
     #[inline]
     pub(crate) fn written(&self, tx: &E::Tx) -> u32 {
-        if self.marks.has(Marks::SHUT) { self.snd_ahead.end.since(self.data_front()) } else { tx.len(&self.tx) }
+        if self.marks.has(Marks::SHUT) {
+            self.snd_ahead.end.since(self.data_front())
+        } else {
+            tx.len(&self.tx)
+        }
     }
 
     /// The sequence number of the oldest byte in the send queue.
@@ -415,7 +443,11 @@ impl<E: Env> Conn<E> {
     /// Where our FIN stands, once the owner has closed; far ahead before.
     #[inline]
     pub(crate) fn fin_seq(&self) -> Seq {
-        if self.marks.has(Marks::SHUT) { self.snd_ahead.end } else { self.snd.una + (u32::MAX >> 1) }
+        if self.marks.has(Marks::SHUT) {
+            self.snd_ahead.end
+        } else {
+            self.snd.una + (u32::MAX >> 1)
+        }
     }
 
     /// Bytes of sequence space sent and not acknowledged.
@@ -435,5 +467,6 @@ impl<E: Env> Conn<E> {
 /// How far behind SND.UNA an ACK may be at most: no window is larger (RFC 7323 2.3).
 const MAX_BEHIND: u32 = 1 << 30;
 
-/// What the peer's segments are taken to hold before one was seen (RFC 9293 3.7.1, the default of IPv4).
+/// What the peer's segments are taken to hold before one was seen (RFC 9293 3.7.1, the default of
+/// IPv4).
 const FIRST_RCV_MSS: u16 = 536;

@@ -1,4 +1,5 @@
-//! What the steps of TCP are handed: the surroundings in which a segment or a timer is taken, and the segment with all that came with it.
+//! What the steps of TCP are handed: the surroundings in which a segment or a timer is taken, and
+//! the segment with all that came with it.
 
 use core::ops::{Deref, DerefMut};
 
@@ -41,7 +42,8 @@ pub(crate) struct Pools<E: Env> {
     pub sizes: Sizes,
     pub record_ends: RecordEnds,
     pub fast_open: FastOpen,
-    /// TSecr of the segment with payload that is being taken: what seldom asks for it ([`super::right_size`]) need not be handed it on the fast path.
+    /// TSecr of the segment with payload that is being taken: what seldom asks for it
+    /// ([`super::right_size`]) need not be handed it on the fast path.
     pub ts_echo: u32,
     pub paced: Slab<Paced>,
     /// Makes buffers where one has to become several.
@@ -76,7 +78,8 @@ pub(crate) enum Instances {
     StepByStep,
 }
 
-/// What the work on one connection needs beside its record: the rest of the stack, and what connections share.
+/// What the work on one connection needs beside its record: the rest of the stack, and what
+/// connections share.
 pub(crate) struct ConnCx<'a, 'c, E: Env> {
     pub pools: &'a mut Pools<E>,
     pub stack: &'a mut Cx<'c>,
@@ -131,7 +134,8 @@ impl<B: Buf> Arrival<'_, B> {
 pub(crate) struct Came {
     /// How it was marked on the way.
     pub mark: Ecn,
-    /// Bytes of payload, and the size of the segments that a device has joined into it; 0 when it has not.
+    /// Bytes of payload, and the size of the segments that a device has joined into it; 0 when it
+    /// has not.
     pub len: u32,
     pub segment_size: u16,
 }

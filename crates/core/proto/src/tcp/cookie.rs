@@ -1,4 +1,5 @@
-//! SYN cookies (RFC 4987 3.6): when there is no room to remember a stranger's SYN, the answer itself remembers, and the stranger brings it back.
+//! SYN cookies (RFC 4987 3.6): when there is no room to remember a stranger's SYN, the answer
+//! itself remembers, and the stranger brings it back.
 //!
 //! Our initial sequence number is the cookie:
 //!
@@ -10,14 +11,16 @@
 //!  └────────┴──────────────────────────────────────┘
 //! ```
 //!
-//! With timestamps, the low six bits of ours carry the other options: scale (4 bits, 15 for none), SACK, ECN.
+//! With timestamps, the low six bits of ours carry the other options: scale (4 bits, 15 for none),
+//! SACK, ECN.
 
 use clearway_base::Instant;
 use clearway_wire::{Endpoint, Seq};
 
 use super::isn::Secret;
 
-/// Seconds that one epoch lasts. A cookie is good in its own epoch and in the next: at least 64 and at most 128 seconds.
+/// Seconds that one epoch lasts. A cookie is good in its own epoch and in the next: at least 64 and
+/// at most 128 seconds.
 const EPOCH_SECS: u64 = 64;
 
 /// Epochs that are tried, the present one included.
@@ -26,7 +29,8 @@ const EPOCHS: u64 = 2;
 /// Bits of the hash that are in the cookie.
 const HASH_BITS: u32 = 29;
 
-/// Segment sizes that a cookie can name, chosen where peers are: the floor, the defaults, tunnels, PPPoE, Ethernet, jumbo frames.
+/// Segment sizes that a cookie can name, chosen where peers are: the floor, the defaults, tunnels,
+/// PPPoE, Ethernet, jumbo frames.
 const MSS_V4: [u16; 8] = [88, 256, 536, 1220, 1360, 1440, 1460, 8960];
 const MSS_V6: [u16; 8] = [88, 536, 1220, 1360, 1400, 1420, 1440, 8940];
 
@@ -49,7 +53,13 @@ fn sizes(local: Endpoint) -> &'static [u16; 8] {
     if local.addr.is_v4() { &MSS_V4 } else { &MSS_V6 }
 }
 
-fn epoch_hash(secret: &Secret, local: Endpoint, remote: Endpoint, peer_isn: Seq, epoch: u64) -> u64 {
+fn epoch_hash(
+    secret: &Secret,
+    local: Endpoint,
+    remote: Endpoint,
+    peer_isn: Seq,
+    epoch: u64,
+) -> u64 {
     secret.cookie_hash(local, remote, [epoch, peer_isn.0.into()])
 }
 
@@ -58,16 +68,29 @@ fn split(hash: u64) -> (u32, u32) {
     (hash as u32 & ((1 << HASH_BITS) - 1), (hash >> 61) as u32)
 }
 
-/// The cookie for a SYN with the number `peer_isn`, whose sender takes segments of `mss`: our initial sequence number.
-/// The size is rounded down to one that a cookie can name.
-pub(crate) fn make(secret: &Secret, local: Endpoint, remote: Endpoint, peer_isn: Seq, mss: u16, now: Instant) -> Seq {
+/// The cookie for a SYN with the number `peer_isn`, whose sender takes segments of `mss`: our
+/// initial sequence number. The size is rounded down to one that a cookie can name.
+pub(crate) fn make(
+    secret: &Secret,
+    local: Endpoint,
+    remote: Endpoint,
+    peer_isn: Seq,
+    mss: u16,
+    now: Instant,
+) -> Seq {
     let index = sizes(local).iter().rposition(|&m| m <= mss).unwrap_or(0) as u32;
-    let (tag, mask) = split(epoch_hash(secret, local, remote, peer_isn, now.as_nanos() / (EPOCH_SECS * 1_000_000_000)));
+    let (tag, mask) = split(epoch_hash(
+        secret,
+        local,
+        remote,
+        peer_isn,
+        now.as_nanos() / (EPOCH_SECS * 1_000_000_000),
+    ));
     Seq((index ^ mask) << HASH_BITS | tag)
 }
 
-/// Whether `ours` (SEG.ACK - 1) is a cookie that we gave to this peer for `peer_isn` (SEG.SEQ - 1) in this epoch or the one before.
-/// Returns the segment size that it names.
+/// Whether `ours` (SEG.ACK - 1) is a cookie that we gave to this peer for `peer_isn` (SEG.SEQ - 1)
+/// in this epoch or the one before. Returns the segment size that it names.
 pub(crate) fn check(
     secret: &Secret,
     local: Endpoint,
@@ -85,8 +108,9 @@ pub(crate) fn check(
     })
 }
 
-/// Our timestamp for the SYN-ACK, with the options in its low bits; at most 63 ticks older than `tsval`, never newer, so that the
-/// timestamps of the connection that follows do not run backwards (RFC 7323 5.3).
+/// Our timestamp for the SYN-ACK, with the options in its low bits; at most 63 ticks older than
+/// `tsval`, never newer, so that the timestamps of the connection that follows do not run backwards
+/// (RFC 7323 5.3).
 pub(crate) fn put_options(tsval: u32, options: CookieOptions) -> u32 {
     let scale = options.scale.map_or(NO_SCALE, |s| u32::from(s.min(14)));
     let bits = scale | u32::from(options.sack) << 4 | u32::from(options.ecn) << 5;

@@ -1,5 +1,6 @@
-//! The timers of a connection: what they wait for, and which of them share a deadline because only one of them runs at a time. A connection has one
-//! place in the wheel, for the earliest of its deadlines; [`super::timers`] says what happens when one is due.
+//! The timers of a connection: what they wait for, and which of them share a deadline because only
+//! one of them runs at a time. A connection has one place in the wheel, for the earliest of its
+//! deadlines; [`super::timers`] says what happens when one is due.
 
 use super::clock::{DueFar, DueTick};
 use super::marks::{BUSY, Marks};
@@ -23,7 +24,8 @@ pub(crate) enum Timer {
     Keepalive,
     /// The end of FIN-WAIT-2, or a look at what the peer of a connection without owner has taken.
     Orphan,
-    /// Nothing makes progress for so long (RFC 9293 3.8.3, RFC 5482). It follows from other times and is never armed.
+    /// Nothing makes progress for so long (RFC 9293 3.8.3, RFC 5482). It follows from other times
+    /// and is never armed.
     UserTimeout,
 }
 
@@ -85,7 +87,8 @@ impl<E: Env> Conn<E> {
         !self.is_watched_before(at)
     }
 
-    /// Neither `timer` nor another that shares its deadline fires. Only the mark of `timer` is cleared: another's means nothing from now on.
+    /// Neither `timer` nor another that shares its deadline fires. Only the mark of `timer` is
+    /// cleared: another's means nothing from now on.
     #[inline(always)]
     pub(crate) fn cancel(&mut self, timer: Timer) {
         self.marks.clear(timer.mark());

@@ -1,5 +1,6 @@
-//! How fast data arrives at the peer, measured many times in a round trip (draft-ietf-ccwg-bbr 4.1): for algorithms that go by rates. Whoever does
-//! without keeps nothing of this, and [`super::rate`] tells its owner one measurement in a round trip.
+//! How fast data arrives at the peer, measured many times in a round trip (draft-ietf-ccwg-bbr
+//! 4.1): for algorithms that go by rates. Whoever does without keeps nothing of this, and
+//! [`super::rate`] tells its owner one measurement in a round trip.
 //!
 //! ```text
 //!      a marker leaves                      it is acknowledged
@@ -8,8 +9,8 @@
 //!           └──────── rate = difference / longer of (time of sending, time of acknowledging) ───┘
 //! ```
 //!
-//! What the draft keeps of every segment is kept of *markers*: the end of what left at one time, at most every sixteenth part of a round trip. What lies
-//! between them needs no sample of its own.
+//! What the draft keeps of every segment is kept of *markers*: the end of what left at one time, at
+//! most every sixteenth part of a round trip. What lies between them needs no sample of its own.
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
@@ -17,7 +18,8 @@ use clearway_wire::Seq;
 use super::sack::Scoreboard;
 use super::span::Span;
 
-/// Markers in flight at most. There are sixteen in a round trip; a path that becomes slower takes more.
+/// Markers in flight at most. There are sixteen in a round trip; a path that becomes slower takes
+/// more.
 pub(crate) const MARKERS: usize = 32;
 
 const NANOS: u128 = 1_000_000_000;
@@ -50,7 +52,8 @@ pub(crate) struct RateSample {
     pub newly_acked: u32,
     /// Bytes that were not known to be lost before.
     pub newly_lost: u64,
-    /// What had been delivered when the marker left; None: no marker has arrived, and what follows says nothing.
+    /// What had been delivered when the marker left; None: no marker has arrived, and what follows
+    /// says nothing.
     pub prior_delivered: Option<u64>,
     /// Delivered since.
     pub delivered: u64,
@@ -141,8 +144,15 @@ impl Delivery {
         }
     }
 
-    /// New bytes up to `end` left; `before` bytes were in flight, and `srtt` is what a round trip takes.
-    pub(crate) fn on_sent(&mut self, (before, len): (u32, u32), end: Seq, now: Instant, srtt: Duration) {
+    /// New bytes up to `end` left; `before` bytes were in flight, and `srtt` is what a round trip
+    /// takes.
+    pub(crate) fn on_sent(
+        &mut self,
+        (before, len): (u32, u32),
+        end: Seq,
+        now: Instant,
+        srtt: Duration,
+    ) {
         if before == 0 {
             (self.first_sent, self.delivered_at) = (now, now);
         }
@@ -166,26 +176,32 @@ impl Delivery {
     /// `span` left once more, with `in_flight` bytes in flight then.
     pub(crate) fn on_sent_again(&mut self, span: Span, in_flight: u32, now: Instant) {
         let anew = self.marker(span.end, in_flight, now, true);
-        for marker in self.markers().iter_mut().filter(|m| m.end.gt(span.start) && m.end.le(span.end)) {
+        for marker in
+            self.markers().iter_mut().filter(|m| m.end.gt(span.start) && m.end.le(span.end))
+        {
             *marker = Marker { end: marker.end, ..anew };
         }
     }
 
-    /// The owner has nothing more to send while the congestion window would let more out, with `in_flight` bytes in flight.
+    /// The owner has nothing more to send while the congestion window would let more out, with
+    /// `in_flight` bytes in flight.
     pub(crate) fn app_limits(&mut self, in_flight: u32) {
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
-    /// The oldest of what is in flight, as far as it is marked: what was in flight when it left, what was lost since, and whether it was limited.
+    /// The oldest of what is in flight, as far as it is marked: what was in flight when it left,
+    /// what was lost since, and whether it was limited.
     pub(crate) fn oldest(&self) -> Option<(u32, u64, bool)> {
-        // What was sent again has left anew: by then less was in flight, and what is lost now had left before it.
+        // What was sent again has left anew: by then less was in flight, and what is lost now had
+        // left before it.
         let markers = self.markers.get(..usize::from(self.count)).unwrap_or_default();
-        let first = markers.iter().reduce(|oldest, m| if oldest.is_newer(m) { m } else { oldest })?;
+        let first =
+            markers.iter().reduce(|oldest, m| if oldest.is_newer(m) { m } else { oldest })?;
         Some((first.in_flight, self.lost - first.lost.min(self.lost), first.is_app_limited))
     }
 
-    /// An ACK has come. All below `una` has arrived, and what `board` says; `lost` bytes were lost in all. No time is told that is shorter than
-    /// `min_rtt`: then the ACK was for something else.
+    /// An ACK has come. All below `una` has arrived, and what `board` says; `lost` bytes were lost
+    /// in all. No time is told that is shorter than `min_rtt`: then the ACK was for something else.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
@@ -194,7 +210,8 @@ impl Delivery {
         min_rtt: Duration,
     ) -> RateSample {
         let held = board.map_or(0, Scoreboard::bytes);
-        let newly = (i64::from(una.since(self.una)) + i64::from(held) - i64::from(self.held)).max(0) as u32;
+        let newly =
+            (i64::from(una.since(self.una)) + i64::from(held) - i64::from(self.held)).max(0) as u32;
         (self.una, self.held) = (una, held);
         let newly_lost = lost.saturating_sub(self.lost);
         self.lost = self.lost.max(lost);
@@ -214,8 +231,10 @@ impl Delivery {
 
     /// Takes the markers that have arrived out; returns the newest of them.
     fn take_delivered(&mut self, una: Seq, board: Option<&Scoreboard>) -> Option<Marker> {
-        let has_arrived =
-            |m: &Marker| m.end.le(una) || board.is_some_and(|b| b.first_missing(Span::new(m.end - 1, m.end)).is_none());
+        let has_arrived = |m: &Marker| {
+            m.end.le(una)
+                || board.is_some_and(|b| b.first_missing(Span::new(m.end - 1, m.end)).is_none())
+        };
         let (mut newest, mut kept): (Option<Marker>, usize) = (None, 0);
         for at in 0..usize::from(self.count) {
             let Some(marker) = self.markers.get(at).copied() else { break };
@@ -232,7 +251,13 @@ impl Delivery {
         newest
     }
 
-    fn measure(&mut self, marker: &Marker, now: Instant, min_rtt: Duration, sample: &mut RateSample) {
+    fn measure(
+        &mut self,
+        marker: &Marker,
+        now: Instant,
+        min_rtt: Duration,
+        sample: &mut RateSample,
+    ) {
         let rtt = now.since(marker.sent);
         sample.prior_delivered = Some(marker.delivered);
         sample.delivered = self.delivered - marker.delivered;
@@ -241,7 +266,8 @@ impl Delivery {
         sample.lost = self.lost - marker.lost.min(self.lost);
         sample.is_app_limited = marker.is_app_limited;
         self.first_sent = self.first_sent.max(marker.sent);
-        let interval = marker.sent.since(marker.first_sent).max(self.delivered_at.since(marker.delivered_at));
+        let interval =
+            marker.sent.since(marker.first_sent).max(self.delivered_at.since(marker.delivered_at));
         if interval >= min_rtt && interval > Duration::ZERO {
             let rate = u128::from(sample.delivered) * NANOS / u128::from(interval.as_nanos());
             sample.rate = rate.min(u128::from(u64::MAX)) as u64;

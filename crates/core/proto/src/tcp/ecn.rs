@@ -1,5 +1,6 @@
-//! Explicit congestion notification: what both ends agree on in their SYNs, what a connection remembers of it, and what goes into each header
-//! (RFC 3168 6.1; RFC 9768 for the accurate form, AccECN).
+//! Explicit congestion notification: what both ends agree on in their SYNs, what a connection
+//! remembers of it, and what goes into each header (RFC 3168 6.1; RFC 9768 for the accurate form,
+//! AccECN).
 //!
 //! ```text
 //!             asked by the SYN     answered by the SYN-ACK      afterwards
@@ -20,7 +21,8 @@ use crate::export::Fields;
 use handshake::FIRST_BYTES;
 pub(crate) use handshake::{Asked, Feedback, Handshake};
 
-/// The bits of TOS and traffic class that belong to ECN: of a stream they are nobody's to set (RFC 3168 5).
+/// The bits of TOS and traffic class that belong to ECN: of a stream they are nobody's to set (RFC
+/// 3168 5).
 pub(crate) const TOS_BITS: u8 = 3;
 
 /// What the ACE field begins with (RFC 9768 3.2.1).
@@ -29,8 +31,9 @@ const FIRST_ACE: u32 = 5;
 /// The low bits of a counter of packets that the ACE field says.
 const ACE_MASK: u32 = 7;
 
-/// Marked data segments that are answered at once (n of RFC 9768 3.2.2.5.1), and marked segments of any kind: fewer could make two ends that acknowledge each
-/// other's ACKs go on for ever, and more than seven would make the counter come round.
+/// Marked data segments that are answered at once (n of RFC 9768 3.2.2.5.1), and marked segments of
+/// any kind: fewer could make two ends that acknowledge each other's ACKs go on for ever, and more
+/// than seven would make the counter come round.
 const ACK_AFTER_DATA: u8 = 2;
 const ACK_AFTER_ANY: u8 = 6;
 
@@ -41,23 +44,27 @@ pub(crate) struct EcnState {
     pub feedback: Feedback,
     /// [`NO_ECT`] and the others below.
     bits: u16,
-    /// The peer's marks that were fed back: packets with CE, and bytes of payload with ECT(0), CE and ECT(1).
+    /// The peer's marks that were fed back: packets with CE, and bytes of payload with ECT(0), CE
+    /// and ECT(1).
     pub delivered_ce: u32,
     pub delivered_bytes: [u32; 3],
     /// What arrived marked: the same.
     pub received_ce: u32,
     pub received_bytes: [u32; 3],
-    /// SND.NXT when the window was cut last: marks on what was sent before mean the same congestion (RFC 3168 6.1.2).
+    /// SND.NXT when the window was cut last: marks on what was sent before mean the same congestion
+    /// (RFC 3168 6.1.2).
     cut_until: Seq,
     /// Segments with CE that no ACK of ours has told of.
     untold: u8,
     /// The codepoint of the last segment with payload.
     last: Ecn,
-    /// What the ACE field of the ACK that completes the handshake says; 0: the counter (RFC 9768 3.2.2.1).
+    /// What the ACE field of the ACK that completes the handshake says; 0: the counter (RFC 9768
+    /// 3.2.2.1).
     reflect: u8,
 }
 
-/// Nothing that we send may be marked: ECN-capable packets may not get through, or what comes back of their marks is not to be believed.
+/// Nothing that we send may be marked: ECN-capable packets may not get through, or what comes back
+/// of their marks is not to be believed.
 const NO_ECT: u16 = 1;
 /// Marks that are fed back are not heeded (RFC 9768 3.2.2.4).
 const DEAF: u16 = 1 << 1;
@@ -110,7 +117,8 @@ pub(crate) struct Arrived {
     pub option: Option<AccEcn>,
     /// It has SACK blocks.
     pub has_sack: bool,
-    /// It says something that no earlier segment can have said, so its counters are not older than those that are known.
+    /// It says something that no earlier segment can have said, so its counters are not older than
+    /// those that are known.
     pub is_news: bool,
     /// Bytes of ours that it acknowledges.
     pub acked: u32,
@@ -123,7 +131,8 @@ pub(crate) struct Arrived {
 pub(crate) struct Verdict {
     /// An ACK must leave at once.
     pub ack_now: bool,
-    /// So many of our packets are newly known to have been marked. With RFC 3168 one stands for any number.
+    /// So many of our packets are newly known to have been marked. With RFC 3168 one stands for any
+    /// number.
     pub marked: u32,
 }
 
@@ -156,11 +165,18 @@ impl EcnState {
         state
     }
 
-    /// As a client has it when the SYN-ACK with `flags` and `mark` has come. None: there will be no ECN.
-    pub(crate) fn of_client(asked: EcnState, flags: Flags, mark: Ecn, option: Option<AccEcn>) -> Option<EcnState> {
+    /// As a client has it when the SYN-ACK with `flags` and `mark` has come. None: there will be no
+    /// ECN.
+    pub(crate) fn of_client(
+        asked: EcnState,
+        flags: Flags,
+        mark: Ecn,
+        option: Option<AccEcn>,
+    ) -> Option<EcnState> {
         let answer = handshake::answer(asked.feedback, flags)?;
         let mut state = EcnState { feedback: answer.feedback, ..asked };
-        // RFC 3168 6.1.1.1, RFC 9768 3.1.5: whoever has sent a SYN that did not ask marks nothing, though he feeds back.
+        // RFC 3168 6.1.1.1, RFC 9768 3.1.5: whoever has sent a SYN that did not ask marks nothing,
+        // though he feeds back.
         state.set(NO_ECT, asked.has(PLAIN_SYN));
         if answer.feedback == Feedback::Accurate {
             state.set(FIRST, true);
@@ -214,7 +230,8 @@ impl EcnState {
         }
     }
 
-    /// The ECN bits of the IP header, and the flags, of what leaves now. `ect` is what ECN-capable packets of this connection carry.
+    /// The ECN bits of the IP header, and the flags, of what leaves now. `ect` is what ECN-capable
+    /// packets of this connection carry.
     pub(crate) fn stamp(&self, leaving: Leaving, ect: Ecn) -> (Ecn, Flags) {
         let mut flags = Flags::NONE;
         match self.feedback {
@@ -229,8 +246,10 @@ impl EcnState {
             }
             Feedback::Accurate => flags = Flags::of_ace(self.ace(leaving)),
         }
-        // RFC 3168 6.1.4 to 6.1.6. With AccECN the marks of pure ACKs are counted and heeded, so these too may be ECN-capable (RFC 8311 4.3), as on Linux.
-        let may_be_marked = leaving == Leaving::New || leaving == Leaving::Ack && self.feedback == Feedback::Accurate;
+        // RFC 3168 6.1.4 to 6.1.6. With AccECN the marks of pure ACKs are counted and heeded, so
+        // these too may be ECN-capable (RFC 8311 4.3), as on Linux.
+        let may_be_marked = leaving == Leaving::New
+            || leaving == Leaving::Ack && self.feedback == Feedback::Accurate;
         (if may_be_marked && !self.has(NO_ECT) { ect } else { Ecn::NotEct }, flags)
     }
 
@@ -241,9 +260,11 @@ impl EcnState {
         (self.received_ce.wrapping_add(FIRST_ACE) & ACE_MASK) as u8
     }
 
-    /// Whether a device that cuts what leaves now into segments would change the ACE field: all devices clear CWR behind the first (RFC 9768 5.1).
+    /// Whether a device that cuts what leaves now into segments would change the ACE field: all
+    /// devices clear CWR behind the first (RFC 9768 5.1).
     pub(crate) fn must_leave_alone(&self) -> bool {
-        self.feedback == Feedback::Accurate && Flags::of_ace(self.ace(Leaving::New)).contains(Flags::CWR)
+        self.feedback == Feedback::Accurate
+            && Flags::of_ace(self.ace(Leaving::New)).contains(Flags::CWR)
     }
 
     /// Whether the next segment carries the option.
@@ -272,7 +293,8 @@ impl EcnState {
         }
     }
 
-    /// The retransmission timer has run out `tries` times for the same data. What may be special about our packets on this way is left out.
+    /// The retransmission timer has run out `tries` times for the same data. What may be special
+    /// about our packets on this way is left out.
     pub(crate) fn timed_out(&mut self, tries: u8) {
         if tries >= 2 {
             self.set(NO_OPTION, true);
@@ -290,7 +312,8 @@ impl EcnState {
     }
 
     fn take_classic(&mut self, a: &Arrived) -> Verdict {
-        let mut verdict = Verdict { ack_now: false, marked: u32::from(a.flags.contains(Flags::ECE)) };
+        let mut verdict =
+            Verdict { ack_now: false, marked: u32::from(a.flags.contains(Flags::ECE)) };
         self.delivered_ce = self.delivered_ce.wrapping_add(verdict.marked);
         if a.flags.contains(Flags::CWR) && a.len > 0 {
             // The peer may wait for this ACK with a window of one segment.
@@ -317,7 +340,8 @@ impl EcnState {
         Verdict { ack_now, marked: if self.has(DEAF) { 0 } else { marked } }
     }
 
-    /// What arrives with which mark (RFC 9768 3.2.1). True: an ACK must leave now (3.2.2.5.1, 3.2.3.3).
+    /// What arrives with which mark (RFC 9768 3.2.1). True: an ACK must leave now (3.2.2.5.1,
+    /// 3.2.3.3).
     fn count_received(&mut self, a: &Arrived) -> bool {
         if a.mark == Ecn::Ce {
             self.received_ce = self.received_ce.wrapping_add(a.segments);
@@ -338,8 +362,9 @@ impl EcnState {
         changes && (a.mark == Ecn::Ce || self.untold > 0) || self.untold >= ACK_AFTER_DATA
     }
 
-    /// The first segment behind the peer's SYN: whether the ACE field gets through (RFC 9768 3.2.2.4), and how our SYN-ACK was marked (table 4).
-    /// True: that is what the field says, and no counter.
+    /// The first segment behind the peer's SYN: whether the ACE field gets through (RFC 9768
+    /// 3.2.2.4), and how our SYN-ACK was marked (table 4). True: that is what the field says, and
+    /// no counter.
     fn take_first(&mut self, a: &Arrived) -> bool {
         let answers = self.has(ANSWERS_SYN_ACK) && a.len == 0 && !a.has_sack && !a.flags.fin();
         self.set(FIRST | ANSWERS_SYN_ACK, false);
@@ -356,7 +381,8 @@ impl EcnState {
         answers
     }
 
-    /// How many packets were marked (RFC 9768 A.2): what the ACE field says modulo eight, and as many times eight more as may be and the bytes do not contradict.
+    /// How many packets were marked (RFC 9768 A.2): what the ACE field says modulo eight, and as
+    /// many times eight more as may be and the bytes do not contradict.
     fn count_delivered(&mut self, a: &Arrived) -> u32 {
         let ce_bytes = a.option.and_then(|option| self.take_option(&option));
         let known = self.delivered_ce.wrapping_add(FIRST_ACE);
@@ -371,9 +397,13 @@ impl EcnState {
                 // Marks on packets without payload only.
                 Some(0) => least,
                 Some(bytes) if bytes.div_ceil(a.mss.max(1)) <= least => least,
-                // As many as these bytes can have filled, and no fewer than full segments would have been.
-                Some(bytes) => most.min(least + (bytes.div_ceil(a.mss.max(1)) - least).next_multiple_of(ACE_MASK + 1)),
-                // RFC 9768 A.2.1: better one cut too many than a counter that has come round unseen.
+                // As many as these bytes can have filled, and no fewer than full segments would
+                // have been.
+                Some(bytes) => most.min(
+                    least + (bytes.div_ceil(a.mss.max(1)) - least).next_multiple_of(ACE_MASK + 1),
+                ),
+                // RFC 9768 A.2.1: better one cut too many than a counter that has come round
+                // unseen.
                 None => most,
             }
         };
@@ -381,7 +411,8 @@ impl EcnState {
         marked
     }
 
-    /// Takes the counters of an option; says by how many bytes that of CE has grown. None: it does not say.
+    /// Takes the counters of an option; says by how many bytes that of CE has grown. None: it does
+    /// not say.
     fn take_option(&mut self, option: &AccEcn) -> Option<u32> {
         const LOW: u32 = 0xff_ffff;
         let mut ce = None;
@@ -400,8 +431,9 @@ impl EcnState {
         ce
     }
 
-    /// Whether marks that `ack` tells of are news: the window was not cut since what they are on had left. Then it is to be cut, and what was sent up to `nxt` is of
-    /// the same congestion (RFC 3168 6.1.2: once in a window of data).
+    /// Whether marks that `ack` tells of are news: the window was not cut since what they are on
+    /// had left. Then it is to be cut, and what was sent up to `nxt` is of the same congestion (RFC
+    /// 3168 6.1.2: once in a window of data).
     pub(crate) fn may_cut(&mut self, ack: Seq, nxt: Seq) -> bool {
         if self.has(CUT) && ack.le(self.cut_until) {
             return false;
@@ -410,14 +442,16 @@ impl EcnState {
         true
     }
 
-    /// The window was cut, for whatever reason, when so much had been sent: the peer is told (RFC 3168 6.1.2).
+    /// The window was cut, for whatever reason, when so much had been sent: the peer is told (RFC
+    /// 3168 6.1.2).
     pub(crate) fn is_cut(&mut self, nxt: Seq) {
         self.cut_until = nxt;
         self.set(CUT, true);
         self.set(CWR_DUE, self.feedback == Feedback::Classic);
     }
 
-    /// Whether the window was cut less than a round trip ago, as far as `una` says: then it does not grow.
+    /// Whether the window was cut less than a round trip ago, as far as `una` says: then it does
+    /// not grow.
     pub(crate) fn holds_back(&mut self, una: Seq) -> bool {
         if self.has(CUT) && una.gt(self.cut_until) {
             self.set(CUT, false);

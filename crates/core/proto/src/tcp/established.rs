@@ -14,7 +14,8 @@ use super::sizes::Sizes;
 use crate::config::MtuProbing;
 use crate::store::Env;
 
-/// ACKs that are not delayed at the start of a connection, at most: enough for the peer's slow start.
+/// ACKs that are not delayed at the start of a connection, at most: enough for the peer's slow
+/// start.
 pub(super) const QUICK_ACKS: u8 = 16;
 
 impl<E: Env> Conn<E> {

@@ -1,4 +1,5 @@
-//! What TCP holds as records ([`crate::export`]): listeners, half-open connections, connections with their bytes, and TIME-WAIT.
+//! What TCP holds as records ([`crate::export`]): listeners, half-open connections, connections
+//! with their bytes, and TIME-WAIT.
 
 use alloc::vec::Vec;
 
@@ -108,7 +109,8 @@ const MOST_WINDOW: u32 = 1 << 30;
 /// The least segment size that a record may have: what [`MIN_MSS`] leaves beside timestamps.
 const LEAST_MSS: u16 = MIN_MSS - 12;
 
-/// What a buffer is tried with first when received bytes are to be kept again; what it does not take is tried in halves.
+/// What a buffer is tried with first when received bytes are to be kept again; what it does not
+/// take is tried in halves.
 const PIECE: usize = 65_535;
 
 /// Bits of the number that tells which of [`MARKS`] are set.
@@ -171,11 +173,16 @@ fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
 }
 
 impl<E: Env> Conn<E> {
-    /// Everything of the record but its name, its options, its bytes and its maps. Places in lists and lines, the way out, and what the wheel knows are made anew.
+    /// Everything of the record but its name, its options, its bytes and its maps. Places in lists
+    /// and lines, the way out, and what the wheel knows are made anew.
     fn fields(&mut self, f: &mut impl Fields) {
         let now = f.now();
         let is_set = |mark: &Marks| *mark != Marks::NONE && self.marks.has(*mark);
-        let mut bits = MARKS.iter().enumerate().filter(|(_, mark)| is_set(mark)).fold(0, |n, (i, _)| n | 1 << i);
+        let mut bits = MARKS
+            .iter()
+            .enumerate()
+            .filter(|(_, mark)| is_set(mark))
+            .fold(0, |n, (i, _)| n | 1 << i);
         bits |= if self.settings.urgent_waits() { URGENT_BIT } else { 0 };
         f.number(7, &mut bits, BITS);
         self.marks = Marks::default();
@@ -244,7 +251,10 @@ impl<E: Env> Conn<E> {
         if c.marks.has(Marks::PENDING) && handshake && !early {
             return Some("a handshake that is done and is not");
         }
-        if !c.snd.una.le(c.snd.nxt) || c.outstanding() > MOST_WINDOW || !cold.points.fits(c.snd.una, c.snd.nxt) {
+        if !c.snd.una.le(c.snd.nxt)
+            || c.outstanding() > MOST_WINDOW
+            || !cold.points.fits(c.snd.una, c.snd.nxt)
+        {
             return Some("numbers that were acknowledged and never sent");
         }
         if c.snd.shift > MAX_SCALE
@@ -260,7 +270,8 @@ impl<E: Env> Conn<E> {
         if c.state == State::Closed {
             return None;
         }
-        // Data goes with a SYN (RFC 7413 4.1), or behind a SYN-ACK, only for who opens with a cookie, and has been written.
+        // Data goes with a SYN (RFC 7413 4.1), or behind a SYN-ACK, only for who opens with a
+        // cookie, and has been written.
         let most = match c.state {
             State::SynSent => 1 + written,
             State::SynReceived if early => written,
@@ -285,7 +296,8 @@ impl<E: Env> Conn<E> {
         if peer_fin != matches!(c.state, State::CloseWait | State::Closing | State::LastAck) {
             return Some("a peer who has closed and has not");
         }
-        let far = c.rcv.edge.since(c.rcv.nxt) > MOST_WINDOW || c.rcv.nxt.since(c.rcv.acked) > MOST_WINDOW;
+        let far =
+            c.rcv.edge.since(c.rcv.nxt) > MOST_WINDOW || c.rcv.nxt.since(c.rcv.acked) > MOST_WINDOW;
         if c.state != State::SynSent && far {
             return Some("a window that was never offered");
         }
@@ -297,7 +309,10 @@ impl<E: Env> Conn<E> {
 /// Whether `sent` tells when what is in flight left.
 fn is_recorded<E: Env>(c: &Conn<E>, sent: &Sent) -> bool {
     let outstanding = Span::new(c.snd.una, c.snd.nxt);
-    c.marks.has(Marks::SACK) && !c.marks.has(Marks::DETACHED) && !outstanding.is_empty() && sent.fits(outstanding)
+    c.marks.has(Marks::SACK)
+        && !c.marks.has(Marks::DETACHED)
+        && !outstanding.is_empty()
+        && sent.fits(outstanding)
 }
 
 /// Spans as pairs.
@@ -306,8 +321,8 @@ fn pairs(spans: &[Span]) -> Vec<(Seq, Seq)> {
 }
 
 impl<E: Env> Tcp<E> {
-    /// Writes listeners, half-open connections, connections and TIME-WAIT. What one store cannot give of its bytes is left out; the second value says how many
-    /// connections that were.
+    /// Writes listeners, half-open connections, connections and TIME-WAIT. What one store cannot
+    /// give of its bytes is left out; the second value says how many connections that were.
     pub(crate) fn export(&mut self, w: &mut Writer) -> u32 {
         let listeners: Vec<ListenerId> = self.listeners.summaries().map(|l| l.listener).collect();
         for id in &listeners {
@@ -328,11 +343,16 @@ impl<E: Env> Tcp<E> {
         left_out
     }
 
-    /// All connections: those that wait to be accepted and those without owner in the order of their lists, the others in any.
+    /// All connections: those that wait to be accepted and those without owner in the order of
+    /// their lists, the others in any.
     fn in_order(&mut self, listeners: &[ListenerId]) -> Vec<u32> {
         const LISTED: Marks = Marks::PENDING.with(Marks::ORPHAN);
-        let mut all: Vec<u32> =
-            self.open.iter().filter(|(_, c)| !c.marks.any(LISTED)).map(|(handle, _)| handle.index()).collect();
+        let mut all: Vec<u32> = self
+            .open
+            .iter()
+            .filter(|(_, c)| !c.marks.any(LISTED))
+            .map(|(handle, _)| handle.index())
+            .collect();
         let Tcp { open, listeners: table, orphans, .. } = self;
         let mut follow = |list: &List| {
             let mut next = list.front();
@@ -360,7 +380,8 @@ impl<E: Env> Tcp<E> {
     fn export_syn_rcvd(&mut self, w: &mut Writer, index: u32) {
         let mut due = self.syn_rcvd_wheel.deadline(index).unwrap_or(Instant::NEVER);
         let Some(syn_rcvd) = self.syn_rcvd.by_index_mut(index) else { return };
-        // Whoever is answered when there is no listener any more is answered with a reset, record or not.
+        // Whoever is answered when there is no listener any more is answered with a reset, record
+        // or not.
         if self.listeners.get(syn_rcvd.listener).is_none() {
             return;
         }
@@ -372,7 +393,9 @@ impl<E: Env> Tcp<E> {
 
     /// False: the store did not give all bytes.
     fn export_conn(&mut self, w: &mut Writer, index: u32) -> bool {
-        let Some(mut id) = self.open.handle_at(index).map(|handle| handle.to_bits()) else { return true };
+        let Some(mut id) = self.open.handle_at(index).map(|handle| handle.to_bits()) else {
+            return true;
+        };
         let Tcp { open, pools, .. } = self;
         let Some(c) = open.by_index_mut(index) else { return true };
         let unread = pools.rx.unread(&c.rx);
@@ -400,7 +423,8 @@ impl<E: Env> Tcp<E> {
             option_fields(&mut options, w);
             let (marks, sent) = (c.marks, c.sent.get(&pools.sent));
             if !sent.is_some_and(|sent| is_recorded(c, sent)) {
-                // As with whoever reads it: without the record, the timer is the one of retransmission.
+                // As with whoever reads it: without the record, the timer is the one of
+                // retransmission.
                 c.marks.clear(Marks::REORDERING);
             }
             c.fields(w);
@@ -426,11 +450,14 @@ impl<E: Env> Tcp<E> {
             if let Some(mut known) = c.known_of_path(pools) {
                 known.fields(w);
             }
-            if let Some(mut sent) = c.sent.get(&pools.sent).filter(|sent| is_recorded(c, sent)).cloned() {
+            if let Some(mut sent) =
+                c.sent.get(&pools.sent).filter(|sent| is_recorded(c, sent)).cloned()
+            {
                 sent.fields(w);
             }
             if let Some(map) = reasm.get(&pools.reasm).filter(|map| !map.is_empty()) {
-                let mut recent: Vec<(Seq, Seq)> = map.parts().1.iter().map(|mark| (*mark, *mark)).collect();
+                let mut recent: Vec<(Seq, Seq)> =
+                    map.parts().1.iter().map(|mark| (*mark, *mark)).collect();
                 w.spans(250, &mut spans.clone());
                 w.spans(251, &mut recent);
             }
@@ -451,7 +478,11 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Makes a listener of a record.
-    pub(crate) fn import_listener(&mut self, r: &mut Reader<'_>, made: &mut Imported) -> Result<(), Fault> {
+    pub(crate) fn import_listener(
+        &mut self,
+        r: &mut Reader<'_>,
+        made: &mut Imported,
+    ) -> Result<(), Fault> {
         let mut listener = Listener {
             table: Default::default(),
             local: clearway_wire::Endpoint::new(clearway_wire::Addr::ANY_V4, 0),
@@ -497,7 +528,11 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Makes a half-open connection of a record.
-    pub(crate) fn import_syn_rcvd(&mut self, r: &mut Reader<'_>, made: &Imported) -> Result<(), Fault> {
+    pub(crate) fn import_syn_rcvd(
+        &mut self,
+        r: &mut Reader<'_>,
+        made: &Imported,
+    ) -> Result<(), Fault> {
         let nobody = ListenerId::from_bits(1 << u32::BITS).ok_or(Fault::Missing)?;
         let mut syn_rcvd = SynRcvd {
             key: NO_FLOW,
@@ -529,7 +564,8 @@ impl<E: Env> Tcp<E> {
         if self.find(&syn_rcvd.key).is_some() {
             return Err(Fault::Exists);
         }
-        let (hash, port, listener) = (self.flows.hash(&syn_rcvd.key), syn_rcvd.key.local_port, syn_rcvd.listener);
+        let (hash, port, listener) =
+            (self.flows.hash(&syn_rcvd.key), syn_rcvd.key.local_port, syn_rcvd.listener);
         let handle = self.syn_rcvd.insert(syn_rcvd).ok_or(Fault::Full)?;
         if !self.flows.insert(hash, FlowRef::new(LifePhase::SynRcvd, handle.index()), port) {
             self.syn_rcvd.remove(handle);
@@ -583,7 +619,8 @@ impl<E: Env> Tcp<E> {
                 return Err(why);
             }
         };
-        let handle = self.open.handle_at(index).and_then(|handle| ConnId::from_bits(handle.to_bits()));
+        let handle =
+            self.open.handle_at(index).and_then(|handle| ConnId::from_bits(handle.to_bits()));
         made.conns.extend(handle.map(|is| (old, is)));
         self.borrowed(index);
         self.settle(cx.config, cx.counters, index);
@@ -591,7 +628,13 @@ impl<E: Env> Tcp<E> {
     }
 
     /// Fills a new connection with what a record says, its bytes and maps too.
-    fn fill(&mut self, r: &mut Reader<'_>, c: &mut Conn<E>, seldom: Seldom, made: &Imported) -> Result<(), Fault> {
+    fn fill(
+        &mut self,
+        r: &mut Reader<'_>,
+        c: &mut Conn<E>,
+        seldom: Seldom,
+        made: &Imported,
+    ) -> Result<(), Fault> {
         c.fields(r);
         let (mut spans, mut recent, mut sacked) = (Vec::new(), Vec::new(), Vec::new());
         r.spans(250, &mut spans);
@@ -602,7 +645,12 @@ impl<E: Env> Tcp<E> {
         r.bytes(301, &mut early);
         r.bytes(302, &mut written);
         let kind = c.settings.congestion();
-        let undo = r.has(350).then_some(Undo { cc: Cc::new(kind, c.mss, 1), una: c.snd.una, bytes: 0, stamp: None });
+        let undo = r.has(350).then_some(Undo {
+            cc: Cc::new(kind, c.mss, 1),
+            una: c.snd.una,
+            bytes: 0,
+            stamp: None,
+        });
         let mut rare = RareStats::at(c.snd.una);
         (rare.cold.law, rare.seldom) = (Law::new(kind), seldom);
         rare.cold.fields(r);
@@ -618,7 +666,8 @@ impl<E: Env> Tcp<E> {
         let (mut is_paced, mut known) = (false, Known::default());
         r.bool(633, &mut is_paced);
         known.fields(r);
-        // A connection that went by another algorithm, because no place was free for BBR, has known nothing.
+        // A connection that went by another algorithm, because no place was free for BBR, has known
+        // nothing.
         let known = Some(known).filter(|_| r.has(630));
         r.check()?;
         if u32::try_from(written.len()).is_err() || u32::try_from(unread.len()).is_err() {
@@ -647,7 +696,8 @@ impl<E: Env> Tcp<E> {
         if !spans.is_empty() {
             let bounds = Span::new(c.rcv.nxt, c.rcv.edge);
             let recent: Vec<Seq> = recent.iter().map(|(mark, _)| *mark).collect();
-            let map = Reasm::of(&spans, &recent, bounds).ok_or(Fault::Contradiction("bytes outside of the window"))?;
+            let map = Reasm::of(&spans, &recent, bounds)
+                .ok_or(Fault::Contradiction("bytes outside of the window"))?;
             keep_early(p, c, &spans, &early)?;
             c.take_reasm(p, map);
             // Without a place for its map, what came early comes again.
@@ -655,8 +705,8 @@ impl<E: Env> Tcp<E> {
         }
         if !sacked.is_empty() {
             let held = Span::new(c.snd.una - 1, c.snd.nxt);
-            let board =
-                Scoreboard::of(&sacked, held).ok_or(Fault::Contradiction("bytes that were held and never sent"))?;
+            let board = Scoreboard::of(&sacked, held)
+                .ok_or(Fault::Contradiction("bytes that were held and never sent"))?;
             c.take_board(p, board);
         }
         // What is not a record of what is in flight is none: losses are counted then.
@@ -693,7 +743,8 @@ impl<E: Env> Tcp<E> {
         let Some(handle) = self.open.insert(c) else { return Err(Fault::Full) };
         let index = handle.index();
         let hash = self.flows.hash(&key);
-        if !marks.has(Marks::DETACHED) && !self.flows.insert(hash, FlowRef::new(LifePhase::Open, index), key.local_port)
+        if !marks.has(Marks::DETACHED)
+            && !self.flows.insert(hash, FlowRef::new(LifePhase::Open, index), key.local_port)
         {
             if let Some(c) = self.open.remove(handle) {
                 self.drop_filled(c);
@@ -783,7 +834,8 @@ const NO_FLOW: FlowKey = FlowKey {
     table: crate::ids::Table(0),
 };
 
-/// Copies `len` received bytes that lie `at` bytes behind the oldest unread one to the end of `out`. False: the store has not got them all.
+/// Copies `len` received bytes that lie `at` bytes behind the oldest unread one to the end of
+/// `out`. False: the store has not got them all.
 fn copy_received<E: Env>(p: &Pools<E>, c: &Conn<E>, at: u32, len: u32, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     out.resize(start + len as usize, 0);
@@ -806,7 +858,12 @@ fn keep_in_order<E: Env>(p: &mut Pools<E>, c: &mut Conn<E>, bytes: &[u8]) -> Res
 }
 
 /// Keeps bytes that had come early: those of all spans, one after the other.
-fn keep_early<E: Env>(p: &mut Pools<E>, c: &mut Conn<E>, spans: &[(Seq, Seq)], bytes: &[u8]) -> Result<(), Fault> {
+fn keep_early<E: Env>(
+    p: &mut Pools<E>,
+    c: &mut Conn<E>,
+    spans: &[(Seq, Seq)],
+    bytes: &[u8],
+) -> Result<(), Fault> {
     let mut rest = bytes;
     for &(start, end) in spans {
         let (here, behind) = rest
@@ -846,9 +903,22 @@ fn pieces<E: Env>(
     Ok(())
 }
 
-/// A listener but for its name, under 2 to 12 and 270 on. Who waits to be accepted is told with the connections.
+/// A listener but for its name, under 2 to 12 and 270 on. Who waits to be accepted is told with the
+/// connections.
 fn listener_fields(listener: &mut Listener, f: &mut impl Fields) {
-    let Listener { table, local, bound, reuse_port, next: _, both, backlog, defer, token, options, .. } = listener;
+    let Listener {
+        table,
+        local,
+        bound,
+        reuse_port,
+        next: _,
+        both,
+        backlog,
+        defer,
+        token,
+        options,
+        ..
+    } = listener;
     f.u16(2, &mut table.0);
     f.endpoint(3, local);
     let mut bits = bound.map_or(0, |id| id.to_bits());
@@ -867,8 +937,20 @@ fn listener_fields(listener: &mut Listener, f: &mut impl Fields) {
 /// A half-open connection but for its deadline, under 1 to 17.
 fn half_fields(syn_rcvd: &mut SynRcvd, f: &mut impl Fields) {
     let now = f.now();
-    let SynRcvd { key, tries, challenges, irs, iss, ts_recent, mss, snd_scale, agreed, since_us, ts_offset, listener } =
-        syn_rcvd;
+    let SynRcvd {
+        key,
+        tries,
+        challenges,
+        irs,
+        iss,
+        ts_recent,
+        mss,
+        snd_scale,
+        agreed,
+        since_us,
+        ts_offset,
+        listener,
+    } = syn_rcvd;
     key_fields(key, f);
     let mut bits = listener.to_bits();
     f.u64(6, &mut bits);

@@ -1,4 +1,5 @@
-//! Fast Open (RFC 7413): data on the SYN, for peers that have shown before that they are where they say.
+//! Fast Open (RFC 7413): data on the SYN, for peers that have shown before that they are where they
+//! say.
 //!
 //! ```text
 //!   client                      server
@@ -7,8 +8,9 @@
 //!                         ◀──  SYN-ACK    and the answer leaves behind the SYN-ACK
 //! ```
 //!
-//! A cookie is a keyed hash of both addresses, so the server remembers nothing. What is remembered lies here: the cookies that servers gave us, and which of our
-//! listeners' connections were opened by a cookie and have not finished their handshakes.
+//! A cookie is a keyed hash of both addresses, so the server remembers nothing. What is remembered
+//! lies here: the cookies that servers gave us, and which of our listeners' connections were opened
+//! by a cookie and have not finished their handshakes.
 
 use alloc::vec::Vec;
 
@@ -22,8 +24,8 @@ use crate::flow::FlowKey;
 use crate::ids::ListenerId;
 use crate::limits::{FAST_OPEN_PEERS, FAST_OPEN_PENDING};
 
-/// After a SYN with the option was lost and one without was answered, the option is left out for so long; twice as long after each further loss
-/// (RFC 7413 4.1.3: paths that swallow it).
+/// After a SYN with the option was lost and one without was answered, the option is left out for so
+/// long; twice as long after each further loss (RFC 7413 4.1.3: paths that swallow it).
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 /// Doublings of [`FIRST_PAUSE`], at most: a day and more.
 const DOUBLINGS: u8 = 11;
@@ -54,7 +56,8 @@ pub(crate) enum Judged {
     Wrong,
 }
 
-/// The cookie for the peer at `remote`, made with one of the keys: 0 is the present one. None: there is no such key.
+/// The cookie for the peer at `remote`, made with one of the keys: 0 is the present one. None:
+/// there is no such key.
 fn cookie(config: &Config, key: usize, local: Addr, remote: Addr) -> Option<FastOpenCookie> {
     let mut derived = [0; 16];
     derived.copy_from_slice(&config.secret[..16]);
@@ -74,7 +77,9 @@ pub(crate) fn fresh_cookie(config: &Config, key: &FlowKey) -> Option<FastOpenCoo
 
 /// Whether the cookie that a peer brings is one that it was given.
 pub(crate) fn judge(config: &Config, key: &FlowKey, brought: &FastOpenCookie) -> Judged {
-    let made_with = |index| cookie(config, index, key.local, key.remote).is_some_and(|cookie| cookie == *brought);
+    let made_with = |index| {
+        cookie(config, index, key.local, key.remote).is_some_and(|cookie| cookie == *brought)
+    };
     match () {
         () if made_with(0) => Judged::Good,
         () if made_with(1) => Judged::Old,
@@ -92,12 +97,23 @@ pub(crate) struct FastOpen {
 impl FastOpen {
     /// Nothing.
     pub(crate) fn new() -> FastOpen {
-        FastOpen { peers: Vec::with_capacity(FAST_OPEN_PEERS), pending: Vec::with_capacity(FAST_OPEN_PENDING) }
+        FastOpen {
+            peers: Vec::with_capacity(FAST_OPEN_PEERS),
+            pending: Vec::with_capacity(FAST_OPEN_PENDING),
+        }
     }
 
-    /// What our SYN says to `remote`: the cookie, and the largest segment that its owner takes. None while the path swallows such SYNs.
-    pub(crate) fn say(&mut self, now: Instant, local: Addr, remote: Addr) -> Option<(FastOpenCookie, u16)> {
-        let Some(peer) = self.peer(local, remote) else { return Some((FastOpenCookie::REQUEST, 0)) };
+    /// What our SYN says to `remote`: the cookie, and the largest segment that its owner takes.
+    /// None while the path swallows such SYNs.
+    pub(crate) fn say(
+        &mut self,
+        now: Instant,
+        local: Addr,
+        remote: Addr,
+    ) -> Option<(FastOpenCookie, u16)> {
+        let Some(peer) = self.peer(local, remote) else {
+            return Some((FastOpenCookie::REQUEST, 0));
+        };
         if peer.not_before > now {
             return None;
         }
@@ -105,13 +121,21 @@ impl FastOpen {
         Some((peer.cookie, peer.mss))
     }
 
-    /// Whether data may leave with a SYN to `remote`: its owner gave us a cookie, and the path does not swallow such SYNs.
+    /// Whether data may leave with a SYN to `remote`: its owner gave us a cookie, and the path does
+    /// not swallow such SYNs.
     pub(crate) fn knows(&mut self, now: Instant, local: Addr, remote: Addr) -> bool {
-        self.peer(local, remote).is_some_and(|peer| peer.not_before <= now && !peer.cookie.is_request())
+        self.peer(local, remote)
+            .is_some_and(|peer| peer.not_before <= now && !peer.cookie.is_request())
     }
 
     /// A SYN with the option was answered; with a new cookie, perhaps.
-    pub(crate) fn answered(&mut self, now: Instant, key: &FlowKey, cookie: Option<FastOpenCookie>, mss: u16) {
+    pub(crate) fn answered(
+        &mut self,
+        now: Instant,
+        key: &FlowKey,
+        cookie: Option<FastOpenCookie>,
+        mss: u16,
+    ) {
         match cookie.filter(|cookie| !cookie.is_request()) {
             Some(cookie) => {
                 let peer = self.peer_or_new(now, key.local, key.remote);
@@ -136,7 +160,8 @@ impl FastOpen {
         self.peers.iter_mut().find(|peer| peer.remote == remote && peer.local == local)
     }
 
-    /// The entry of a peer. When there are too many, the one that was not used for longest makes room.
+    /// The entry of a peer. When there are too many, the one that was not used for longest makes
+    /// room.
     fn peer_or_new(&mut self, now: Instant, local: Addr, remote: Addr) -> &mut Peer {
         let known = self.peers.iter().position(|peer| peer.remote == remote && peer.local == local);
         let index = known.unwrap_or_else(|| {
@@ -153,7 +178,8 @@ impl FastOpen {
                 self.peers.push(fresh);
                 return self.peers.len() - 1;
             }
-            let oldest = (0..self.peers.len()).min_by_key(|&index| self.peers[index].used).unwrap_or(0);
+            let oldest =
+                (0..self.peers.len()).min_by_key(|&index| self.peers[index].used).unwrap_or(0);
             self.peers[oldest] = fresh;
             oldest
         });

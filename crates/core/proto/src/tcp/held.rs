@@ -2,7 +2,8 @@
 
 use clearway_base::Slab;
 
-/// What a connection holds of a slab of maps: nothing, most of the time. Nobody else knows its place, so it needs no generation.
+/// What a connection holds of a slab of maps: nothing, most of the time. Nobody else knows its
+/// place, so it needs no generation.
 pub(crate) struct Held<T> {
     index: u32,
     of: core::marker::PhantomData<fn() -> T>,

@@ -15,7 +15,8 @@ use crate::ids::ConnId;
 use crate::store::{Env, RxStore};
 
 impl<E: Env> Tcp<E> {
-    /// Whether what `to` expects next is among what `from` has sent and not heard of, or right behind it.
+    /// Whether what `to` expects next is among what `from` has sent and not heard of, or right
+    /// behind it.
     pub(crate) fn expects(&self, from: ConnId, to: ConnId) -> bool {
         let (Some(from), Some(to)) = (self.owned(from), self.owned(to)) else { return false };
         to.rcv.nxt.since(from.snd.una) <= from.outstanding()
@@ -88,7 +89,9 @@ impl<E: Env> Tcp<E> {
             max_pacing_rate: rare.seldom.max_pacing_rate(),
             bbr: c.bbr_info(p),
             phase: match c.recovery.phase() {
-                recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => Phase::Disorder,
+                recovery::Phase::Open if c.recovery.dupacks() > 0 || board.is_some() => {
+                    Phase::Disorder
+                }
                 recovery::Phase::Open | recovery::Phase::Probing => Phase::Open,
                 recovery::Phase::Fast => Phase::Recovery,
                 recovery::Phase::Timeout => Phase::Loss,
@@ -102,7 +105,8 @@ fn waiting<E: Env>(c: &Conn<E>, now: clearway_base::Instant) -> Duration {
     if c.marks.has(Marks::STUCK) { c.times.stuck_since.ago(now) } else { Duration::ZERO }
 }
 
-/// Segments that the peer has, our SYN counted: every one that left and is neither a repetition nor still on its way.
+/// Segments that the peer has, our SYN counted: every one that left and is neither a repetition nor
+/// still on its way.
 fn delivered<E: Env>(c: &Conn<E>, again: u32, sacked: u32) -> u32 {
     if !c.state.is_synchronized() {
         return 0;

@@ -1,10 +1,12 @@
-//! Numbers that nobody off the path may guess: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323 7.1), port offsets (RFC 6056).
+//! Numbers that nobody off the path may guess: initial sequence numbers (RFC 6528), timestamp
+//! offsets (RFC 7323 7.1), port offsets (RFC 6056).
 
 use clearway_base::Instant;
 use clearway_base::sip::Sip24;
 use clearway_wire::{Addr, Endpoint, Seq};
 
-/// What a hash is for. It goes into the hash, so that an answer to one question says nothing about another one.
+/// What a hash is for. It goes into the hash, so that an answer to one question says nothing about
+/// another one.
 #[derive(Clone, Copy)]
 enum Purpose {
     Isn = 1,
@@ -13,7 +15,8 @@ enum Purpose {
     Cookie = 4,
 }
 
-/// The stack's secret, from which everything here is derived: a hash under its first half with its second half taken in, so that all 32 bytes count.
+/// The stack's secret, from which everything here is derived: a hash under its first half with its
+/// second half taken in, so that all 32 bytes count.
 #[derive(Clone, Copy)]
 pub(crate) struct Secret {
     sip: Sip24,
@@ -30,10 +33,17 @@ impl Secret {
         Secret { sip: Sip24::new((word(0), word(8)), [word(16), word(24)]) }
     }
 
-    /// The hash of two ends and of `more`. Messages for the two families, and those with and without `more`, are of different lengths or purposes, so that no
-    /// two different questions are the same message.
+    /// The hash of two ends and of `more`. Messages for the two families, and those with and
+    /// without `more`, are of different lengths or purposes, so that no two different questions are
+    /// the same message.
     #[inline]
-    fn hash(&self, purpose: Purpose, local: Endpoint, remote: Endpoint, more: Option<[u64; 2]>) -> u64 {
+    fn hash(
+        &self,
+        purpose: Purpose,
+        local: Endpoint,
+        remote: Endpoint,
+        more: Option<[u64; 2]>,
+    ) -> u64 {
         let head = purpose as u64 | u64::from(local.port) << 32 | u64::from(remote.port) << 48;
         if local.addr.is_v4() && remote.addr.is_v4() {
             let half = |addr: Addr| u64::from(u32::from_le_bytes(addr.v4_octets()));
@@ -60,15 +70,17 @@ impl Secret {
     }
 }
 
-/// An initial sequence number: M + F(ends, secret), where M is a clock of 4 microseconds (RFC 6528 3), so that the numbers of one pair of ends
-/// only go up, and those of different pairs say nothing about each other.
+/// An initial sequence number: M + F(ends, secret), where M is a clock of 4 microseconds (RFC 6528
+/// 3), so that the numbers of one pair of ends only go up, and those of different pairs say nothing
+/// about each other.
 pub(crate) fn isn(secret: &Secret, local: Endpoint, remote: Endpoint, now: Instant) -> Seq {
     let m = (now.as_micros() / 4) as u32;
     Seq(m.wrapping_add(secret.hash(Purpose::Isn, local, remote, None) as u32))
 }
 
-/// What is added to the millisecond clock in timestamps sent to one peer. It is the same for all connections between two addresses,
-/// because TIME-WAIT and PAWS lean on timestamps that grow from one connection to the next (RFC 7323 5.8, RFC 6191), and it hides the host's uptime.
+/// What is added to the millisecond clock in timestamps sent to one peer. It is the same for all
+/// connections between two addresses, because TIME-WAIT and PAWS lean on timestamps that grow from
+/// one connection to the next (RFC 7323 5.8, RFC 6191), and it hides the host's uptime.
 pub(crate) fn ts_offset(secret: &Secret, local: Addr, remote: Addr) -> u32 {
     secret.hash(Purpose::Timestamp, Endpoint::new(local, 0), Endpoint::new(remote, 0), None) as u32
 }

@@ -8,11 +8,13 @@ use super::marks::Marks;
 use super::rare_stats::RareStats;
 use crate::store::Env;
 
-/// The limits of which time is kept (RFC 4898, tcpEStatsPerfSndLimTime…, in the sense of Linux: the peer's window, and the send queue's room).
+/// The limits of which time is kept (RFC 4898, tcpEStatsPerfSndLimTime…, in the sense of Linux: the
+/// peer's window, and the send queue's room).
 const LIMITS: Marks = Marks::RWND_LIMITED.with(Marks::SNDBUF_LIMITED);
 
 impl<E: Env> Conn<E> {
-    /// Notes something in the record, which is taken if there is none yet. There are as many places as connections.
+    /// Notes something in the record, which is taken if there is none yet. There are as many places
+    /// as connections.
     pub(crate) fn note_rare(&mut self, p: &mut Pools<E>, what: impl FnOnce(&mut RareStats)) {
         if self.rare.is_none() {
             self.rare.take(&mut p.rare_stats, RareStats::at(self.snd.una));

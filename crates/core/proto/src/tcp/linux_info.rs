@@ -60,8 +60,13 @@ impl TcpInfo {
             ato: micros(self.ato),
             snd_mss: self.snd_mss.into(),
             rcv_mss: self.rcv_mss.into(),
-            // Linux takes the room of the timestamps off what it announced (`tcp_rcv_synsent_state_process`).
-            advmss: u32::from(self.advertised_mss).saturating_sub(if self.timestamps { TIMESTAMPS_LEN } else { 0 }),
+            // Linux takes the room of the timestamps off what it announced
+            // (`tcp_rcv_synsent_state_process`).
+            advmss: u32::from(self.advertised_mss).saturating_sub(if self.timestamps {
+                TIMESTAMPS_LEN
+            } else {
+                0
+            }),
             pmtu: self.path_mtu,
             rtt: micros(self.rtt),
             rttvar: micros(self.rttvar),

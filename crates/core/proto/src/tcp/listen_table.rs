@@ -1,5 +1,5 @@
-//! Listening sockets, found by table, address and port: the specific address before the family's wildcard, and that before a
-//! wildcard of both families (RFC 9293 3.9.1.1).
+//! Listening sockets, found by table, address and port: the specific address before the family's
+//! wildcard, and that before a wildcard of both families (RFC 9293 3.9.1.1).
 
 use clearway_base::{FlowMap, Link, List, Slab};
 use clearway_wire::{Addr, Endpoint};
@@ -26,9 +26,11 @@ pub(crate) struct Listener {
     /// `::` that takes IPv4 too.
     pub both: bool,
     pub backlog: u32,
-    /// Timeouts of the SYN-ACK for which a handshake is not complete before data comes (TCP_DEFER_ACCEPT of Linux); 0: it is complete with the ACK.
+    /// Timeouts of the SYN-ACK for which a handshake is not complete before data comes
+    /// (TCP_DEFER_ACCEPT of Linux); 0: it is complete with the ACK.
     pub defer: u8,
-    /// Connections that Fast Open cookies may have opened and whose handshakes are not complete, at most; 0: cookies are not given nor taken.
+    /// Connections that Fast Open cookies may have opened and whose handshakes are not complete, at
+    /// most; 0: cookies are not given nor taken.
     pub fast_open: u32,
     pub token: u64,
     pub options: ConnOptions,
@@ -48,7 +50,8 @@ pub(crate) struct Listener {
 impl Listener {
     /// What connections begin with from now on.
     pub(crate) fn set_options(&mut self, options: ConnOptions) {
-        (self.options, self.settings, self.seldom) = (options, options.into(), Seldom::of(&options));
+        (self.options, self.settings, self.seldom) =
+            (options, options.into(), Seldom::of(&options));
     }
 }
 
@@ -77,7 +80,8 @@ impl ListenTable {
         self.hash.of(u64::from(table.0) << 16 | u64::from(port), addr)
     }
 
-    /// The first listener with this address and port: for IPv4's wildcard one that is for IPv4 alone before one for both families, as Linux prefers it.
+    /// The first listener with this address and port: for IPv4's wildcard one that is for IPv4
+    /// alone before one for both families, as Linux prefers it.
     fn exact(&self, table: Table, addr: &Addr, port: u16) -> Option<u32> {
         let own = self.first(table, addr, port, |l| l.local.addr == *addr);
         if own.is_some() || *addr != Addr::ANY_V4 {
@@ -86,14 +90,23 @@ impl ListenTable {
         self.first(table, addr, port, |l| l.both)
     }
 
-    /// The first of those that share address and port with a listener, and whether they are for both families.
+    /// The first of those that share address and port with a listener, and whether they are for
+    /// both families.
     fn first_of_group(&self, table: Table, local: Endpoint, both: bool) -> Option<u32> {
         self.first(table, &local.addr, local.port, |l| l.local.addr == local.addr && l.both == both)
     }
 
-    fn first(&self, table: Table, addr: &Addr, port: u16, fits: impl Fn(&Listener) -> bool) -> Option<u32> {
+    fn first(
+        &self,
+        table: Table,
+        addr: &Addr,
+        port: u16,
+        fits: impl Fn(&Listener) -> bool,
+    ) -> Option<u32> {
         let is_it = |l: &Listener| l.table == table && l.local.port == port && fits(l);
-        self.map.find(self.hash(table, addr, port), |index| self.slab.by_index(index).is_some_and(is_it))
+        self.map.find(self.hash(table, addr, port), |index| {
+            self.slab.by_index(index).is_some_and(is_it)
+        })
     }
 
     /// Whether somebody who does not share keeps this listener from its address and port.
@@ -107,7 +120,8 @@ impl ListenTable {
             || (listener.both && other(&Addr::ANY_V4, &|_| true))
     }
 
-    /// The listener that a new connection to `local` is for: of several that share the port, the one that has the fewest waiting.
+    /// The listener that a new connection to `local` is for: of several that share the port, the
+    /// one that has the fewest waiting.
     pub(crate) fn choose(&self, table: Table, local: Endpoint) -> Option<ListenerId> {
         let first = self.find(table, local)?;
         let mut best = (self.load(first.index()), first.index());
@@ -119,14 +133,16 @@ impl ListenTable {
         self.id_at(best.1)
     }
 
-    /// Connections that a listener was given and that nobody has accepted yet, and then all that it was ever given.
+    /// Connections that a listener was given and that nobody has accepted yet, and then all that it
+    /// was ever given.
     fn load(&self, index: u32) -> (u32, u32) {
         self.slab.by_index(index).map_or((u32::MAX, 0), |l| (l.syn_rcvd + l.queue.len(), l.given))
     }
 
     /// Whether a listener without reservation has this address and port.
     pub(crate) fn stands_alone(&self, table: Table, local: Endpoint) -> bool {
-        let found = self.exact(table, &local.addr, local.port).and_then(|index| self.slab.by_index(index));
+        let found =
+            self.exact(table, &local.addr, local.port).and_then(|index| self.slab.by_index(index));
         found.is_some_and(|l| l.bound.is_none())
     }
 
@@ -136,11 +152,14 @@ impl ListenTable {
             return None;
         }
         let any = if local.addr.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
-        let index = self.exact(table, &local.addr, local.port).or_else(|| self.exact(table, &any, local.port))?;
+        let index = self
+            .exact(table, &local.addr, local.port)
+            .or_else(|| self.exact(table, &any, local.port))?;
         self.id_at(index)
     }
 
-    /// Whether some listener has the port, on whatever address: a connection must not take it as its ephemeral port.
+    /// Whether some listener has the port, on whatever address: a connection must not take it as
+    /// its ephemeral port.
     pub(crate) fn has(&self, table: Table, local: Endpoint) -> bool {
         self.find(table, local).is_some()
     }
@@ -198,7 +217,8 @@ impl ListenTable {
             (l.table, l.local, l.both, l.next)
         };
         self.event_queue.remove(&mut self.slab.links(|l| &mut l.event_queue), handle.index());
-        let first = self.first_of_group(table, local, both).filter(|first| *first != handle.index());
+        let first =
+            self.first_of_group(table, local, both).filter(|first| *first != handle.index());
         if let Some(first) = first {
             self.unlink(first, handle.index(), next);
             return self.slab.remove(handle);

@@ -21,8 +21,9 @@ pub(crate) struct DupTest {
     pub(crate) newly_sacked: u32,
 }
 
-/// Whether an ACK is a duplicate: by RFC 6675 2 one that tells of something new above a hole, and without SACK by RFC 5681 2 one that
-/// says nothing at all. Under SACK, an ACK without news is none: then spoofed empty ACKs do nothing (THREATS 22).
+/// Whether an ACK is a duplicate: by RFC 6675 2 one that tells of something new above a hole, and
+/// without SACK by RFC 5681 2 one that says nothing at all. Under SACK, an ACK without news is
+/// none: then spoofed empty ACKs do nothing (THREATS 22).
 pub(crate) fn is_duplicate(t: &DupTest) -> bool {
     if !t.outstanding || !t.ack_is_una {
         return false;

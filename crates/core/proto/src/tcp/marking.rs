@@ -1,4 +1,5 @@
-//! What ECN does at each step of a connection (RFC 3168 6.1, RFC 9768): [`ecn`](super::ecn) decides, and the connection does it.
+//! What ECN does at each step of a connection (RFC 3168 6.1, RFC 9768): [`ecn`](super::ecn)
+//! decides, and the connection does it.
 
 use clearway_wire::tcp::AccEcn;
 use clearway_wire::{Ecn, Flags, Segment, Seq};
@@ -75,7 +76,12 @@ impl<E: Env> Conn<E> {
 
     /// As a client, when the SYN-ACK has come.
     #[cold]
-    pub(crate) fn hears_syn_ack(&mut self, p: &mut Pools<E>, counters: &mut TcpCounters, (seg, mark): (&Segment, Ecn)) {
+    pub(crate) fn hears_syn_ack(
+        &mut self,
+        p: &mut Pools<E>,
+        counters: &mut TcpCounters,
+        (seg, mark): (&Segment, Ecn),
+    ) {
         let Some(asked) = self.suffered(p).ecn else { return };
         match EcnState::of_client(asked, seg.flags, mark, seg.opts.acc_ecn) {
             Some(state) => self.begin_ecn(p, counters, state),
@@ -100,7 +106,8 @@ impl<E: Env> Conn<E> {
     pub(crate) fn ecn_stamp(&self, p: &Pools<E>, leaving: Leaving, room: usize) -> Stamp {
         let Some(state) = self.ecn(p) else { return Stamp::default() };
         let (mark, flags) = state.stamp(leaving, self.cc.ect());
-        // All three counters, or those that fit: what has changed last stands first (RFC 9768 3.2.3).
+        // All three counters, or those that fit: what has changed last stands first (RFC 9768
+        // 3.2.3).
         let count = (1..=3).rev().find(|count| AccEcn::padded_len(*count) <= room);
         let option = count.filter(|_| state.option_is_due()).map(|count| state.option(count));
         Stamp { mark: mark as u8, flags, option }
@@ -142,7 +149,8 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// Whether a mark has cut the window less than a round trip ago: an ACK up to `una` lets it grow no more than a loss would (RFC 3168 6.1.2).
+    /// Whether a mark has cut the window less than a round trip ago: an ACK up to `una` lets it
+    /// grow no more than a loss would (RFC 3168 6.1.2).
     pub(crate) fn ecn_holds_back(&mut self, p: &mut Pools<E>, una: Seq) -> bool {
         self.marks.has(Marks::ECN) && self.ecn_mut(p).is_some_and(|state| state.holds_back(una))
     }
@@ -151,19 +159,28 @@ impl<E: Env> Conn<E> {
 /// An acceptable segment has come, and its ACK is in range; nothing of it has been taken yet.
 #[cold]
 #[inline(never)]
-pub(crate) fn arrived<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, came: Came) {
+pub(crate) fn arrived<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    seg: &Segment,
+    came: Came,
+) {
     let Came { mark, len, segment_size } = came;
     let segments = if segment_size == 0 { 1 } else { len.div_ceil(u32::from(segment_size)).max(1) };
     let board = c.board(cx.pools);
     let acked = if seg.ack.gt(c.snd.una) {
         // What was held selectively was told of by the ACKs that said so.
-        seg.ack.since(c.snd.una) - board.map_or(0, |b| b.sacked_within(Span::new(c.snd.una, seg.ack)))
+        seg.ack.since(c.snd.una)
+            - board.map_or(0, |b| b.sacked_within(Span::new(c.snd.una, seg.ack)))
     } else {
         0
     };
-    let stamp_is_newer = seg.opts.ts.is_some_and(|(val, _)| (val.wrapping_sub(c.ts_recent) as i32) > 0);
+    let stamp_is_newer =
+        seg.opts.ts.is_some_and(|(val, _)| (val.wrapping_sub(c.ts_recent) as i32) > 0);
     let sacks = seg.opts.sack.iter().any(|(_, right)| {
-        right.gt(seg.ack) && right.le(c.snd.nxt) && board.is_none_or(|b| b.highest().is_none_or(|to| right.gt(to)))
+        right.gt(seg.ack)
+            && right.le(c.snd.nxt)
+            && board.is_none_or(|b| b.highest().is_none_or(|to| right.gt(to)))
     });
     let arrived = Arrived {
         flags: seg.flags,
@@ -190,7 +207,8 @@ pub(crate) fn arrived<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: 
     }
 }
 
-/// So many packets that were in flight were marked: once in a round trip the window is cut, unless the algorithm weighs how many were. In recovery it was cut already.
+/// So many packets that were in flight were marked: once in a round trip the window is cut, unless
+/// the algorithm weighs how many were. In recovery it was cut already.
 fn heed<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, ack: Seq, marked: u32) {
     cx.stack.counters.tcp.ce_delivered += u64::from(marked);
     let (nxt, flight) = (c.snd.nxt, c.outstanding());

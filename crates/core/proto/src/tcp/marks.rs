@@ -1,6 +1,8 @@
-//! What stands on a connection: what was agreed on, what is due, how far things have come, and bookkeeping, a bit each.
+//! What stands on a connection: what was agreed on, what is due, how far things have come, and
+//! bookkeeping, a bit each.
 
-/// A set of marks on a connection: what receiving, timers and the owner want done, and what is so for good.
+/// A set of marks on a connection: what receiving, timers and the owner want done, and what is so
+/// for good.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Marks(u32);
 
@@ -9,7 +11,8 @@ macro_rules! marks {
         impl Marks {
             $($(#[$doc])* pub(crate) const $name: Marks = Marks(1 << $bit);)*
 
-            const NAMES: &'static [(&'static str, Marks)] = &[$((stringify!($name), Marks::$name),)*];
+            const NAMES: &'static [(&'static str,
+                Marks)] = &[$((stringify!($name), Marks::$name),)*];
         }
     };
 }
@@ -28,13 +31,16 @@ marks! {
     EMIT = 0;
     /// An ACK must leave in this turn.
     ACK_NOW = 1;
-    /// Our SYN, or SYN and ACK, must leave (again): what a probe is to a connection that is not synchronized.
+    /// Our SYN, or SYN and ACK, must leave (again): what a probe is to a connection that is not
+    /// synchronized.
     SYN_DUE = 4;
     /// A reset must leave; then the record goes.
     RST_DUE = 3;
-    /// A window probe or keepalive must leave: a segment that says nothing new and makes the peer answer.
+    /// A window probe or keepalive must leave: a segment that says nothing new and makes the peer
+    /// answer.
     PROBE_DUE = 4;
-    /// The sender waited long enough for the window to grow: whatever fits may leave (RFC 9293 3.8.6.2.1, the override timeout).
+    /// The sender waited long enough for the window to grow: whatever fits may leave (RFC 9293
+    /// 3.8.6.2.1, the override timeout).
     FORCE = 5;
     /// The next ACK reports a duplicate, `RareStats::duplicate` (RFC 2883).
     DUPLICATE = 23;
@@ -60,7 +66,8 @@ marks! {
     ORPHAN = 10;
     /// The handshake is done, and nobody has accepted yet.
     PENDING = 11;
-    /// The record is no longer in the flow table: segments do not reach it. It stays for its owner to read and close.
+    /// The record is no longer in the flow table: segments do not reach it. It stays for its owner
+    /// to read and close.
     DETACHED = 12;
     /// An in-order segment is missing: `reasm` is taken.
     HOLE = 19;
@@ -70,7 +77,8 @@ marks! {
     // ---- bookkeeping
     /// Data is paced, or measured for an algorithm that goes by rates: `Conn::paced` is taken.
     PACED = 2;
-    /// [`super::deadlines::Timer::Persist`] runs: nothing is in flight, and the window is too small to send (RFC 9293 3.8.6.1).
+    /// [`super::deadlines::Timer::Persist`] runs: nothing is in flight, and the window is too small
+    /// to send (RFC 9293 3.8.6.1).
     PERSIST = 6;
     /// [`super::deadlines::Timer::Reordering`] runs.
     REORDERING = 16;
@@ -131,7 +139,9 @@ impl Marks {
 
 impl core::fmt::Debug for Marks {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_set().entries(Marks::NAMES.iter().filter(|(_, m)| self.has(*m)).map(|(n, _)| n)).finish()
+        f.debug_set()
+            .entries(Marks::NAMES.iter().filter(|(_, m)| self.has(*m)).map(|(n, _)| n))
+            .finish()
     }
 }
 

@@ -1,21 +1,25 @@
-//! The search for the largest packet that a path carries, where nobody says so: packetization layer path MTU discovery (RFC 4821, RFC 8899).
+//! The search for the largest packet that a path carries, where nobody says so: packetization layer
+//! path MTU discovery (RFC 4821, RFC 8899).
 //!
 //! ```text
 //!   floor ≤ base ≤ low ────────── probe ────────── high ≤ what the first link, or ICMP, says
 //!                  │ gets through   │ one segment    │ does not get through, or was never tried
 //! ```
 //!
-//! A connection whose full segments are not acknowledged for [`TIMEOUTS`] timeouts in a row may sit behind a black hole, which drops what is too long and sends no
-//! ICMP (or a firewall drops that): its segments become as short as [`base`] says. Once data flows again, one new segment now and then is longer than the others.
-//! When it arrives the others become as long; when it is lost the search goes on below. A loss of the probe alone says nothing of congestion (RFC 4821 7.6.1).
-//! Ten minutes after the search has ended, it begins anew upwards (RFC 8899 5.1.1, PMTU_RAISE_TIMER).
+//! A connection whose full segments are not acknowledged for [`TIMEOUTS`] timeouts in a row may sit
+//! behind a black hole, which drops what is too long and sends no ICMP (or a firewall drops that):
+//! its segments become as short as [`base`] says. Once data flows again, one new segment now and
+//! then is longer than the others. When it arrives the others become as long; when it is lost the
+//! search goes on below. A loss of the probe alone says nothing of congestion (RFC 4821 7.6.1). Ten
+//! minutes after the search has ended, it begins anew upwards (RFC 8899 5.1.1, PMTU_RAISE_TIMER).
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
 use crate::export::Fields;
 
-/// Timeouts in a row after which full segments are suspected (MAX_PROBES of RFC 8899 5.1.2; Linux: tcp_retries1).
+/// Timeouts in a row after which full segments are suspected (MAX_PROBES of RFC 8899 5.1.2; Linux:
+/// tcp_retries1).
 pub(crate) const TIMEOUTS: u8 = 3;
 /// As many again, and what is left is the least.
 pub(crate) const MORE_TIMEOUTS: u8 = 2 * TIMEOUTS;
@@ -86,7 +90,9 @@ impl MtuSearch {
         if self.probe.is_some() || self.raise.is_set() {
             return None;
         }
-        if self.high.saturating_sub(self.low) < CLOSE_ENOUGH && self.high != path || self.high <= self.low {
+        if self.high.saturating_sub(self.low) < CLOSE_ENOUGH && self.high != path
+            || self.high <= self.low
+        {
             self.raise = now + RAISE;
             return None;
         }
@@ -141,7 +147,8 @@ impl MtuSearch {
 mod tests {
     use super::*;
 
-    /// Searches on a path that takes packets of `path` bytes at most, where the link takes 1,500; the steps.
+    /// Searches on a path that takes packets of `path` bytes at most, where the link takes 1,500;
+    /// the steps.
     fn search(path: u16) -> (MtuSearch, alloc::vec::Vec<u16>) {
         let mut s = MtuSearch::from_base(false, 1_500);
         let (mut tried, mut una) = (alloc::vec::Vec::new(), Seq(0));
@@ -171,7 +178,10 @@ mod tests {
     fn the_search_ends_close_below_what_the_path_takes() {
         for path in [1_200, 1_280, 1_333, 1_400, 1_420, 1_492, 1_499] {
             let (s, tried) = search(path);
-            assert!(s.limit() <= path && path - s.limit() < CLOSE_ENOUGH, "{path}: {s:?} by {tried:?}");
+            assert!(
+                s.limit() <= path && path - s.limit() < CLOSE_ENOUGH,
+                "{path}: {s:?} by {tried:?}"
+            );
         }
     }
 

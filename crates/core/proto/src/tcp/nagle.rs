@@ -1,4 +1,5 @@
-//! Whether new data may leave now, or waits for more (RFC 9293 3.7.4 and 3.8.6.2.1). One pure function that says why.
+//! Whether new data may leave now, or waits for more (RFC 9293 3.7.4 and 3.8.6.2.1). One pure
+//! function that says why.
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -11,8 +12,9 @@ pub(crate) struct Query {
     pub(crate) mss: u32,
     /// Bytes outstanding: SND.NXT - SND.UNA.
     pub(crate) flight: u32,
-    /// A segment shorter than the MSS is outstanding. Waiting only for those keeps Nagle's purpose (one small segment per round trip)
-    /// and spares the end of a large write a round trip. A caller that does not keep track says `flight > 0`, which is Nagle as written.
+    /// A segment shorter than the MSS is outstanding. Waiting only for those keeps Nagle's purpose
+    /// (one small segment per round trip) and spares the end of a large write a round trip. A
+    /// caller that does not keep track says `flight > 0`, which is Nagle as written.
     pub(crate) small_unacked: bool,
     /// The largest window that the peer ever offered.
     pub(crate) max_wnd: u32,
@@ -91,7 +93,8 @@ pub(crate) fn may_send(q: &Query) -> Result<Send, Wait> {
     if q.cork && q.unsent < q.mss {
         return Err(Wait::Cork);
     }
-    // (3): the window cuts it short. With something in flight an ACK will come and may bring more window.
+    // (3): the window cuts it short. With something in flight an ACK will come and may bring more
+    // window.
     if (q.flight > 0 && !q.nodelay) || fits < q.max_wnd / 2 {
         return Err(Wait::SillyWindow);
     }

@@ -1,4 +1,5 @@
-//! The life of an open connection: `on_segment` is RFC 9293 3.10.7.4, step by step, and nothing else.
+//! The life of an open connection: `on_segment` is RFC 9293 3.10.7.4, step by step, and nothing
+//! else.
 
 use super::clock::Ms;
 use super::marking;
@@ -22,15 +23,20 @@ use crate::event::ConnEvents;
 use crate::payload::Payload;
 use crate::store::{Env, RxStore};
 
-/// RFC 7323 5.5: after so many milliseconds without a segment, 24 days, TS.Recent says nothing any more.
+/// RFC 7323 5.5: after so many milliseconds without a segment, 24 days, TS.Recent says nothing any
+/// more.
 const TIMESTAMP_LIFE_MS: u32 = 24 * 24 * 3600 * 1000;
 
-/// Whether a segment is what everybody expects, and nothing is lost or may be: then it is taken by the instance of [`on_expected`] that asks
-/// nothing about losses.
+/// Whether a segment is what everybody expects, and nothing is lost or may be: then it is taken by
+/// the instance of [`on_expected`] that asks nothing about losses.
 #[inline(always)]
 pub(crate) fn is_fast_path<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
-    const KIND: Marks =
-        Marks::TS.with(Marks::HOLE).with(Marks::ORPHAN).with(Marks::FIN_WAITS).with(Marks::ECN).with(Marks::PACED);
+    const KIND: Marks = Marks::TS
+        .with(Marks::HOLE)
+        .with(Marks::ORPHAN)
+        .with(Marks::FIN_WAITS)
+        .with(Marks::ECN)
+        .with(Marks::PACED);
     let kind = if seg.ts.is_some() { Marks::TS } else { Marks::default() };
     if c.marks.intersection(KIND) != kind
         || c.state != State::Established
@@ -96,7 +102,8 @@ impl<B: Buf> Bytes<B> for Arrival<'_, B> {
     }
 }
 
-/// A segment that is what everybody expects: steps 1 to 4, 6 and 8 would find nothing, and its ACK is in range (header prediction). `LOSSLESS`: it [`is_fast_path`].
+/// A segment that is what everybody expects: steps 1 to 4, 6 and 8 would find nothing, and its ACK
+/// is in range (header prediction). `LOSSLESS`: it [`is_fast_path`].
 #[inline(always)]
 pub(crate) fn on_expected<E: Env, const LOSSLESS: bool>(
     c: &mut Conn<E>,
@@ -149,7 +156,11 @@ pub(crate) fn on_segment<E: Env>(
 /// Any segment that is not what everybody expects.
 #[cold]
 #[inline(never)]
-fn on_other<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+fn on_other<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    arrival: Arrival<'_, E::Buf>,
+) -> Result<(), Drop> {
     let len = arrival.len();
     if len > 0 {
         payload::count(cx.now, c, arrival.meta.segment_size, len);
@@ -168,14 +179,15 @@ fn on_other<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, arrival: Arriva
     // Step 3 is about security labels, which RFC 9293 A.1 leaves to those who use them.
     step_4_syn(c, cx, seg)?;
     step_5_ack(c, cx, seg, arrival.came())?;
-    // Only a segment whose ACK was believed may say which timestamp is the latest: a stranger who guesses the window alone could
-    // otherwise make all honest segments look old (RFC 7323 7.1).
+    // Only a segment whose ACK was believed may say which timestamp is the latest: a stranger who
+    // guesses the window alone could otherwise make all honest segments look old (RFC 7323 7.1).
     heard::<E, false>(c, cx.now, &seg.plain());
     step_6_urgent(c, cx.pools, seg);
     step_7_and_8(c, cx, Arrival { seg, ..arrival })
 }
 
-/// Whether a segment is what everybody expects: the next data or an ACK, in order, in the window, with nothing special about it.
+/// Whether a segment is what everybody expects: the next data or an ACK, in order, in the window,
+/// with nothing special about it.
 #[inline(always)]
 fn is_expected<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     let stamp_is_good = match (seg.ts, c.marks.has(Marks::TS)) {
@@ -192,8 +204,8 @@ fn is_expected<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
         && stamp_is_good
 }
 
-/// The peer lives: notes when, and which timestamp to echo (RFC 7323 4.3, rule 2). `EXPECTED`: the segment has timestamps when they are in use, and its own is not
-/// older than the last.
+/// The peer lives: notes when, and which timestamp to echo (RFC 7323 4.3, rule 2). `EXPECTED`: the
+/// segment has timestamps when they are in use, and its own is not older than the last.
 #[inline(always)]
 fn heard<E: Env, const EXPECTED: bool>(c: &mut Conn<E>, now: Instant, seg: &Plain) {
     if let Some((val, _)) = seg.ts.filter(|_| EXPECTED || c.marks.has(Marks::TS)) {
@@ -204,14 +216,16 @@ fn heard<E: Env, const EXPECTED: bool>(c: &mut Conn<E>, now: Instant, seg: &Plai
     }
     c.heard = Ms::of(now);
     if c.marks.any(Marks::PERSIST.with(Marks::PROBING)) {
-        // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the connection stays open as long as it answers).
-        // Without an owner this holds too, or written bytes would be lost on a slow reader; the want of room for others ends it (THREATS 17).
+        // An answer to a probe: the peer lives, however little it takes (RFC 9293 3.8.6.1: the
+        // connection stays open as long as it answers). Without an owner this holds too, or written
+        // bytes would be lost on a slow reader; the want of room for others ends it (THREATS 17).
         c.recovery.tries = 0;
         c.marks.clear(Marks::PROBING);
     }
 }
 
-/// RFC 7323 5.5: the peer was heard so long ago that TS.Recent says nothing any more. Whatever is heard is no older than TS.Recent, or was taken for this.
+/// RFC 7323 5.5: the peer was heard so long ago that TS.Recent says nothing any more. Whatever is
+/// heard is no older than TS.Recent, or was taken for this.
 fn is_outdated<E: Env>(now: Instant, c: &Conn<E>) -> bool {
     c.heard.ms_ago(now) > TIMESTAMP_LIFE_MS
 }
@@ -220,8 +234,9 @@ fn seconds(now: Instant) -> u32 {
     (now.as_millis() / 1000) as u32
 }
 
-/// In a simultaneous open both sides answer a SYN with SYN and ACK, which repeats the SYN and so lies one before the window. Its ACK is
-/// good all the same: taken as what follows the SYN, it completes the handshake (RFC 9293 3.5, figure 8).
+/// In a simultaneous open both sides answer a SYN with SYN and ACK, which repeats the SYN and so
+/// lies one before the window. Its ACK is good all the same: taken as what follows the SYN, it
+/// completes the handshake (RFC 9293 3.5, figure 8).
 ///
 /// None: it is no such segment.
 #[inline(always)]
@@ -243,7 +258,8 @@ fn without_syn<E: Env>(c: &Conn<E>, seg: &Segment) -> Option<Segment> {
     })
 }
 
-/// The SYN again, with which a Fast Open cookie opened the connection: our SYN-ACK was lost, or is late.
+/// The SYN again, with which a Fast Open cookie opened the connection: our SYN-ACK was lost, or is
+/// late.
 fn step_0_same_syn<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment) -> bool {
     let same = seg.flags.syn() && !seg.flags.ack() && !seg.flags.rst() && seg.seq == c.irs;
     if same {
@@ -253,8 +269,14 @@ fn step_0_same_syn<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Se
     same
 }
 
-/// PAWS (RFC 7323 5.3, R1): a segment older than what was seen is a ghost. Resets are exempt (RFC 7323 5.2).
-fn step_1_timestamp<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, len: u32) -> Result<(), Drop> {
+/// PAWS (RFC 7323 5.3, R1): a segment older than what was seen is a ghost. Resets are exempt (RFC
+/// 7323 5.2).
+fn step_1_timestamp<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    seg: &Segment,
+    len: u32,
+) -> Result<(), Drop> {
     if !c.marks.has(Marks::TS) || seg.flags.rst() {
         return Ok(());
     }
@@ -270,17 +292,24 @@ fn step_1_timestamp<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &S
 }
 
 /// Step 1: does the segment lie in the window?
-fn step_1_sequence<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, len: u32) -> Result<(), Drop> {
+fn step_1_sequence<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    seg: &Segment,
+    len: u32,
+) -> Result<(), Drop> {
     let seq_len = seg.seq_len(len as usize);
     if c.rcv.is_acceptable(seg.seq, seq_len) {
         return Ok(());
     }
-    // A peer that has filled the window says so with every ACK, which then stands right behind it, and so may its FIN. The letter of
-    // the test refuses them, and with losses both ways each side would wait for the other's timer.
+    // A peer that has filled the window says so with every ACK, which then stands right behind it,
+    // and so may its FIN. The letter of the test refuses them, and with losses both ways each side
+    // would wait for the other's timer.
     if len == 0 && seg.seq == c.rcv.edge && !seg.flags.intersects(Flags::RST | Flags::SYN) {
         return Ok(());
     }
-    // RFC 9293 3.10.7.4, step 1: with a window of zero, valid ACKs, URGs and RSTs are still taken from the segment that would be next.
+    // RFC 9293 3.10.7.4, step 1: with a window of zero, valid ACKs, URGs and RSTs are still taken
+    // from the segment that would be next.
     if c.rcv.wnd() == 0 && seg.seq == c.rcv.nxt && !seg.flags.syn() {
         c.ack_now();
         return Ok(());
@@ -296,8 +325,9 @@ fn step_1_sequence<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Se
     Err(if is_old { Drop::TcpDuplicate } else { Drop::TcpOutOfWindow })
 }
 
-/// An unacceptable segment is answered with an ACK. Data is always answered, because its sender may wait for nothing else; what carries none
-/// only within the budget, or two ends that disagree would send each other ACKs for ever.
+/// An unacceptable segment is answered with an ACK. Data is always answered, because its sender may
+/// wait for nothing else; what carries none only within the budget, or two ends that disagree would
+/// send each other ACKs for ever.
 fn answer_unacceptable<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, len: u32) {
     if len > 0 || may_challenge(c, cx) {
         c.ack_now();
@@ -312,8 +342,9 @@ pub(crate) fn challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     }
 }
 
-/// The budget for ACKs that a stranger may provoke. It is this connection's own and drawn anew each second: a counter that all connections
-/// share would tell a stranger about other people's connections (CVE-2016-5696), and one of fixed size could be counted down.
+/// The budget for ACKs that a stranger may provoke. It is this connection's own and drawn anew each
+/// second: a counter that all connections share would tell a stranger about other people's
+/// connections (CVE-2016-5696), and one of fixed size could be counted down.
 fn may_challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) -> bool {
     let second = seconds(cx.now) as u8;
     let Cold { challenge_second, challenges: mut left, .. } = c.cold(cx.pools);
@@ -330,8 +361,13 @@ fn may_challenge<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) -> bool {
     !c.rare.is_none()
 }
 
-/// Step 2: a reset counts only when it hits RCV.NXT exactly; elsewhere in the window it is challenged (RFC 5961 3.2).
-fn step_2_reset<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment) -> Result<(), Drop> {
+/// Step 2: a reset counts only when it hits RCV.NXT exactly; elsewhere in the window it is
+/// challenged (RFC 5961 3.2).
+fn step_2_reset<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    seg: &Segment,
+) -> Result<(), Drop> {
     if !seg.flags.rst() {
         return Ok(());
     }
@@ -343,7 +379,8 @@ fn step_2_reset<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segme
         cx.counters.tcp.attempt_fails += 1;
         c.fail(if c.is_early() { Failure::Reset } else { Failure::Refused });
     } else if matches!(c.state, State::Closing | State::LastAck) && c.snd.una.lt(c.snd_ahead.end) {
-        // RFC 9293 3.10.7.4, step 2, would tell nobody, but bytes are lost that their owner was told had been taken.
+        // RFC 9293 3.10.7.4, step 2, would tell nobody, but bytes are lost that their owner was
+        // told had been taken.
         c.go(Cause::Reset);
         c.fail(Failure::Reset);
     } else if matches!(c.state, State::Closing | State::LastAck) {
@@ -361,7 +398,11 @@ fn step_2_reset<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segme
 }
 
 /// Step 4: a SYN for a connection that exists is challenged, wherever it lies (RFC 5961 4.2).
-fn step_4_syn<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment) -> Result<(), Drop> {
+fn step_4_syn<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    seg: &Segment,
+) -> Result<(), Drop> {
     if !seg.flags.syn() {
         return Ok(());
     }
@@ -370,7 +411,12 @@ fn step_4_syn<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment
 }
 
 /// Step 5: the ACK.
-fn step_5_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Segment, came: Came) -> Result<(), Drop> {
+fn step_5_ack<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    seg: &Segment,
+    came: Came,
+) -> Result<(), Drop> {
     if !seg.flags.ack() {
         return Err(Drop::TcpNoAck);
     }
@@ -434,7 +480,8 @@ fn to_time_wait<E: Env>(c: &mut Conn<E>) {
     c.tell(ConnEvents::CLOSED);
 }
 
-/// Step 6: urgent data is announced, and stays in the stream (RFC 6093 4 and 6: the pointer names the byte *behind* it).
+/// Step 6: urgent data is announced, and stays in the stream (RFC 6093 4 and 6: the pointer names
+/// the byte *behind* it).
 #[inline(always)]
 fn step_6_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
     if seg.flags.contains(Flags::URG) && seg.urg != 0 && c.state.peer_may_send() {
@@ -446,8 +493,13 @@ fn step_6_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
 #[inline(never)]
 fn is_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
     let up = seg.seq + u32::from(seg.urg);
-    // A pointer to what was received long ago, or that does not go further than the last one, is no news.
-    let is_news = if c.settings.urgent_waits() { up.gt(c.suffered(p).cold.rcv_urgent) } else { up.gt(c.rcv.nxt) };
+    // A pointer to what was received long ago, or that does not go further than the last one, is no
+    // news.
+    let is_news = if c.settings.urgent_waits() {
+        up.gt(c.suffered(p).cold.rcv_urgent)
+    } else {
+        up.gt(c.rcv.nxt)
+    };
     if is_news {
         c.note_rare(p, |t| t.cold.rcv_urgent = up);
         c.settings.set_urgent_waits(true);
@@ -464,12 +516,14 @@ pub(super) fn step_7_and_8<E: Env>(
 ) -> Result<(), Drop> {
     let (seg, len) = (arrival.seg, arrival.len());
     if !c.state.peer_may_send() {
-        // RFC 9293: after the peer's FIN, text and FIN are ignored; such segments are unacceptable anyway.
+        // RFC 9293: after the peer's FIN, text and FIN are ignored; such segments are unacceptable
+        // anyway.
         return if len > 0 { Err(Drop::TcpAfterClose) } else { Ok(()) };
     }
     if c.marks.has(Marks::FIN_WAITS) {
         // The stream ends where the FIN stood that came first; nothing behind it is part of it.
-        let before_fin = if c.rcv_ahead.look.gt(seg.seq) { c.rcv_ahead.look.since(seg.seq) } else { 0 };
+        let before_fin =
+            if c.rcv_ahead.look.gt(seg.seq) { c.rcv_ahead.look.since(seg.seq) } else { 0 };
         if len > before_fin {
             arrival.payload.truncate(before_fin as usize);
         }
@@ -492,8 +546,8 @@ fn step_8_fin<E: Env>(c: &mut Conn<E>) {
         return;
     }
     if c.rcv_ahead.look != c.rcv.nxt {
-        // Something before it is missing. The segments that bring it, and the FIN itself, ask for ACKs; a pure ACK must not, or two ends that
-        // both wait would answer each other for ever.
+        // Something before it is missing. The segments that bring it, and the FIN itself, ask for
+        // ACKs; a pure ACK must not, or two ends that both wait would answer each other for ever.
         return;
     }
     c.marks.clear(Marks::FIN_WAITS);

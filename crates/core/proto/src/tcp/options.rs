@@ -6,9 +6,10 @@ use super::ecn::Handshake;
 use super::window::{MAX_SCALE, scale_for};
 use crate::config::TcpConfig;
 
-/// The least segment size that we go down to, whatever the peer says. A peer that asks for segments of a few bytes would make us send forty
-/// bytes of header for each of them and keep a record per byte (THREATS 20, CVE-2019-11479). RFC 791 makes every IPv4 host take packets of
-/// 576 bytes and every link carry 68, so that 88 with headers is no burden to anyone honest.
+/// The least segment size that we go down to, whatever the peer says. A peer that asks for segments
+/// of a few bytes would make us send forty bytes of header for each of them and keep a record per
+/// byte (THREATS 20, CVE-2019-11479). RFC 791 makes every IPv4 host take packets of 576 bytes and
+/// every link carry 68, so that 88 with headers is no burden to anyone honest.
 pub(crate) const MIN_MSS: u16 = 88;
 
 /// RFC 9293 3.7.1: what an end takes that does not say.
@@ -50,7 +51,8 @@ pub(crate) struct Agreed {
     pub(crate) ts: bool,
     /// Selective acknowledgements may be sent, both ways.
     pub(crate) sack: bool,
-    /// The largest segment that may be sent, in bytes after the fixed header: options have to fit in too (RFC 6691 3).
+    /// The largest segment that may be sent, in bytes after the fixed header: options have to fit
+    /// in too (RFC 6691 3).
     pub(crate) mss: u16,
     /// Explicit congestion notification.
     pub(crate) ecn: Handshake,
@@ -63,13 +65,15 @@ impl Agreed {
     }
 }
 
-/// The segment size to announce and the bound for what we send: what the link carries, or less when the owner wants less.
+/// The segment size to announce and the bound for what we send: what the link carries, or less when
+/// the owner wants less.
 fn own_mss(link_mss: u16, max_segment: u16) -> u16 {
     if max_segment == 0 { link_mss } else { link_mss.min(max_segment.max(MIN_MSS)) }
 }
 
-/// What our SYN offers. `link_mss` is the link's MTU less the fixed IP and TCP headers; `max_segment` the owner's bound, 0 for none.
-/// The timestamps' values are the caller's to fill in when `ts` is there.
+/// What our SYN offers. `link_mss` is the link's MTU less the fixed IP and TCP headers;
+/// `max_segment` the owner's bound, 0 for none. The timestamps' values are the caller's to fill in
+/// when `ts` is there.
 pub(crate) fn ours(cfg: &TcpConfig, link_mss: u16, max_segment: u16) -> Offered {
     Offered {
         mss: Some(own_mss(link_mss, max_segment)),
@@ -79,8 +83,15 @@ pub(crate) fn ours(cfg: &TcpConfig, link_mss: u16, max_segment: u16) -> Offered 
     }
 }
 
-/// What holds after the peer's SYN or SYN-ACK said `peer` and ours said, or will say, [`ours`]: each option only if both have it.
-pub(crate) fn agree(cfg: &TcpConfig, peer: &Offered, v6: bool, link_mss: u16, max_segment: u16) -> Agreed {
+/// What holds after the peer's SYN or SYN-ACK said `peer` and ours said, or will say, [`ours`]:
+/// each option only if both have it.
+pub(crate) fn agree(
+    cfg: &TcpConfig,
+    peer: &Offered,
+    v6: bool,
+    link_mss: u16,
+    max_segment: u16,
+) -> Agreed {
     let scaling = cfg.window_scaling && peer.scale.is_some();
     let default = if v6 { DEFAULT_MSS_V6 } else { DEFAULT_MSS_V4 };
     Agreed {

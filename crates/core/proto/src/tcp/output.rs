@@ -1,5 +1,6 @@
-//! What leaves. [`plan::next`] is pure and says what, or why nothing; `emit_conn` asks it again and again, has room reserved *before* any
-//! state changes, and lets the bytes be copied straight from the send queue into the packet.
+//! What leaves. [`plan::next`] is pure and says what, or why nothing; `emit_conn` asks it again and
+//! again, has room reserved *before* any state changes, and lets the bytes be copied straight from
+//! the send queue into the packet.
 
 pub(super) mod fast_path;
 mod plan;
@@ -10,7 +11,8 @@ use super::mtu_search::Probe;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{MAX_PIECES, Sink};
 use clearway_wire::tcp::{
-    AccEcn, FastOpenCookie, HEADER_LEN, MAX_HEADER_LEN, MAX_OPTIONS_LEN, TcpOptions, emit as emit_header,
+    AccEcn, FastOpenCookie, HEADER_LEN, MAX_HEADER_LEN, MAX_OPTIONS_LEN, TcpOptions,
+    emit as emit_header,
 };
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
@@ -58,7 +60,8 @@ pub(crate) struct EmitCx<'a, 'o, E: Env, S: Sink> {
 }
 
 impl<'o, E: Env, S: Sink> EmitCx<'_, 'o, E, S> {
-    /// The same once more. What is seldom needed is handed this, so that the original need not lie in memory.
+    /// The same once more. What is seldom needed is handed this, so that the original need not lie
+    /// in memory.
     #[inline(always)]
     pub(super) fn again(&mut self) -> EmitCx<'_, 'o, E, S> {
         EmitCx { now: self.now, pools: self.pools, config: self.config, out: self.out }
@@ -72,13 +75,16 @@ pub(super) fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_,
     c.marks.clear(Marks::EMIT);
     let result = if c.marks.has(Marks::RST_DUE) {
         emit_last(c, cx)
-    } else if c.marks.has(Marks::SYN_DUE) && matches!(c.state, State::SynSent | State::SynReceived) {
+    } else if c.marks.has(Marks::SYN_DUE) && matches!(c.state, State::SynSent | State::SynReceived)
+    {
         if syn_waits_for_data(c, cx.pools) {
             // Whoever writes asks for a turn.
             return Turn::Done;
         }
         // A connection that a Fast Open cookie has opened may answer at once.
-        emit_syn(c, cx).map(|()| if c.is_early() && ack::has_unsent(c, cx.pools) { Turn::More } else { Turn::Done })
+        emit_syn(c, cx).map(|()| {
+            if c.is_early() && ack::has_unsent(c, cx.pools) { Turn::More } else { Turn::Done }
+        })
     } else {
         emit_data(c, cx)
     };
@@ -104,7 +110,8 @@ pub(super) fn end_turn<E: Env, S: Sink>(
             no_path(c, cx);
             Turn::Done
         }
-        // There is no way out just now. The retransmission timer looks again; what was planned counts as sent and lost.
+        // There is no way out just now. The retransmission timer looks again; what was planned
+        // counts as sent and lost.
         Err(OutError::NoRoute | OutError::Down) => {
             no_path(c, cx);
             Turn::Done
@@ -130,7 +137,10 @@ fn no_path<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) {
 }
 
 /// Data, then whatever ACK, probe or window update is still due.
-fn emit_data<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
+fn emit_data<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Result<Turn, OutError> {
     if c.marks.has(Marks::PACED) {
         return emit_paced(c, cx);
     }
@@ -143,7 +153,10 @@ fn emit_data<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
 /// The same, where data is paced.
 #[cold]
 #[inline(never)]
-fn emit_paced<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
+fn emit_paced<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Result<Turn, OutError> {
     let turn = emit_written::<E, S, false, true>(c, cx)?;
     if turn == Turn::More {
         return Ok(Turn::More);
@@ -151,11 +164,16 @@ fn emit_paced<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -
     emit_rest(c, cx).map(|_| turn)
 }
 
-/// What may still leave of a connection that ends with a reset, and then the reset. Bytes that only the congestion window holds back are waited for: what their
-/// owner was told about them must not depend on whether an ACK came before the close or behind it. What the peer's window holds back is given up, as on Linux.
+/// What may still leave of a connection that ends with a reset, and then the reset. Bytes that only
+/// the congestion window holds back are waited for: what their owner was told about them must not
+/// depend on whether an ACK came before the close or behind it. What the peer's window holds back
+/// is given up, as on Linux.
 #[cold]
 #[inline(never)]
-fn emit_last<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
+fn emit_last<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Result<Turn, OutError> {
     let turn = emit_written::<E, S, true, true>(c, cx)?;
     if turn != Turn::Done {
         return Ok(turn);
@@ -163,7 +181,11 @@ fn emit_last<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
     // Unless the store did not have what it promised.
     if !c.marks.has(Marks::GONE) {
         let flight = c.outstanding();
-        if flight > 0 && c.snd.wnd > flight && c.state.may_transmit() && ack::has_unsent(c, cx.pools) {
+        if flight > 0
+            && c.snd.wnd > flight
+            && c.state.may_transmit()
+            && ack::has_unsent(c, cx.pools)
+        {
             return Ok(Turn::Done);
         }
         c.state = State::Closed;
@@ -172,7 +194,8 @@ fn emit_last<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
     Ok(Turn::Done)
 }
 
-/// Sends what may leave of the written bytes, up to the quantum. `MAY_PACE`: they may be paced. `LAST`: a reset follows and nobody writes any more, so nothing waits for company (Nagle, cork).
+/// Sends what may leave of the written bytes, up to the quantum. `MAY_PACE`: they may be paced.
+/// `LAST`: a reset follows and nobody writes any more, so nothing waits for company (Nagle, cork).
 fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
     c: &mut Conn<E>,
     cx: &mut EmitCx<'_, '_, E, S>,
@@ -198,7 +221,9 @@ fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
         restart_if_idle(cx.now, c, cx.pools, cx.config);
     }
     if !LAST && !early {
-        if let Some(len) = lone_segment(c, cx.pools, flight, PLANNED).filter(|len| fits_windows(c, flight + len)) {
+        if let Some(len) =
+            lone_segment(c, cx.pools, flight, PLANNED).filter(|len| fits_windows(c, flight + len))
+        {
             let span = Span::with_len(c.snd.nxt, len);
             debug_assert!(would_send(c, cx.pools, max_piece, span));
             emit_span(c, cx, (span, false), Again::New)?;
@@ -226,7 +251,8 @@ fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
         let is_paced = MAY_PACE && budget < u64::from(view.allowance);
         if is_paced {
             // What pacing lets out is full segments.
-            view.allowance = if budget == 0 { 0 } else { (budget as u32).max(view.mss).min(view.allowance) };
+            view.allowance =
+                if budget == 0 { 0 } else { (budget as u32).max(view.mss).min(view.allowance) };
         }
         if LAST {
             view = View { nodelay: true, cork: false, small_unacked: false, force: true, ..view };
@@ -259,16 +285,24 @@ fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
     }
 }
 
-/// Sends the next bytes in one segment that is longer than the others, when the search for what the path carries wants one and nothing is in its way: so much data
-/// waits that what leaves behind it tells soon whether it has arrived (RFC 4821 7.4, RFC 8899 5.3).
+/// Sends the next bytes in one segment that is longer than the others, when the search for what the
+/// path carries wants one and nothing is in its way: so much data waits that what leaves behind it
+/// tells soon whether it has arrived (RFC 4821 7.4, RFC 8899 5.3).
 #[cold]
 #[inline(never)]
-fn emit_probe<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, path_mtu: u32) -> Result<(), OutError> {
+fn emit_probe<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+    path_mtu: u32,
+) -> Result<(), OutError> {
     let calm = c.recovery.is_lossless() && !c.marks.any(Marks::HOLE.with(Marks::DUPLICATE));
-    let Some(size) = c.next_probe(cx.pools, cx.now, path_mtu).filter(|_| calm) else { return Ok(()) };
+    let Some(size) = c.next_probe(cx.pools, cx.now, path_mtu).filter(|_| calm) else {
+        return Ok(());
+    };
     let (usual, len, flight) = (c.mss, c.payload_of(size.into()), c.outstanding());
     let unsent = cx.pools.tx.len(&c.tx).saturating_sub(flight);
-    let waits = u32::from(len) + 4 * u32::from(usual) <= unsent && !c.marks.any(Marks::SHUT.with(Marks::FORCE));
+    let waits = u32::from(len) + 4 * u32::from(usual) <= unsent
+        && !c.marks.any(Marks::SHUT.with(Marks::FORCE));
     if len <= usual || !waits || !fits_windows(c, flight + u32::from(len)) {
         return Ok(());
     }
@@ -281,10 +315,15 @@ fn emit_probe<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, p
     Ok(())
 }
 
-/// How many bytes pacing lets out now. With nothing in flight, the algorithm hears of the pause first.
+/// How many bytes pacing lets out now. With nothing in flight, the algorithm hears of the pause
+/// first.
 #[cold]
 #[inline(never)]
-fn pacing_budget<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, flight: u32) -> u64 {
+fn pacing_budget<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+    flight: u32,
+) -> u64 {
     if flight == 0 {
         let (idle, rto) = (c.times.sent.ago(cx.now), c.rtt.rto(&cx.config.tcp));
         c.on_congestion(cx.pools, cx.now, Event::Idle { idle, rto });
@@ -317,12 +356,15 @@ fn is_corked<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
     c.settings.collects() && collects_now(c, p) || p.tx.more_follows(&c.tx)
 }
 
-/// Whether the owner still collects: what was said of bytes that more follows (MSG_MORE) holds until others were written.
+/// Whether the owner still collects: what was said of bytes that more follows (MSG_MORE) holds
+/// until others were written.
 #[cold]
 #[inline(never)]
 fn collects_now<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
     let end = c.data_front() + p.tx.len(&c.tx);
-    c.settings.cork() || c.suffered(p).more_behind == end || record_end(c, p, c.snd.nxt).is_some_and(|at| at.lt(end))
+    c.settings.cork()
+        || c.suffered(p).more_behind == end
+        || record_end(c, p, c.snd.nxt).is_some_and(|at| at.lt(end))
 }
 
 /// Where the record ends that goes on at `at`, if that is known.
@@ -331,7 +373,8 @@ fn record_end<E: Env>(c: &Conn<E>, p: &Pools<E>, at: Seq) -> Option<Seq> {
     p.record_ends.after(c.rare.index().filter(|_| c.settings.has_record_ends())?, at)
 }
 
-/// The plan's view of a connection that has written records: what leaves belongs to one of them, and what others follow waits for nothing.
+/// The plan's view of a connection that has written records: what leaves belongs to one of them,
+/// and what others follow waits for nothing.
 #[cold]
 #[inline(never)]
 fn within_record<E: Env>(c: &Conn<E>, p: &Pools<E>, view: View) -> View {
@@ -345,9 +388,15 @@ fn within_record<E: Env>(c: &Conn<E>, p: &Pools<E>, view: View) -> View {
         other => other,
     };
     match record_end(c, p, view.nxt) {
-        Some(end) if end.lt(view.end) => {
-            View { next, end, shut: false, nodelay: true, cork: false, small_unacked: false, ..view }
-        }
+        Some(end) if end.lt(view.end) => View {
+            next,
+            end,
+            shut: false,
+            nodelay: true,
+            cork: false,
+            small_unacked: false,
+            ..view
+        },
         _ => View { next, ..view },
     }
 }
@@ -368,8 +417,9 @@ const PLANNED: Marks = Marks::SHUT
     .with(Marks::SNDBUF_LIMITED)
     .with(Marks::PACED);
 
-/// What is usual: nothing is lost, there is nothing `special`, and all that waits beyond the `flight` is one segment that nothing keeps back but, perhaps,
-/// windows ([`fits_windows`]). The plan would say the same after asking everything.
+/// What is usual: nothing is lost, there is nothing `special`, and all that waits beyond the
+/// `flight` is one segment that nothing keeps back but, perhaps, windows ([`fits_windows`]). The
+/// plan would say the same after asking everything.
 #[inline(always)]
 fn lone_segment<E: Env>(c: &Conn<E>, p: &Pools<E>, flight: u32, special: Marks) -> Option<u32> {
     #[cfg(test)]
@@ -390,19 +440,24 @@ fn fits_windows<E: Env>(c: &Conn<E>, flight: u32) -> bool {
 
 /// Whatever probe or ACK is still due once all data that may leave has left.
 #[inline(always)]
-fn emit_rest<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<Turn, OutError> {
+fn emit_rest<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Result<Turn, OutError> {
     c.marks.clear(Marks::FORCE);
     if c.marks.has(Marks::PROBE_DUE) {
-        // A probe repeats the number before SND.UNA without any bytes: a receiver must answer such a segment with its ACK and window
-        // (RFC 9293 3.10.7.4, step 1), and nothing has to be remembered about it.
+        // A probe repeats the number before SND.UNA without any bytes: a receiver must answer such
+        // a segment with its ACK and window (RFC 9293 3.10.7.4, step 1), and nothing has to be
+        // remembered about it.
         emit_bare(c, cx, c.snd.una - 1)?;
         c.marks.clear(Marks::PROBE_DUE);
     }
     if c.marks.has(Marks::ACK_NOW) {
         emit_bare(c, cx, c.snd.nxt)?;
     }
-    // One turn may have taken several early segments. RFC 5681 4.2 answers each, and without SACK the peer's fast retransmit waits for the
-    // third answer. With SACK one says it all (RFC 6675 2).
+    // One turn may have taken several early segments. RFC 5681 4.2 answers each, and without SACK
+    // the peer's fast retransmit waits for the third answer. With SACK one says it all (RFC 6675
+    // 2).
     while c.rcv.owed > 1 && c.asks_again() {
         emit_bare(c, cx, c.snd.nxt)?;
         c.rcv.owed -= 1;
@@ -411,7 +466,8 @@ fn emit_rest<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) ->
     Ok(Turn::Done)
 }
 
-/// Whether the plan says to send `span` too, seen as it was when that was all: more may have been written meanwhile, or be about to be.
+/// Whether the plan says to send `span` too, seen as it was when that was all: more may have been
+/// written meanwhile, or be about to be.
 fn would_send<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32, span: Span) -> bool {
     let view = View { end: span.end, cork: c.settings.cork(), ..view(c, p, max_piece) };
     next(&view) == Plan::Send { span, fin: false, again: Again::New }
@@ -478,22 +534,31 @@ fn extra_options<E: Env>(c: &Conn<E>, p: &Pools<E>) -> u32 {
 #[cold]
 fn with_counters<E: Env>(c: &Conn<E>, p: &Pools<E>, sack: u32) -> u32 {
     let stamps = if c.marks.has(Marks::TS) { 12 } else { 0 };
-    let counters = if c.ecn(p).is_some_and(|ecn| ecn.option_is_due()) { AccEcn::padded_len(3) as u32 } else { 0 };
+    let counters = if c.ecn(p).is_some_and(|ecn| ecn.option_is_due()) {
+        AccEcn::padded_len(3) as u32
+    } else {
+        0
+    };
     (sack + counters).min(MAX_OPTIONS_LEN as u32 - stamps)
 }
 
-/// SACK blocks in one segment at most: as many as fit (RFC 2018 3), which are three beside timestamps.
+/// SACK blocks in one segment at most: as many as fit (RFC 2018 3), which are three beside
+/// timestamps.
 fn most_sack_blocks<E: Env>(c: &Conn<E>) -> usize {
     if c.marks.has(Marks::TS) { 3 } else { BLOCKS }
 }
 
-/// Sending has come to a stop: the persist timer takes over when only the peer's window is in the way (RFC 9293 3.8.6.1).
+/// Sending has come to a stop: the persist timer takes over when only the peer's window is in the
+/// way (RFC 9293 3.8.6.1).
 #[inline(always)]
 fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why: Why) {
     let limit = match why {
         Why::Window => Marks::RWND_LIMITED,
-        // All that was written is on its way, and the owner can write no more until some of it has arrived.
-        Why::Done if c.outstanding() > 0 && !c.marks.has(Marks::SHUT) && c.send_room(cx.pools) == 0 => {
+        // All that was written is on its way, and the owner can write no more until some of it has
+        // arrived.
+        Why::Done
+            if c.outstanding() > 0 && !c.marks.has(Marks::SHUT) && c.send_room(cx.pools) == 0 =>
+        {
             let most = c.send_limit(cx.pools);
             cx.pools.tx.widen(&mut c.tx, most);
             Marks::SNDBUF_LIMITED
@@ -519,7 +584,8 @@ fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why:
 }
 
 impl<E: Env> Conn<E> {
-    /// The path takes IP packets of up to `mtu` bytes (RFC 8201; RFC 9293 3.7.1): the payload follows, within what the peer announced.
+    /// The path takes IP packets of up to `mtu` bytes (RFC 8201; RFC 9293 3.7.1): the payload
+    /// follows, within what the peer announced.
     #[inline(always)]
     pub(crate) fn path_takes(&mut self, mtu: u32) {
         self.snd.fits_mtu = mtu.min(u32::from(u16::MAX)) as u16;
@@ -530,11 +596,14 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// The payload of a full segment in an IP packet of `mtu` bytes, within what the peer announced.
+    /// The payload of a full segment in an IP packet of `mtu` bytes, within what the peer
+    /// announced.
     #[inline(always)]
     pub(super) fn payload_of(&self, mtu: u32) -> u16 {
         let headers = if self.key.remote.is_v6() { 60 } else { 40 };
-        let fits = mtu.saturating_sub(headers).clamp(u32::from(options::MIN_MSS), u32::from(u16::MAX)) as u16;
+        let fits = mtu
+            .saturating_sub(headers)
+            .clamp(u32::from(options::MIN_MSS), u32::from(u16::MAX)) as u16;
         let stamps = if self.marks.has(Marks::TS) { 12 } else { 0 };
         self.peer_mss.min(fits).max(options::MIN_MSS) - stamps
     }
@@ -547,8 +616,9 @@ impl<E: Env> Conn<E> {
 
     /// The window to send now, and the edge that it promises.
     ///
-    /// A duplicate ACK that asks for a missing segment repeats the window of the one before: without SACK the peer could not
-    /// tell it from a mere window update otherwise (RFC 5681 2, condition e of a duplicate ACK).
+    /// A duplicate ACK that asks for a missing segment repeats the window of the one before:
+    /// without SACK the peer could not tell it from a mere window update otherwise (RFC 5681 2,
+    /// condition e of a duplicate ACK).
     #[inline(always)]
     fn window(&self, p: &Pools<E>) -> Offer {
         if self.asks_again() {
@@ -559,10 +629,13 @@ impl<E: Env> Conn<E> {
 
     /// Whether an ACK that leaves now is a duplicate for the peer's fast retransmit.
     pub(crate) fn asks_again(&self) -> bool {
-        self.marks.has(Marks::HOLE) && !self.marks.has(Marks::SACK) && self.rcv.acked == self.rcv.nxt
+        self.marks.has(Marks::HOLE)
+            && !self.marks.has(Marks::SACK)
+            && self.rcv.acked == self.rcv.nxt
     }
 
-    /// Whether the owner has read so much that the peer should be told at once (RFC 9293 3.8.6.2.2).
+    /// Whether the owner has read so much that the peer should be told at once (RFC 9293
+    /// 3.8.6.2.2).
     #[inline(always)]
     pub(crate) fn window_is_news(&self, p: &Pools<E>) -> bool {
         self.state.is_synchronized()
@@ -571,8 +644,9 @@ impl<E: Env> Conn<E> {
             && self.offering(p).worth_telling()
     }
 
-    /// Whether the window that was promised is so large that nothing the owner reads is news for the peer: mostly so. It holds more than two segments and
-    /// no less than one step of the scale, and has not grown by two segments, which are then less than half of what the store takes.
+    /// Whether the window that was promised is so large that nothing the owner reads is news for
+    /// the peer: mostly so. It holds more than two segments and no less than one step of the scale,
+    /// and has not grown by two segments, which are then less than half of what the store takes.
     #[inline(always)]
     pub(crate) fn window_suffices(&self, p: &Pools<E>) -> bool {
         let (most, promised) = (p.sizes.window(self.rcv.step), self.rcv.wnd());
@@ -588,7 +662,10 @@ impl<E: Env> Conn<E> {
     /// The header of a segment that leaves now, with ACK, window and options of an open connection.
     fn header(&self, now: Instant, seq: Seq, window: u16) -> Segment {
         let ts = self.marks.has(Marks::TS).then(|| (self.stamp(now), self.ts_recent));
-        Segment { opts: TcpOptions { ts, ..TcpOptions::NONE }, ..header(&self.key, seq, self.rcv.nxt, window) }
+        Segment {
+            opts: TcpOptions { ts, ..TcpOptions::NONE },
+            ..header(&self.key, seq, self.rcv.nxt, window)
+        }
     }
 
     /// Writes the blocks of the SACK option into a header, when there are any to be told.
@@ -650,7 +727,8 @@ fn header(key: &FlowKey, seq: Seq, ack: Seq, window: u16) -> Segment {
     }
 }
 
-/// What a window is chosen from, for the connection that receives as `rcv` says, in segments of so many bytes, into `queue`, and may have `most` offered and unread.
+/// What a window is chosen from, for the connection that receives as `rcv` says, in segments of so
+/// many bytes, into `queue`, and may have `most` offered and unread.
 #[inline(always)]
 fn offering<E: Env>(
     (rcv, rcv_mss): (&Rcv, u16),
@@ -691,7 +769,12 @@ fn offer<E: Env>(
 
 #[cold]
 #[inline(never)]
-fn fresh_offer<E: Env>(rcv: (&Rcv, u16), rx: &E::Rx, queue: &<E::Rx as RxStore<E::Buf>>::Queue, most: u32) -> Offer {
+fn fresh_offer<E: Env>(
+    rcv: (&Rcv, u16),
+    rx: &E::Rx,
+    queue: &<E::Rx as RxStore<E::Buf>>::Queue,
+    most: u32,
+) -> Offer {
     offering::<E>(rcv, rx, queue, most).offer()
 }
 
@@ -711,7 +794,8 @@ fn emit_span<E: Env, S: Sink>(
         seg.flags |= Flags::FIN;
     }
     let is_last = span.end == c.snd_ahead.end && c.marks.has(Marks::SHUT);
-    let ends_record = || c.settings.has_record_ends() && record_end(c, p, span.end - 1) == Some(span.end);
+    let ends_record =
+        || c.settings.has_record_ends() && record_end(c, p, span.end - 1) == Some(span.end);
     if len > 0 && (is_last || span.end == c.data_front() + p.tx.len(&c.tx) || ends_record()) {
         // RFC 9293 3.9.1.2: PSH where the written bytes end, and where a record does.
         seg.flags |= Flags::PSH;
@@ -729,8 +813,14 @@ fn emit_span<E: Env, S: Sink>(
     }
     let header_len = seg.opts.header_len();
     let segment_size = if len > mss { mss as u16 } else { 0 };
-    let mut room =
-        out.begin(&mut c.route, &c.key, Proto::TCP, header_len + len as usize, c.settings.tos | mark, c.settings.ttl)?;
+    let mut room = out.begin(
+        &mut c.route,
+        &c.key,
+        Proto::TCP,
+        header_len + len as usize,
+        c.settings.tos | mark,
+        c.settings.ttl,
+    )?;
     let may_gather = room.may_gather();
     let l4 = room.l4();
     emit_header(&seg, l4);
@@ -745,7 +835,8 @@ fn emit_span<E: Env, S: Sink>(
         None => {
             let copied = p.tx.peek(&mut c.tx, at, &mut l4[header_len..]) as u32;
             if copied < len {
-                // The store promised these bytes and does not have them: nothing is sent rather than something else.
+                // The store promised these bytes and does not have them: nothing is sent rather
+                // than something else.
                 debug_assert!(false, "the send store lost {} bytes", len - copied);
                 out.counters.tcp.broken += 1;
                 c.fail(crate::error::Failure::Broken);
@@ -764,9 +855,15 @@ fn emit_span<E: Env, S: Sink>(
         c.note_sent(p, *now, Span::new(span.start, end));
     }
     out.counters.tcp.segs_out += u64::from(segments);
-    // Where more is on its way with it, or about to be, a probe may tell of a loss before the timer does. A FIN alone is alone.
+    // Where more is on its way with it, or about to be, a probe may tell of a loss before the timer
+    // does. A FIN alone is alone.
     let is_burst = segments > 1 || len > 0 && !seg.flags.contains(Flags::PSH);
-    left(c, *now, config, Left { span, fin, again, offer, segments, is_small: len % mss != 0, is_burst });
+    left(
+        c,
+        *now,
+        config,
+        Left { span, fin, again, offer, segments, is_small: len % mss != 0, is_burst },
+    );
     if again == Again::Lost {
         let again = Span::new(span.start, if fin { span.end + 1 } else { span.end });
         c.step_recovery(p, |recovery, _| recovery.on_retransmitted(again));
@@ -783,7 +880,8 @@ fn emit_span<E: Env, S: Sink>(
             t.resent(len, stamp);
         });
     } else if let Some(board) = c.board(p).filter(|_| c.delivered_then == c.snd.una) {
-        // The segment that was timed just now: what the peer holds selectively has arrived before it.
+        // The segment that was timed just now: what the peer holds selectively has arrived before
+        // it.
         c.delivered_then = c.snd.una + board.bytes();
     }
     Ok(len)
@@ -890,7 +988,11 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
 }
 
 /// A segment without payload: an ACK, or a probe when `seq` lies before SND.UNA.
-fn emit_bare<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, seq: Seq) -> Result<(), OutError> {
+fn emit_bare<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+    seq: Seq,
+) -> Result<(), OutError> {
     let offer = c.window(cx.pools);
     let mut seg = c.header(cx.now, seq, offer.field);
     c.put_sack(cx.pools, &mut seg);
@@ -919,25 +1021,42 @@ fn put_ecn<E: Env>(c: &Conn<E>, p: &Pools<E>, leaving: Leaving, seg: &mut Segmen
 }
 
 /// Sends a segment that is nothing but a header, with `mark` in the ECN bits of the IP header.
-fn put<E: Env, S: Sink>(c: &mut Conn<E>, out: &mut IpOut<'_, S>, seg: &Segment, mark: u8) -> Result<(), OutError> {
+fn put<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    out: &mut IpOut<'_, S>,
+    seg: &Segment,
+    mark: u8,
+) -> Result<(), OutError> {
     let header_len = seg.opts.header_len();
-    let mut room = out.begin(&mut c.route, &c.key, Proto::TCP, header_len, c.settings.tos | mark, c.settings.ttl)?;
+    let mut room = out.begin(
+        &mut c.route,
+        &c.key,
+        Proto::TCP,
+        header_len,
+        c.settings.tos | mark,
+        c.settings.ttl,
+    )?;
     emit_header(seg, room.l4());
-    let done = room.finish(header_len, Transport::Tcp { header_len: header_len as u8, segment_size: 0 });
+    let done =
+        room.finish(header_len, Transport::Tcp { header_len: header_len as u8, segment_size: 0 });
     out.commit(done);
     out.counters.tcp.segs_out += 1;
     Ok(())
 }
 
 /// Our SYN, or SYN and ACK in a simultaneous open.
-fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<(), OutError> {
+fn emit_syn<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Result<(), OutError> {
     let EmitCx { now, pools: p, config, out } = cx;
     let now = *now;
     let answers = c.state == State::SynReceived;
     let offer = options::ours(&config.tcp, c.our_mss, c.suffered(p).seldom.max_segment);
     let room = p.rx.room(&c.rx, config.tcp.max_receive_window);
     // Answering, only what the peer offered too may be said (RFC 7323 1.3, RFC 2018 2).
-    let asked = if answers || c.rare.is_none() { Flags::NONE } else { c.asks_for_ecn(p, c.recovery.tries) };
+    let asked =
+        if answers || c.rare.is_none() { Flags::NONE } else { c.asks_for_ecn(p, c.recovery.tries) };
     let says = |mark| !answers || c.marks.has(mark);
     let early = fast_open_option(c, p, config, now);
     let seg = Segment {
@@ -952,7 +1071,10 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
         opts: TcpOptions {
             mss: offer.mss,
             wscale: offer.scale.filter(|_| !answers || c.snd.scales),
-            ts: offer.ts.filter(|_| says(Marks::TS)).map(|_| (c.stamp(now), if answers { c.ts_recent } else { 0 })),
+            ts: offer
+                .ts
+                .filter(|_| says(Marks::TS))
+                .map(|_| (c.stamp(now), if answers { c.ts_recent } else { 0 })),
             sack_permitted: offer.sack && says(Marks::SACK),
             fast_open: early.map(|(cookie, _)| cookie),
             ..TcpOptions::NONE
@@ -960,8 +1082,10 @@ fn emit_syn<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> 
     };
     let payload = match early {
         Some((cookie, mss)) if !answers && !cookie.is_request() => {
-            // RFC 7413 4.2.1: no more than the server took in a segment before, and what the link carries, options included.
-            let room = mss.min(c.our_mss).saturating_sub((seg.opts.header_len() - HEADER_LEN) as u16);
+            // RFC 7413 4.2.1: no more than the server took in a segment before, and what the link
+            // carries, options included.
+            let room =
+                mss.min(c.our_mss).saturating_sub((seg.opts.header_len() - HEADER_LEN) as u16);
             p.tx.len(&c.tx).min(room.into())
         }
         _ => 0,
@@ -1001,8 +1125,9 @@ fn syn_waits_for_data<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
         && p.tx.len(&c.tx) == 0
 }
 
-/// What our first SYN, or SYN-ACK, says of Fast Open, and the largest segment that the peer takes. A SYN that is sent again says nothing: the option or the data
-/// may be what was not let through (RFC 7413 4.1.3).
+/// What our first SYN, or SYN-ACK, says of Fast Open, and the largest segment that the peer takes.
+/// A SYN that is sent again says nothing: the option or the data may be what was not let through
+/// (RFC 7413 4.1.3).
 fn fast_open_option<E: Env>(
     c: &Conn<E>,
     p: &mut Pools<E>,
@@ -1012,9 +1137,13 @@ fn fast_open_option<E: Env>(
     if c.is_early() {
         // While there is an old key, cookies may be of that one.
         let changes = config.tcp.fast_open_keys[1].is_some();
-        return fast_open::fresh_cookie(config, &c.key).filter(|_| changes).map(|cookie| (cookie, 0));
+        return fast_open::fresh_cookie(config, &c.key)
+            .filter(|_| changes)
+            .map(|cookie| (cookie, 0));
     }
-    let asks = c.state == State::SynSent && c.recovery.tries == 0 && c.suffered(p).fast_open != EarlySyn::Plain;
+    let asks = c.state == State::SynSent
+        && c.recovery.tries == 0
+        && c.suffered(p).fast_open != EarlySyn::Plain;
     if asks { p.fast_open.say(now, c.key.local, c.key.remote) } else { None }
 }
 
@@ -1031,7 +1160,8 @@ fn put_syn<E: Env, S: Sink>(
     }
     let header_len = seg.opts.header_len();
     let used = header_len + payload as usize;
-    let mut room = out.begin(&mut c.route, &c.key, Proto::TCP, used, c.settings.tos, c.settings.ttl)?;
+    let mut room =
+        out.begin(&mut c.route, &c.key, Proto::TCP, used, c.settings.tos, c.settings.ttl)?;
     let l4 = room.l4();
     emit_header(seg, l4);
     p.tx.peek(&mut c.tx, 0, &mut l4[header_len..used]);
@@ -1043,7 +1173,10 @@ fn put_syn<E: Env, S: Sink>(
 }
 
 /// The last segment of a connection that is given up (RFC 9293 3.10.5).
-fn emit_reset<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Result<(), OutError> {
+fn emit_reset<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Result<(), OutError> {
     let mut seg = c.header(cx.now, c.snd.nxt, 0);
     seg.flags = Flags::RST | Flags::ACK;
     put(c, cx.out, &seg, 0)?;

@@ -1,4 +1,5 @@
-//! What connections keep whose data is paced, or whose congestion control goes by rates: places in a pool, because most connections do without.
+//! What connections keep whose data is paced, or whose congestion control goes by rates: places in
+//! a pool, because most connections do without.
 
 use super::cc::Bbr;
 use super::delivery::Delivery;
@@ -11,7 +12,8 @@ pub(crate) struct Paced {
     pub pacer: Pacer,
     /// The state of BBR, where that is the algorithm.
     pub bbr: Option<Bbr>,
-    /// Bytes of ours that the peer has said to be marked since the last ACK that was measured (RFC 9768).
+    /// Bytes of ours that the peer has said to be marked since the last ACK that was measured (RFC
+    /// 9768).
     pub marked: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Pacing: data leaves at a rate, in pieces no longer than a quantum (draft-ietf-ccwg-bbr 5.6.2 and 5.6.3).
+//! Pacing: data leaves at a rate, in pieces no longer than a quantum (draft-ietf-ccwg-bbr 5.6.2 and
+//! 5.6.3).
 //!
 //! ```text
 //!   sent │      ┌───   a quantum may leave once the time has come for it
@@ -35,7 +36,8 @@ impl Pacer {
     pub(crate) fn set_rate(&mut self, rate: Option<u64>, mss: u32) {
         self.rate = rate.map(|rate| rate.max(1));
         // A millisecond's worth, but two segments at least.
-        self.quantum = (rate.unwrap_or(u64::MAX) / 1000).min(MOST_QUANTUM).max(u64::from(2 * mss)) as u32;
+        self.quantum =
+            (rate.unwrap_or(u64::MAX) / 1000).min(MOST_QUANTUM).max(u64::from(2 * mss)) as u32;
     }
 
     /// Bytes in a second.

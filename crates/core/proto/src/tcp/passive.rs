@@ -1,4 +1,5 @@
-//! Segments for which there is no flow: a listener's SYNs and cookies, and everything that gets a reset (RFC 9293 3.10.7.1 and 3.10.7.2).
+//! Segments for which there is no flow: a listener's SYNs and cookies, and everything that gets a
+//! reset (RFC 9293 3.10.7.1 and 3.10.7.2).
 
 use super::clock::stamp;
 use super::marks::Marks;
@@ -27,7 +28,8 @@ use crate::store::{Env, RxStore, TxStore};
 /// How long after the last cookie an ACK is still held against cookies: as long as one may be good.
 const COOKIE_LIFE: Duration = Duration::from_secs(128);
 
-/// What a new ISN stays ahead of the old connection's numbers at least, when a TIME-WAIT pair is used again (RFC 9293 3.6.1).
+/// What a new ISN stays ahead of the old connection's numbers at least, when a TIME-WAIT pair is
+/// used again (RFC 9293 3.6.1).
 pub(super) const REUSE_GAP: u32 = 1 << 17;
 
 /// What becomes of a SYN.
@@ -40,7 +42,11 @@ enum Opening {
 
 impl<E: Env> Tcp<E> {
     /// A segment that belongs to no flow.
-    pub(super) fn on_unknown(&mut self, cx: &mut Cx<'_>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+    pub(super) fn on_unknown(
+        &mut self,
+        cx: &mut Cx<'_>,
+        arrival: Arrival<'_, E::Buf>,
+    ) -> Result<(), Drop> {
         let (key, seg, len) = (arrival.key, arrival.seg, arrival.len());
         if seg.flags.rst() {
             return Err(Drop::TcpResetForNobody);
@@ -57,8 +63,9 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpNoHandshake);
         }
         if !seg.flags.syn() || seg.flags.fin() {
-            // Nothing that opens a connection: no flags at all, FIN alone, or SYN and FIN at once. Nobody honest sends that, and
-            // silence tells a scanner least (RFC 9293 3.10.7.2, third to fifth).
+            // Nothing that opens a connection: no flags at all, FIN alone, or SYN and FIN at once.
+            // Nobody honest sends that, and silence tells a scanner least (RFC 9293 3.10.7.2, third
+            // to fifth).
             return Err(Drop::TcpBadFlags);
         }
         self.on_first_syn(cx, listener, arrival, None)
@@ -78,7 +85,8 @@ impl<E: Env> Tcp<E> {
         }
     }
 
-    /// A stranger's SYN for a listener. `after`: the numbers that the new connection must stay ahead of. The connection that it has opened at once, if it has.
+    /// A stranger's SYN for a listener. `after`: the numbers that the new connection must stay
+    /// ahead of. The connection that it has opened at once, if it has.
     fn on_syn(
         &mut self,
         cx: &mut Cx<'_>,
@@ -94,7 +102,9 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpAcceptQueueFull);
         }
         self.refuse_syn(cx, key, seg)?;
-        let full = listener.syn_rcvd >= listener.backlog || self.syn_rcvd.is_full() || self.flows.is_full();
+        let full = listener.syn_rcvd >= listener.backlog
+            || self.syn_rcvd.is_full()
+            || self.flows.is_full();
         if full && !cx.config.tcp.syn_cookies {
             return Err(Drop::TcpBacklogFull);
         }
@@ -120,7 +130,9 @@ impl<E: Env> Tcp<E> {
         };
         let cookie = match opening {
             Opening::Plain(cookie) => cookie,
-            Opening::Early => return self.open_early(cx, id, arrival, (iss, agreed, offered)).map(Some),
+            Opening::Early => {
+                return self.open_early(cx, id, arrival, (iss, agreed, offered)).map(Some);
+            }
         };
         let bits = |on: bool, bit| if on { bit } else { 0 };
         let syn_rcvd = SynRcvd {
@@ -137,14 +149,20 @@ impl<E: Env> Tcp<E> {
                 | bits(agreed.sack, SACKS)
                 | ecn_bits(agreed.ecn),
             since_us: now.as_micros() as u32,
-            ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
+            ts_offset: cx
+                .ip
+                .known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
             listener: id,
         };
         self.answer_syn_rcvd(cx, &syn_rcvd, (&agreed, link_mss), cookie);
         let Some(handle) = self.syn_rcvd.insert(syn_rcvd) else {
             return Err(Drop::TcpBacklogFull);
         };
-        if !self.flows.insert(arrival.found.hash, FlowRef::new(LifePhase::SynRcvd, handle.index()), key.local_port) {
+        if !self.flows.insert(
+            arrival.found.hash,
+            FlowRef::new(LifePhase::SynRcvd, handle.index()),
+            key.local_port,
+        ) {
             self.syn_rcvd.remove(handle);
             return Err(Drop::TcpBacklogFull);
         }
@@ -175,14 +193,18 @@ impl<E: Env> Tcp<E> {
             cx.counters.tcp.fast_open_cookies_refused += 1;
             return Opening::Plain(fresh);
         }
-        if !self.pools.fast_open.may_open(id, limit) || !self.room_for_one(cx) || self.flows.is_full() {
+        if !self.pools.fast_open.may_open(id, limit)
+            || !self.room_for_one(cx)
+            || self.flows.is_full()
+        {
             cx.counters.tcp.fast_open_overflows += 1;
             return Opening::Plain(None);
         }
         Opening::Early
     }
 
-    /// Makes the connection that a cookie opens: in SYN-RECEIVED, its SYN-ACK due, and to be accepted at once.
+    /// Makes the connection that a cookie opens: in SYN-RECEIVED, its SYN-ACK due, and to be
+    /// accepted at once.
     #[cold]
     fn open_early(
         &mut self,
@@ -202,7 +224,9 @@ impl<E: Env> Tcp<E> {
             agreed: Agreed { ecn: Handshake::default(), ..agreed },
             ts_recent: offered.ts.map_or(0, |(val, _)| val),
             round_trip: None,
-            ts_offset: cx.ip.known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
+            ts_offset: cx
+                .ip
+                .known_ts_offset(key, || isn::ts_offset(&self.secret, key.local, key.remote)),
             tries: 0,
             syn_rcvd: None,
         };
@@ -222,7 +246,12 @@ impl<E: Env> Tcp<E> {
 
     /// The data that came with the SYN.
     #[cold]
-    fn take_early_data(&mut self, cx: &mut Cx<'_>, index: u32, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+    fn take_early_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: u32,
+        arrival: Arrival<'_, E::Buf>,
+    ) -> Result<(), Drop> {
         let Tcp { open, pools, .. } = self;
         let Some(c) = open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
         let after = Segment { seq: arrival.seg.seq + 1, flags: Flags::ACK, ..*arrival.seg };
@@ -231,7 +260,11 @@ impl<E: Env> Tcp<E> {
             0 => Ok(()),
             _ => {
                 payload::count(cx.now, c, arrival.meta.segment_size, len);
-                open::step_7_and_8(c, &mut ConnCx { pools, stack: cx }, Arrival { seg: &after, ..arrival })
+                open::step_7_and_8(
+                    c,
+                    &mut ConnCx { pools, stack: cx },
+                    Arrival { seg: &after, ..arrival },
+                )
             }
         };
         self.note_borrower(index);
@@ -239,7 +272,8 @@ impl<E: Env> Tcp<E> {
         taken
     }
 
-    /// There is no room to remember the SYN: the SYN-ACK carries all that must be known (RFC 4987 3.6).
+    /// There is no room to remember the SYN: the SYN-ACK carries all that must be known (RFC 4987
+    /// 3.6).
     fn answer_with_cookie(
         &mut self,
         cx: &mut Cx<'_>,
@@ -249,7 +283,14 @@ impl<E: Env> Tcp<E> {
     ) {
         let (key, seg, now) = (arrival.key, arrival.seg, cx.now);
         let Some(listener) = self.listeners.get(id) else { return };
-        let iss = cookie::make(&self.secret, key.local_endpoint(), key.remote_endpoint(), seg.seq, agreed.mss, now);
+        let iss = cookie::make(
+            &self.secret,
+            key.local_endpoint(),
+            key.remote_endpoint(),
+            seg.seq,
+            agreed.mss,
+            now,
+        );
         let stamps = seg.opts.ts.filter(|_| agreed.ts).map(|(val, _)| {
             let ours = stamp(now, isn::ts_offset(&self.secret, key.local, key.remote));
             let kept = CookieOptions {
@@ -267,9 +308,11 @@ impl<E: Env> Tcp<E> {
         }
         let max_segment = listener.options.max_segment;
         let link_mss = cx.link_mss(key);
-        let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
+        let our_mss =
+            options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
         let window = self.first_window;
-        let syn_ack = SynAck { key, iss, irs: seg.seq, window, our_mss, stamps, repeated: 0, cookie: None };
+        let syn_ack =
+            SynAck { key, iss, irs: seg.seq, window, our_mss, stamps, repeated: 0, cookie: None };
         let (tos, ttl) = (listener.options.tos & !TOS_BITS, listener.options.ttl);
         self.cookies_until = now + COOKIE_LIFE;
         cx.counters.tcp.syn_cookies_sent += 1;
@@ -279,7 +322,8 @@ impl<E: Env> Tcp<E> {
     /// Whether `seg` acknowledges a cookie that we gave to its sender.
     pub(super) fn is_cookie(&self, now: Instant, key: &FlowKey, seg: &Segment) -> bool {
         let (local, remote) = (key.local_endpoint(), key.remote_endpoint());
-        self.cookies_until >= now && cookie::check(&self.secret, local, remote, seg.seq - 1, seg.ack - 1, now).is_some()
+        self.cookies_until >= now
+            && cookie::check(&self.secret, local, remote, seg.seq - 1, seg.ack - 1, now).is_some()
     }
 
     /// An ACK for a listener: a cookie that comes back, perhaps.
@@ -293,21 +337,34 @@ impl<E: Env> Tcp<E> {
         let (local, remote) = (key.local_endpoint(), key.remote_endpoint());
         let (irs, iss) = (seg.seq - 1, seg.ack - 1);
         let Some(mss) = cookie::check(&self.secret, local, remote, irs, iss, now) else {
-            // No reset: an honest peer whose first segment was lost sends its second, which carries no cookie, and then repeats the first.
+            // No reset: an honest peer whose first segment was lost sends its second, which carries
+            // no cookie, and then repeats the first.
             cx.counters.tcp.syn_cookies_failed += 1;
             return Err(Drop::TcpNoHandshake);
         };
-        let kept = seg.opts.ts.filter(|_| cx.config.tcp.timestamps).map(|(_, echo)| cookie::take_options(echo));
+        let kept = seg
+            .opts
+            .ts
+            .filter(|_| cx.config.tcp.timestamps)
+            .map(|(_, echo)| cookie::take_options(echo));
         let scale = kept.and_then(|k| k.scale);
         let mode = self.listeners.get(id).map_or(EcnMode::Off, |listener| listener.options.ecn);
         let agreed = Agreed {
             snd_scale: scale.unwrap_or(0).min(window::MAX_SCALE),
-            rcv_scale: if scale.is_some() { window::scale_for(cx.config.tcp.max_receive_window) } else { 0 },
+            rcv_scale: if scale.is_some() {
+                window::scale_for(cx.config.tcp.max_receive_window)
+            } else {
+                0
+            },
             scaling: scale.is_some(),
             ts: kept.is_some(),
             sack: kept.is_some_and(|k| k.sack) && cx.config.tcp.sack,
             mss,
-            ecn: if kept.is_some_and(|k| k.ecn) { Handshake::of_cookie(mode, seg.flags) } else { Handshake::default() },
+            ecn: if kept.is_some_and(|k| k.ecn) {
+                Handshake::of_cookie(mode, seg.flags)
+            } else {
+                Handshake::default()
+            },
         };
         let ts_recent = seg.opts.ts.map_or(0, |(val, _)| val);
         let seeds = Seeds {
@@ -328,9 +385,15 @@ impl<E: Env> Tcp<E> {
         self.deliver(cx, open, arrival)
     }
 
-    /// A stranger's handshake is complete: makes the open connection, in ESTABLISHED, and queues it for accept. Its first segment, `seg`,
-    /// is still to be delivered. When there is no room the stranger is told by a reset.
-    pub(super) fn make_open(&mut self, cx: &mut Cx<'_>, seeds: &Seeds, seg: &Segment) -> Result<u32, Drop> {
+    /// A stranger's handshake is complete: makes the open connection, in ESTABLISHED, and queues it
+    /// for accept. Its first segment, `seg`, is still to be delivered. When there is no room the
+    /// stranger is told by a reset.
+    pub(super) fn make_open(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seeds: &Seeds,
+        seg: &Segment,
+    ) -> Result<u32, Drop> {
         let Some(listener) = self.listeners.get(seeds.listener) else {
             if let Some(index) = seeds.syn_rcvd {
                 self.forget_syn_rcvd(index);
@@ -345,7 +408,14 @@ impl<E: Env> Tcp<E> {
         if !self.room_for_one(cx) || (seeds.syn_rcvd.is_none() && self.flows.is_full()) {
             return Err(self.refuse_open(cx, seeds, seg));
         }
-        let start = Start { key: seeds.key, token, settings, seldom, iss: seeds.iss, ts_offset: seeds.ts_offset };
+        let start = Start {
+            key: seeds.key,
+            token,
+            settings,
+            seldom,
+            iss: seeds.iss,
+            ts_offset: seeds.ts_offset,
+        };
         let index = self.add_conn(cx, &start).ok_or(Drop::TcpNoMemory)?.index();
         let Tcp { open, pools, .. } = self;
         let Some(conn) = open.by_index_mut(index) else { return Err(Drop::TcpConnectionsFull) };
@@ -385,7 +455,8 @@ impl<E: Env> Tcp<E> {
                 self.flows.moved(hash, FlowRef::new(LifePhase::SynRcvd, syn_rcvd), to);
             }
             None => {
-                // There is room: it was looked at above. Should the table refuse all the same, the connection goes again.
+                // There is room: it was looked at above. Should the table refuse all the same, the
+                // connection goes again.
                 if !self.flows.insert(hash, to, seeds.key.local_port) {
                     self.free(index);
                     return Err(Drop::TcpConnectionsFull);
@@ -402,7 +473,8 @@ impl<E: Env> Tcp<E> {
         Ok(index)
     }
 
-    /// Makes a record with everything that is the same for all new connections; None when there is no place for it, or the stores have no memory for it.
+    /// Makes a record with everything that is the same for all new connections; None when there is
+    /// no place for it, or the stores have no memory for it.
     pub(super) fn add_conn(&mut self, cx: &mut Cx<'_>, start: &Start) -> Option<Handle<Conn<E>>> {
         if self.open.is_full() {
             return None;

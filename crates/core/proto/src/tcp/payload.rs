@@ -1,4 +1,5 @@
-//! RFC 9293 3.10.7.4, step 7: received bytes go to the store, in order or ahead of a hole, and the ACK for them is planned.
+//! RFC 9293 3.10.7.4, step 7: received bytes go to the store, in order or ahead of a hole, and the
+//! ACK for them is planned.
 
 use super::clock::Ms;
 use super::marks::Marks;
@@ -32,7 +33,8 @@ pub(crate) fn step_7_payload<E: Env>(
     let mut buf = arrival.payload;
     let cut = c.rcv.cut(seg.seq, len, false);
     if cut.len < len {
-        // Part of it, or all, was here before or lies beyond the window: the peer shall know soon where we are.
+        // Part of it, or all, was here before or lies beyond the window: the peer shall know soon
+        // where we are.
         c.ack_now();
         if cut.front > 0 {
             note_duplicate(c, cx, seg.seq, len);
@@ -54,7 +56,8 @@ pub(crate) fn step_7_payload<E: Env>(
     in_order(c, cx, &seg.plain(), (kept, cut.len))
 }
 
-/// The next `len` bytes of the stream, with nothing missing before or behind them. The store has `kept` the first ones.
+/// The next `len` bytes of the stream, with nothing missing before or behind them. The store has
+/// `kept` the first ones.
 #[inline(always)]
 pub(crate) fn in_order<E: Env>(
     c: &mut Conn<E>,
@@ -74,9 +77,15 @@ pub(crate) fn in_order<E: Env>(
     Ok(())
 }
 
-/// The owner is gone, and these bytes will never be read: the peer is told so with a reset (RFC 9293 3.6.1, RFC 2525 2.17).
+/// The owner is gone, and these bytes will never be read: the peer is told so with a reset (RFC
+/// 9293 3.6.1, RFC 2525 2.17).
 #[cold]
-fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u32) -> Result<(), Drop> {
+fn nobody_reads<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut Cx<'_>,
+    seg: &Segment,
+    len: u32,
+) -> Result<(), Drop> {
     if (seg.seq + len).le(c.rcv.nxt) {
         c.ack_now();
         return Err(Drop::TcpDuplicate);
@@ -86,7 +95,8 @@ fn nobody_reads<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>, seg: &Segment, len: u3
     Err(Drop::TcpAfterClose)
 }
 
-/// Learns the peer's segment size: the largest payload seen, or what the device says that it joined.
+/// Learns the peer's segment size: the largest payload seen, or what the device says that it
+/// joined.
 #[inline(always)]
 fn learn_size<E: Env>(c: &mut Conn<E>, segment_size: u16, len: u32) {
     let size = if segment_size == 0 { len } else { u32::from(segment_size) };
@@ -122,10 +132,12 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
     }
 }
 
-/// When the ACK for data in order leaves (RFC 9293 3.8.6.3, RFC 5681 4.2): at once for every second full segment, and at the start of a
-/// connection, when the peer is in slow start and each ACK lets it go faster; else with the next segment, or after a short while.
+/// When the ACK for data in order leaves (RFC 9293 3.8.6.3, RFC 5681 4.2): at once for every second
+/// full segment, and at the start of a connection, when the peer is in slow start and each ACK lets
+/// it go faster; else with the next segment, or after a short while.
 ///
-/// A second segment behind which more was waiting (it was not pushed) counts as full however small it is: such are the peer's full segments.
+/// A second segment behind which more was waiting (it was not pushed) counts as full however small
+/// it is: such are the peer's full segments.
 #[inline(always)]
 fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Plain) {
     if c.rcv.quick > 0 {
@@ -144,7 +156,12 @@ fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Plain) {
 }
 
 /// What of `len` bytes at `seq` was here before is reported in the next ACK (RFC 2883).
-pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seq: Seq, len: u32) {
+pub(crate) fn note_duplicate<E: Env>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    seq: Seq,
+    len: u32,
+) {
     if !c.marks.has(Marks::SACK) || !cx.config.tcp.dsack {
         return;
     }
@@ -155,10 +172,12 @@ pub(crate) fn note_duplicate<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>
     }
 }
 
-/// Bytes ahead of a hole, or that fill one. Each is answered at once (RFC 5681 4.2), so that the peer's loss recovery has its duplicates.
+/// Bytes ahead of a hole, or that fill one. Each is answered at once (RFC 5681 4.2), so that the
+/// peer's loss recovery has its duplicates.
 ///
-/// `is_noted`: a part of the segment that lies before `span` was here already and is to be reported, or no part ever is. Of several such parts an ACK can report one, and that is
-/// the first (RFC 2883 4).
+/// `is_noted`: a part of the segment that lies before `span` was here already and is to be
+/// reported, or no part ever is. Of several such parts an ACK can report one, and that is the first
+/// (RFC 2883 4).
 #[cold]
 fn out_of_order<E: Env>(
     c: &mut Conn<E>,
@@ -203,11 +222,17 @@ fn out_of_order<E: Env>(
     result
 }
 
-/// Keeps every piece of `span` that is not here yet. Bytes that are here stay as they came first, whatever a later copy says (THREATS 27).
+/// Keeps every piece of `span` that is not here yet. Bytes that are here stay as they came first,
+/// whatever a later copy says (THREATS 27).
 ///
-/// The last piece keeps the buffer, those before it are copied. Where there is nothing to copy into, the first piece keeps it and the peer
-/// sends the rest again.
-fn keep_missing<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::Buf) -> Result<(), Drop> {
+/// The last piece keeps the buffer, those before it are copied. Where there is nothing to copy
+/// into, the first piece keeps it and the peer sends the rest again.
+fn keep_missing<E: Env>(
+    c: &mut Conn<E>,
+    p: &mut Pools<E>,
+    span: Span,
+    buf: E::Buf,
+) -> Result<(), Drop> {
     let held = c.reasm(p);
     let Pools { reasm, rx, buffers, .. } = p;
     let Some(map) = held.get_mut(reasm) else {
@@ -230,7 +255,9 @@ fn keep_missing<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span, buf: E::B
 
 /// The bytes of `fresh` in `bytes`, which are those of `span`.
 fn part(bytes: &[u8], span: Span, fresh: Span) -> &[u8] {
-    bytes.get(fresh.start.since(span.start) as usize..fresh.end.since(span.start) as usize).unwrap_or(&[])
+    bytes
+        .get(fresh.start.since(span.start) as usize..fresh.end.since(span.start) as usize)
+        .unwrap_or(&[])
 }
 
 /// Keeps `buf`, which holds the bytes of `fresh`.

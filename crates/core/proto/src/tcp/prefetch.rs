@@ -1,7 +1,10 @@
-//! What is asked of memory before it is needed, when connections are so many that their records lie far from the processor.
+//! What is asked of memory before it is needed, when connections are so many that their records lie
+//! far from the processor.
 //!
-//! A record has eight cache lines, and each of them costs as much as a hundred instructions when it has to come from memory. Those of a burst, or of the
-//! next ones in a line, can come at the same time when they are asked for together. While all records lie near, asking costs more than it saves.
+//! A record has eight cache lines, and each of them costs as much as a hundred instructions when it
+//! has to come from memory. Those of a burst, or of the next ones in a line, can come at the same
+//! time when they are asked for together. While all records lie near, asking costs more than it
+//! saves.
 
 use clearway_hint as hint;
 
@@ -59,7 +62,8 @@ impl<E: Env> Tcp<E> {
         hint::prefetch_all_at(self.open.entries(), index as usize);
     }
 
-    /// What the open connection at `flow` has sent will be given back, or sent again. Reads its record.
+    /// What the open connection at `flow` has sent will be given back, or sent again. Reads its
+    /// record.
     #[inline(always)]
     pub(crate) fn prefetch_sent(&self, flow: FlowRef) {
         if flow.is_open() {
@@ -82,7 +86,8 @@ impl<E: Env> Tcp<E> {
         indices.take(AHEAD as usize / 2).for_each(|index| self.prefetch_queue(index));
     }
 
-    /// One of them is about to be served: asks for the record of one that comes later, and for the bytes of one that comes sooner, whose record is here.
+    /// One of them is about to be served: asks for the record of one that comes later, and for the
+    /// bytes of one that comes sooner, whose record is here.
     #[inline(always)]
     pub(super) fn prefetch_ready(&self) {
         if let Some(index) = self.ready.ahead(AHEAD) {

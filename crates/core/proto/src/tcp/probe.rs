@@ -1,9 +1,11 @@
-//! Tail loss probes (RFC 8985 7): when nothing tells of the loss of the last segments, something is sent after two round trips that makes the peer
-//! tell, instead of waiting for the retransmission timer.
+//! Tail loss probes (RFC 8985 7): when nothing tells of the loss of the last segments, something is
+//! sent after two round trips that makes the peer tell, instead of waiting for the retransmission
+//! timer.
 //!
-//! There is no timer of its own. Behind a burst the deadline of what is sent stands at the probe timeout (PTO) instead of the retransmission timeout, and
-//! which of both it was is decided when it fires: a segment alone waits as long as the retransmission timer would, so a request and its answer cost
-//! nothing more.
+//! There is no timer of its own. Behind a burst the deadline of what is sent stands at the probe
+//! timeout (PTO) instead of the retransmission timeout, and which of both it was is decided when it
+//! fires: a segment alone waits as long as the retransmission timer would, so a request and its
+//! answer cost nothing more.
 
 use clearway_base::Duration;
 use clearway_wire::Seq;
@@ -30,8 +32,8 @@ pub(super) struct Answer<'a> {
 }
 
 impl<E: Env> Conn<E> {
-    /// PTO, behind more than one segment; None before the first sample. Two steps of the clock more, as on Linux, or a clock could
-    /// take the ACK that is on its way for lost.
+    /// PTO, behind more than one segment; None before the first sample. Two steps of the clock
+    /// more, as on Linux, or a clock could take the ACK that is on its way for lost.
     fn probe_timeout(&self, config: &TcpConfig) -> Option<Duration> {
         self.rtt.srtt().map(|srtt| srtt.times(2) + config.clock_step.times(2))
     }
@@ -47,7 +49,8 @@ impl<E: Env> Conn<E> {
             && self.rtt.srtt().is_some()
     }
 
-    /// How long to wait for what is in flight when it is more than one segment: no longer than `rto`.
+    /// How long to wait for what is in flight when it is more than one segment: no longer than
+    /// `rto`.
     #[cold]
     #[inline(never)]
     pub(super) fn wait_for_burst(&self, config: &TcpConfig, rto: Duration) -> Duration {
@@ -57,8 +60,8 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// The probe that is due: new data if there is a segment's worth in the `fresh` bytes that the peer's window takes, else the
-    /// last segment again.
+    /// The probe that is due: new data if there is a segment's worth in the `fresh` bytes that the
+    /// peer's window takes, else the last segment again.
     pub(super) fn tail_probe(&self, (una, nxt): (Seq, Seq), fresh: u32, mss: u32) -> Next {
         if fresh >= mss {
             return Next::New;
@@ -80,10 +83,14 @@ impl<E: Env> Conn<E> {
     }
 }
 
-/// The deadline of what is sent has come. True: it was that of a probe, or came too early, and the retransmission timer runs.
+/// The deadline of what is sent has come. True: it was that of a probe, or came too early, and the
+/// retransmission timer runs.
 pub(super) fn is_for_probe<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) -> bool {
     let config = &cx.config.tcp;
-    if !c.marks.has(Marks::SACK) || c.recovery.phase() != Phase::Open || c.recovery.is_probing() || c.recovery.tries > 0
+    if !c.marks.has(Marks::SACK)
+        || c.recovery.phase() != Phase::Open
+        || c.recovery.is_probing()
+        || c.recovery.tries > 0
     {
         return false;
     }
@@ -125,7 +132,8 @@ pub(super) fn on_answer<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, ans
     let came_twice = answer.said.dsack.is_some_and(|twice| probe.end.since(twice.end) <= 1);
     if probe.again && !came_twice {
         if answer.una.gt(probe.end) {
-            // Both copies would have been told of: the probe has repaired a loss, which is answered as any other.
+            // Both copies would have been told of: the probe has repaired a loss, which is answered
+            // as any other.
             let (pools, now) = (&mut *cx.pools, cx.stack.now);
             c.on_congestion(pools, now, Event::Loss { flight: c.outstanding() });
             c.on_congestion(pools, now, Event::Recovered { flight: u32::MAX });

@@ -1,8 +1,10 @@
-//! Losses by time (RFC 8985): when a connection keeps the record of what it sent ([`Sent`]), how long it waits for what may only be late, and how it takes
-//! back what a recovery did that was not needed.
+//! Losses by time (RFC 8985): when a connection keeps the record of what it sent ([`Sent`]), how
+//! long it waits for what may only be late, and how it takes back what a recovery did that was not
+//! needed.
 //!
-//! The record is taken when not all that is in flight left at one time, or when the first selective acknowledgement comes, and given back when nothing is
-//! in flight. Without one, losses are told by counting (RFC 6675).
+//! The record is taken when not all that is in flight left at one time, or when the first selective
+//! acknowledgement comes, and given back when nothing is in flight. Without one, losses are told by
+//! counting (RFC 6675).
 
 use super::ack_info::AckInfo;
 use super::cc::Advice;
@@ -22,7 +24,8 @@ use super::span::Span;
 use crate::store::Env;
 
 impl<E: Env> Conn<E> {
-    /// `span` leaves now, behind or among other bytes in flight. Called before that is noted anywhere else.
+    /// `span` leaves now, behind or among other bytes in flight. Called before that is noted
+    /// anywhere else.
     #[cold]
     #[inline(never)]
     pub(super) fn note_sent(&mut self, p: &mut Pools<E>, now: Instant, span: Span) {
@@ -44,7 +47,11 @@ impl<E: Env> Conn<E> {
         if let Some(prr) = sent.prr.as_mut().filter(|_| is_reduced) {
             prr.on_sent(span.len());
         }
-        if span.start == self.snd.nxt { sent.on_sent(span, now, board) } else { sent.on_sent_again(span, now, board) }
+        if span.start == self.snd.nxt {
+            sent.on_sent(span, now, board)
+        } else {
+            sent.on_sent_again(span, now, board)
+        }
     }
 
     /// The segment that is being timed is the first one in flight.
@@ -52,7 +59,8 @@ impl<E: Env> Conn<E> {
         self.marks.has(Marks::TIMING) && self.delivered_then == self.snd.una
     }
 
-    /// Takes the record, if there is a free one, for what is in flight. When that left is not always known: then it counts as later than it was.
+    /// Takes the record, if there is a free one, for what is in flight. When that left is not
+    /// always known: then it counts as later than it was.
     pub(super) fn take_sent(&mut self, p: &mut Pools<E>, now: Instant) {
         let timed = self.times.timed.seen_from(now);
         let at = if self.times_all_in_flight() && self.times.sent == Ms::of(timed) {
@@ -60,7 +68,9 @@ impl<E: Env> Conn<E> {
         } else {
             // The time is kept in whole milliseconds.
             let ago = self.times.sent.ago(now);
-            Instant::ZERO + (now.since(Instant::ZERO) - ago + Duration::from_millis(1)).min(now.since(Instant::ZERO))
+            Instant::ZERO
+                + (now.since(Instant::ZERO) - ago + Duration::from_millis(1))
+                    .min(now.since(Instant::ZERO))
         };
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let mut sent = Sent::new(Span::new(una, nxt), at, self.rtt.min().unwrap_or_default());
@@ -85,7 +95,8 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// What is lost by now, after an ACK up to `una` whose blocks are on the scoreboard. None: there is no record, and losses are counted.
+    /// What is lost by now, after an ACK up to `una` whose blocks are on the scoreboard. None:
+    /// there is no record, and losses are counted.
     pub(super) fn lost_by_time(&self, p: &mut Pools<E>, now: Instant, una: Seq) -> Option<Lost> {
         let (window, sack) = (self.reordering_window(p), self.sack(p));
         let Pools { sent, boards, .. } = p;
@@ -98,17 +109,27 @@ impl<E: Env> Conn<E> {
         Known { board: self.board(p), sent: self.sent.get(&p.sent) }
     }
 
-    /// Nothing was heard for a whole timeout, or what is in flight does not fit the path: all that is missing is lost.
+    /// Nothing was heard for a whole timeout, or what is in flight does not fit the path: all that
+    /// is missing is lost.
     pub(super) fn lose_all(&mut self, p: &mut Pools<E>) {
         let (una, nxt, sack) = (self.snd.una, self.snd.nxt, self.sack(p));
-        self.step_recovery(p, |recovery, p| recovery.on_timeout(una, nxt, sack.get_mut(&mut p.boards)));
+        self.step_recovery(p, |recovery, p| {
+            recovery.on_timeout(una, nxt, sack.get_mut(&mut p.boards))
+        });
         if let Some(sent) = self.sent.get_mut(&mut p.sent) {
             sent.lose_all();
         }
     }
 
-    /// An ACK in fast recovery says how much may leave (RFC 9937). `enters`: it began it; `newly_lost`: it told of more losses.
-    pub(super) fn reduce(&mut self, p: &mut Pools<E>, ack: &AckInfo, enters: bool, newly_lost: bool) {
+    /// An ACK in fast recovery says how much may leave (RFC 9937). `enters`: it began it;
+    /// `newly_lost`: it told of more losses.
+    pub(super) fn reduce(
+        &mut self,
+        p: &mut Pools<E>,
+        ack: &AckInfo,
+        enters: bool,
+        newly_lost: bool,
+    ) {
         if !self.recovery.is_frozen() || !Advice::of(self.settings.congestion()).uses_prr {
             return;
         }
@@ -121,11 +142,18 @@ impl<E: Env> Conn<E> {
         }
         if let Some(prr) = &mut sent.prr {
             let (delivered, ssthresh) = (ack.delivered, self.cc.ssthresh());
-            prr.on_ack(&Delivery { delivered, pipe, ssthresh, safe: ack.acked > 0 && !newly_lost, mss });
+            prr.on_ack(&Delivery {
+                delivered,
+                pipe,
+                ssthresh,
+                safe: ack.acked > 0 && !newly_lost,
+                mss,
+            });
         }
     }
 
-    /// How long what is missing may be late (RFC 8985 6.2, step 4). As long as nothing ever was, three segments beyond it are enough.
+    /// How long what is missing may be late (RFC 8985 6.2, step 4). As long as nothing ever was,
+    /// three segments beyond it are enough.
     fn reordering_window(&self, p: &Pools<E>) -> Duration {
         let rare = self.suffered(p);
         let is_counted = self.recovery.phase() != Phase::Open || {
@@ -137,7 +165,8 @@ impl<E: Env> Conn<E> {
         }
         let quarter = self.rtt.min().unwrap_or_default().per(4);
         let longest = self.rtt.srtt().unwrap_or_default();
-        // Two times that a clock tells can lie a step further apart than they do, and what is late may come just behind the next step.
+        // Two times that a clock tells can lie a step further apart than they do, and what is late
+        // may come just behind the next step.
         quarter.times(u64::from(rare.reordering.quarters)).min(longest).max(p.clock_step.times(2))
     }
 
@@ -161,15 +190,17 @@ impl<E: Env> Conn<E> {
         }
     }
 
-    /// The peer has something twice (RFC 2883). When that is so of all that a recovery has sent again, nothing was lost but only late, and the congestion window is
-    /// what it was before (RFC 3708). True: that is so.
+    /// The peer has something twice (RFC 2883). When that is so of all that a recovery has sent
+    /// again, nothing was lost but only late, and the congestion window is what it was before (RFC
+    /// 3708). True: that is so.
     pub(super) fn on_dsack(&mut self, p: &mut Pools<E>, now: Instant, twice: Span) -> bool {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let mut is_all = false;
         self.note_rare(p, |t| {
             t.dsack_dups += 1;
-            // It counts whether or not the recovery is undone already, as timestamps do it sooner; but neither for a probe that was no repair (RFC 8985 6.2,
-            // step 4, and 7.4.1), nor where a network says more twice than we did.
+            // It counts whether or not the recovery is undone already, as timestamps do it sooner;
+            // but neither for a probe that was no repair (RFC 8985 6.2, step 4, and 7.4.1), nor
+            // where a network says more twice than we did.
             if t.probe.is_none() && t.dsack_dups <= t.segs_retransmitted {
                 t.reordering.on_dsack(una, nxt);
             }
@@ -187,28 +218,33 @@ impl<E: Env> Conn<E> {
         is_all
     }
 
-    /// Whether an ACK says that what was sent again had not been lost. `echo`: the timestamp that it echoes, if it moves SND.UNA. `original`: something arrives
-    /// that a timeout took for lost and that was not sent again (RFC 5682 3.1, step 3.b).
+    /// Whether an ACK says that what was sent again had not been lost. `echo`: the timestamp that
+    /// it echoes, if it moves SND.UNA. `original`: something arrives that a timeout took for lost
+    /// and that was not sent again (RFC 5682 3.1, step 3.b).
     pub(super) fn was_for_nothing(&self, p: &Pools<E>, echo: Option<u32>, original: bool) -> bool {
         let Some(Undo { una, stamp, bytes, .. }) = self.suffered(p).undo else { return false };
         if original && self.recovery(p).is_doubtful(self.snd.una) {
             return true;
         }
         // RFC 3522 3.2: the ACK is for what left before anything was sent again.
-        // And so is every ACK while nothing was: what was taken for lost has come before its repetition left.
-        let is_earlier =
-            bytes == 0 || echo.zip(stamp).is_some_and(|(echo, stamp)| (echo.wrapping_sub(stamp) as i32) < 0);
+        // And so is every ACK while nothing was: what was taken for lost has come before its
+        // repetition left.
+        let is_earlier = bytes == 0
+            || echo.zip(stamp).is_some_and(|(echo, stamp)| (echo.wrapping_sub(stamp) as i32) < 0);
         if !is_earlier || !self.snd.una.gt(una) {
             return false;
         }
-        // In fast recovery other holes may be real: as long as there are any, this one was only luck.
+        // In fast recovery other holes may be real: as long as there are any, this one was only
+        // luck.
         let (una, nxt, known) = (self.snd.una, self.snd.nxt, self.known(p));
         let recovery = self.recovery(p);
-        let others = recovery.lost_bytes(una, nxt, u32::from(self.mss), known) + recovery.again_bytes(una, nxt, known);
+        let others = recovery.lost_bytes(una, nxt, u32::from(self.mss), known)
+            + recovery.again_bytes(una, nxt, known);
         !self.recovery.is_frozen() || others == 0
     }
 
-    /// Nothing was lost: recovery is over, and congestion control goes on from where it was (RFC 4015 3.2).
+    /// Nothing was lost: recovery is over, and congestion control goes on from where it was (RFC
+    /// 4015 3.2).
     pub(super) fn take_back(&mut self, p: &mut Pools<E>, now: Instant) {
         let mut undo = None;
         // After a timeout nothing says that the order was another.

@@ -1,19 +1,22 @@
-//! A bounded set of sequence numbers, kept as sorted spans that neither overlap nor touch. Under the receiver's map and the sender's scoreboard.
+//! A bounded set of sequence numbers, kept as sorted spans that neither overlap nor touch. Under
+//! the receiver's map and the sender's scoreboard.
 
 use clearway_wire::Seq;
 
 use super::span::Span;
 
-/// Spans that a set can hold. It bounds the cost of every operation: a peer that sends every second byte must not make us slow (CVE-2018-5390).
-/// A queue on the way that overflows in slow start drops about every second packet of a window, so that honest peers need as many as half
-/// of the packets that such a queue holds: what does not fit is sent again in vain.
+/// Spans that a set can hold. It bounds the cost of every operation: a peer that sends every second
+/// byte must not make us slow (CVE-2018-5390). A queue on the way that overflows in slow start
+/// drops about every second packet of a window, so that honest peers need as many as half of the
+/// packets that such a queue holds: what does not fit is sent again in vain.
 pub(crate) const RANGES: usize = 1024;
 
 /// The set has no room for one more span; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full;
 
-/// A set of sequence numbers. All of them lie within half the circle, which the users see to: a receive window is far shorter.
+/// A set of sequence numbers. All of them lie within half the circle, which the users see to: a
+/// receive window is far shorter.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     spans: [Span; RANGES],
@@ -82,7 +85,8 @@ impl Ranges {
             return Ok(span.len());
         }
         let before: u32 = self.spans[from..to].iter().map(|s| s.len()).sum();
-        let joined = Span::new(self.spans[from].start.min(span.start), self.spans[to - 1].end.max(span.end));
+        let joined =
+            Span::new(self.spans[from].start.min(span.start), self.spans[to - 1].end.max(span.end));
         self.spans[from] = joined;
         self.remove(from + 1, to);
         let new = joined.len() - before;
@@ -90,7 +94,8 @@ impl Ranges {
         Ok(new)
     }
 
-    /// Takes the spans with indices `from..to` out of the list; their bytes are the caller's to count.
+    /// Takes the spans with indices `from..to` out of the list; their bytes are the caller's to
+    /// count.
     fn remove(&mut self, from: usize, to: usize) {
         self.spans.copy_within(to..usize::from(self.len), from);
         self.len -= (to - from) as u16;
@@ -109,8 +114,8 @@ impl Ranges {
         bytes
     }
 
-    /// How many numbers of `span` are in the set. Summed up is what lies within or what lies outside, whichever are fewer spans: what is
-    /// asked is often all of what is in flight.
+    /// How many numbers of `span` are in the set. Summed up is what lies within or what lies
+    /// outside, whichever are fewer spans: what is asked is often all of what is in flight.
     pub(crate) fn count_within(&self, span: Span) -> u32 {
         let spans = self.spans();
         let from = spans.partition_point(|s| s.end.le(span.start));
@@ -166,14 +171,20 @@ impl Ranges {
 }
 
 impl Ranges {
-    /// Makes the set of `spans`; None when they are too many, overlap or do not stand in order within `bounds`.
+    /// Makes the set of `spans`; None when they are too many, overlap or do not stand in order
+    /// within `bounds`.
     pub(crate) fn of(spans: &[(Seq, Seq)], bounds: Span) -> Option<Ranges> {
         let mut set = Ranges::new();
         let mut below = bounds.start;
         for &(start, end) in spans {
             let span = Span::new(start, end);
-            // The spans neither overlap nor touch, and the first lies above what is not in the set by definition.
-            if span.is_empty() || !start.gt(below) || end.gt(bounds.end) || set.insert(span).is_err() {
+            // The spans neither overlap nor touch, and the first lies above what is not in the set
+            // by definition.
+            if span.is_empty()
+                || !start.gt(below)
+                || end.gt(bounds.end)
+                || set.insert(span).is_err()
+            {
                 return None;
             }
             below = end;

@@ -1,4 +1,5 @@
-//! How a connection comes at what lies where what is rare lies: recovery, maps, and what [`Cold`] holds.
+//! How a connection comes at what lies where what is rare lies: recovery, maps, and what [`Cold`]
+//! holds.
 
 use super::cc::{Cc, Law};
 use super::cold::Cold;
@@ -148,8 +149,16 @@ impl<E: Env> Conn<E> {
         Cold {
             points: if recovers { cold.points } else { none.points },
             law: Some(self.law(cold)).filter(Law::is_needed).unwrap_or(Law::NONE),
-            snd_urgent: if self.marks.has(Marks::SEND_URGENT) { cold.snd_urgent } else { none.snd_urgent },
-            rcv_urgent: if self.settings.urgent_waits() { cold.rcv_urgent } else { none.rcv_urgent },
+            snd_urgent: if self.marks.has(Marks::SEND_URGENT) {
+                cold.snd_urgent
+            } else {
+                none.snd_urgent
+            },
+            rcv_urgent: if self.settings.urgent_waits() {
+                cold.rcv_urgent
+            } else {
+                none.rcv_urgent
+            },
             ..*cold
         }
     }

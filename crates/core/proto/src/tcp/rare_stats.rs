@@ -1,5 +1,7 @@
-//! What a connection has been through that most connections are spared: repetitions, reordering, and waiting for the peer's window or for room in its
-//! own send queue. The record is taken when the first such thing happens and kept until the connection is gone, so that what is counted stays counted.
+//! What a connection has been through that most connections are spared: repetitions, reordering,
+//! and waiting for the peer's window or for room in its own send queue. The record is taken when
+//! the first such thing happens and kept until the connection is gone, so that what is counted
+//! stays counted.
 
 use alloc::vec::Vec;
 
@@ -32,7 +34,8 @@ pub(crate) struct Loan {
 
 impl Loan {
     /// Nothing was lent.
-    pub(crate) const NONE: Loan = Loan { link: Link::OFF, conn: 0, acked: Seq(0), read: Seq(0), since: Ms::ZERO };
+    pub(crate) const NONE: Loan =
+        Loan { link: Link::OFF, conn: 0, acked: Seq(0), read: Seq(0), since: Ms::ZERO };
 }
 
 /// The record of one connection.
@@ -48,7 +51,8 @@ pub(crate) struct RareStats {
     pub syns_retransmitted: u32,
     /// D-SACKs that came (RFC 2883).
     pub dsack_dups: u32,
-    /// How often a hole in what the peer holds was filled by something late and not by a repetition.
+    /// How often a hole in what the peer holds was filled by something late and not by a
+    /// repetition.
     pub reord_seen: u32,
     /// Segments that arrived ahead of something that is missing.
     pub ooo_segs: u32,
@@ -76,7 +80,8 @@ pub(crate) struct RareStats {
     pub probe: Option<Probe>,
     /// What is agreed on and counted of ECN, or asked for by our SYN.
     pub ecn: Option<EcnState>,
-    /// What our SYN has to do with Fast Open. It is not exported: a SYN that leaves after an import has no such option.
+    /// What our SYN has to do with Fast Open. It is not exported: a SYN that leaves after an import
+    /// has no such option.
     pub fast_open: EarlySyn,
 }
 
@@ -91,8 +96,10 @@ pub(crate) enum EarlySyn {
     WaitsForData,
 }
 
-/// Where records end, which share no segment with what follows them (MSG_EOR): a connection by its place among the [`RareStats`], and the number behind the record. Hardly
-/// anybody asks for that, so the ends of all connections lie in one short list. It is not exported: where nobody knows of an end, bytes share segments as ever.
+/// Where records end, which share no segment with what follows them (MSG_EOR): a connection by its
+/// place among the [`RareStats`], and the number behind the record. Hardly anybody asks for that,
+/// so the ends of all connections lie in one short list. It is not exported: where nobody knows of
+/// an end, bytes share segments as ever.
 pub(crate) struct RecordEnds {
     ends: Vec<(u32, Seq)>,
 }
@@ -103,7 +110,8 @@ impl RecordEnds {
         RecordEnds { ends: Vec::with_capacity(RECORD_ENDS) }
     }
 
-    /// Whether there is a place for one more, those of the connection up to `una` left out, which mean nothing any more.
+    /// Whether there is a place for one more, those of the connection up to `una` left out, which
+    /// mean nothing any more.
     pub(crate) fn has_room(&mut self, conn: u32, una: Seq) -> bool {
         self.ends.retain(|(of, end)| *of != conn || end.gt(una));
         self.ends.len() < RECORD_ENDS
@@ -118,7 +126,11 @@ impl RecordEnds {
 
     /// The first end of the connection's behind `at`.
     pub(crate) fn after(&self, conn: u32, at: Seq) -> Option<Seq> {
-        self.ends.iter().filter(|(of, end)| *of == conn && end.gt(at)).map(|(_, end)| *end).reduce(Seq::min)
+        self.ends
+            .iter()
+            .filter(|(of, end)| *of == conn && end.gt(at))
+            .map(|(_, end)| *end)
+            .reduce(Seq::min)
     }
 
     /// The connection is gone.
@@ -199,8 +211,14 @@ impl RareStats {
 impl RareStats {
     /// Its part of a record ([`crate::export`]). What was lent is reckoned anew.
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let RareStats { bytes_retransmitted, segs_retransmitted, syns_retransmitted, dsack_dups, reord_seen, .. } =
-            self;
+        let RareStats {
+            bytes_retransmitted,
+            segs_retransmitted,
+            syns_retransmitted,
+            dsack_dups,
+            reord_seen,
+            ..
+        } = self;
         f.u64(230, bytes_retransmitted);
         f.u32(231, segs_retransmitted);
         f.u32(232, syns_retransmitted);
@@ -250,7 +268,8 @@ pub(crate) struct Probe {
 impl Probe {
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn field(probe: &mut Option<Probe>, f: &mut impl Fields) {
-        let (mut is_out, mut it) = (probe.is_some(), probe.unwrap_or(Probe { end: Seq(0), again: false }));
+        let (mut is_out, mut it) =
+            (probe.is_some(), probe.unwrap_or(Probe { end: Seq(0), again: false }));
         f.bool(345, &mut is_out);
         f.seq(346, &mut it.end);
         f.bool(347, &mut it.again);

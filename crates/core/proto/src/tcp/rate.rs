@@ -1,6 +1,7 @@
-//! How fast data arrives at the peer, measured once in a round trip: what was delivered between the sending of a segment and its acknowledgement, over
-//! that time (after draft-cheng-iccrg-delivery-rate-estimation 3, with one segment in a round trip instead of each, so that nothing has to be
-//! remembered per segment).
+//! How fast data arrives at the peer, measured once in a round trip: what was delivered between the
+//! sending of a segment and its acknowledgement, over that time (after
+//! draft-cheng-iccrg-delivery-rate-estimation 3, with one segment in a round trip instead of each,
+//! so that nothing has to be remembered per segment).
 
 use clearway_base::Duration;
 
@@ -10,19 +11,21 @@ use crate::export::Fields;
 const UNIT: u64 = 16;
 const NANOS: u64 = 1_000_000_000;
 
-/// The last sample that is worth knowing. Its lowest bit says that the sender had too little to send.
+/// The last sample that is worth knowing. Its lowest bit says that the sender had too little to
+/// send.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DeliveryRate(u32);
 
 impl DeliveryRate {
-    /// `bytes` were delivered in `time`. `app_limited`: the owner did not write enough to fill what the way would have taken; such a sample
-    /// counts only when it shows more than was known.
+    /// `bytes` were delivered in `time`. `app_limited`: the owner did not write enough to fill what
+    /// the way would have taken; such a sample counts only when it shows more than was known.
     #[inline(always)]
     pub(crate) fn sample(&mut self, bytes: u32, time: Duration, app_limited: bool) {
         if time == Duration::ZERO {
             return;
         }
-        // What is usual: a request and its answer, much slower than what was known. No division is needed to see that.
+        // What is usual: a request and its answer, much slower than what was known. No division is
+        // needed to see that.
         let (amount, nanos) = (u64::from(bytes) * (NANOS / UNIT), time.as_nanos());
         if app_limited && nanos <= u64::from(u32::MAX) && amount < u64::from(self.0 & !1) * nanos {
             return;

@@ -27,7 +27,8 @@ pub(crate) struct Rcv {
     pub shift: u8,
     /// Immediate ACKs left before ACKs are delayed: a peer in slow start needs them.
     pub quick: u8,
-    /// Early segments of this turn that a peer without SACK is owed a duplicate ACK for, one each: it counts them.
+    /// Early segments of this turn that a peer without SACK is owed a duplicate ACK for, one each:
+    /// it counts them.
     pub owed: u8,
     /// How many bytes may be offered and unread: a step of [`super::sizes`].
     pub step: u8,
@@ -36,8 +37,9 @@ pub(crate) struct Rcv {
 /// What is seldom looked at of the receive side.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct RcvAhead {
-    /// The number of the peer's FIN, when it came ahead of something that is missing ([`super::marks::Marks::FIN_WAITS`]); before that, the number at which the size of
-    /// the window is looked at ([`super::right_size`]).
+    /// The number of the peer's FIN, when it came ahead of something that is missing
+    /// ([`super::marks::Marks::FIN_WAITS`]); before that, the number at which the size of the
+    /// window is looked at ([`super::right_size`]).
     pub look: Seq,
 }
 
@@ -60,7 +62,8 @@ impl Rcv {
         if left > u32::MAX >> 1 { 0 } else { left }
     }
 
-    /// RFC 9293 3.10.7.4, step 1, table 6: whether any part of a segment of `len` (SYN and FIN counted) lies in the window.
+    /// RFC 9293 3.10.7.4, step 1, table 6: whether any part of a segment of `len` (SYN and FIN
+    /// counted) lies in the window.
     #[inline]
     pub(crate) fn is_acceptable(&self, seq: Seq, len: u32) -> bool {
         let wnd = self.wnd();
@@ -68,7 +71,8 @@ impl Rcv {
             (0, 0) => seq == self.nxt,
             (0, _) => seq.within(self.nxt, wnd),
             (_, 0) => false,
-            // The two ends of RFC 9293's test, and the segment that begins before and ends behind a small window.
+            // The two ends of RFC 9293's test, and the segment that begins before and ends behind a
+            // small window.
             _ => {
                 seq.within(self.nxt, wnd)
                     || (seq + (len - 1)).within(self.nxt, wnd)
@@ -77,7 +81,8 @@ impl Rcv {
         }
     }
 
-    /// Cuts the acceptable segment at `seq`, `len` payload bytes and perhaps a FIN, to what lies in the window and is new.
+    /// Cuts the acceptable segment at `seq`, `len` payload bytes and perhaps a FIN, to what lies in
+    /// the window and is new.
     #[inline]
     pub(crate) fn cut(&self, seq: Seq, len: u32, fin: bool) -> Cut {
         let wnd = self.wnd();
@@ -88,8 +93,8 @@ impl Rcv {
         }
         let at = (seq + front).since(self.nxt);
         let fits = wnd.saturating_sub(at).min(len - front);
-        // A FIN right behind the window's last byte is taken all the same: it needs no buffer, and a peer that
-        // closes into a full window would else have to wait for nothing.
+        // A FIN right behind the window's last byte is taken all the same: it needs no buffer, and
+        // a peer that closes into a full window would else have to wait for nothing.
         Cut { front, len: fits, fin: fin && fits == len - front }
     }
 

@@ -1,4 +1,5 @@
-//! Which bytes have arrived ahead of RCV.NXT. The bytes themselves are in the receive store; a connection has such a map only while there is a hole.
+//! Which bytes have arrived ahead of RCV.NXT. The bytes themselves are in the receive store; a
+//! connection has such a map only while there is a hole.
 //!
 //! ```text
 //!        RCV.NXT
@@ -19,7 +20,8 @@ pub(crate) const BLOCKS: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Reasm {
     ranges: Ranges,
-    /// Where the pieces that came last began, the last one first: the spans around them are reported in this order.
+    /// Where the pieces that came last began, the last one first: the spans around them are
+    /// reported in this order.
     recent: [Seq; BLOCKS],
     recent_len: u8,
     /// RCV.NXT, as [`Reasm::contiguous_from`] last left it.
@@ -49,7 +51,8 @@ impl Reasm {
         self.ranges.bytes()
     }
 
-    /// The first contiguous part of `span` that is not here: what a buffer with these bytes is to be cut to before it is stored.
+    /// The first contiguous part of `span` that is not here: what a buffer with these bytes is to
+    /// be cut to before it is stored.
     pub(crate) fn missing(&self, span: Span) -> Option<Span> {
         self.ranges.first_missing(span)
     }
@@ -59,14 +62,18 @@ impl Reasm {
         self.ranges.first_present(span)
     }
 
-    /// Whether `insert` of `span` would be taken; asked before the bytes are stored. The last place is for bytes at RCV.NXT, which leave the
-    /// map at once: a full map could never empty itself otherwise.
+    /// Whether `insert` of `span` would be taken; asked before the bytes are stored. The last place
+    /// is for bytes at RCV.NXT, which leave the map at once: a full map could never empty itself
+    /// otherwise.
     pub(crate) fn can_insert(&self, span: Span) -> bool {
         self.ranges.can_insert(span)
-            && (self.ranges.spans().len() < RANGES - 1 || span.start == self.nxt || self.ranges.touches(span))
+            && (self.ranges.spans().len() < RANGES - 1
+                || span.start == self.nxt
+                || self.ranges.touches(span))
     }
 
-    /// `span` has arrived and is stored. When the map is full nothing changes, and the segment must be dropped.
+    /// `span` has arrived and is stored. When the map is full nothing changes, and the segment must
+    /// be dropped.
     pub(crate) fn insert(&mut self, span: Span) -> Result<(), Full> {
         if span.is_empty() {
             return Ok(());
@@ -75,11 +82,14 @@ impl Reasm {
             return Err(Full);
         }
         self.ranges.insert(span)?;
-        // Marks inside the span that this piece has become part of would only name it a second time.
+        // Marks inside the span that this piece has become part of would only name it a second
+        // time.
         let whole = self.ranges.around(span.start).unwrap_or(span);
         let mut kept = 1;
         let old = self.recent;
-        for &mark in old[..usize::from(self.recent_len)].iter().filter(|mark| !whole.contains(**mark)) {
+        for &mark in
+            old[..usize::from(self.recent_len)].iter().filter(|mark| !whole.contains(**mark))
+        {
             if kept < BLOCKS {
                 self.recent[kept] = mark;
                 kept += 1;
@@ -90,7 +100,8 @@ impl Reasm {
         Ok(())
     }
 
-    /// How far RCV.NXT may move on from `nxt` over bytes that are here. Those, and everything below, leave the map.
+    /// How far RCV.NXT may move on from `nxt` over bytes that are here. Those, and everything
+    /// below, leave the map.
     pub(crate) fn contiguous_from(&mut self, nxt: Seq) -> u32 {
         let reached = self.ranges.spans().iter().take_while(|s| s.start.le(nxt)).last();
         let end = reached.map_or(nxt, |s| s.end.max(nxt));
@@ -99,9 +110,15 @@ impl Reasm {
         end.since(nxt)
     }
 
-    /// The SACK option's blocks: the duplicate that is to be reported, if any (RFC 2883 4), then the spans in which something arrived most
-    /// recently, then others, lowest first (RFC 2018 4). At most `max` blocks (what fits beside other options). Returns how many there are.
-    pub(crate) fn sack_blocks(&self, dsack: Option<Span>, out: &mut [Span; BLOCKS], max: usize) -> usize {
+    /// The SACK option's blocks: the duplicate that is to be reported, if any (RFC 2883 4), then
+    /// the spans in which something arrived most recently, then others, lowest first (RFC 2018 4).
+    /// At most `max` blocks (what fits beside other options). Returns how many there are.
+    pub(crate) fn sack_blocks(
+        &self,
+        dsack: Option<Span>,
+        out: &mut [Span; BLOCKS],
+        max: usize,
+    ) -> usize {
         let max = max.min(BLOCKS);
         let mut n = 0;
         if let Some(span) = dsack.filter(|_| max > 0) {
@@ -109,10 +126,14 @@ impl Reasm {
             n = 1;
         }
         let first = n;
-        let recent = self.recent[..usize::from(self.recent_len)].iter().filter_map(|mark| self.ranges.around(*mark));
+        let recent = self.recent[..usize::from(self.recent_len)]
+            .iter()
+            .filter_map(|mark| self.ranges.around(*mark));
         // RFC 2883 4.2: the second block is the span that the duplicate is part of.
         let of_duplicate = dsack.and_then(|d| self.ranges.around(d.start));
-        for span in of_duplicate.into_iter().chain(recent).chain(self.ranges.spans().iter().copied()) {
+        for span in
+            of_duplicate.into_iter().chain(recent).chain(self.ranges.spans().iter().copied())
+        {
             if n == max {
                 break;
             }
@@ -125,8 +146,8 @@ impl Reasm {
     }
 }
 
-/// What a D-SACK is to say about an arrived segment that covers `span`: its first part that had been received before, be it below `nxt` or in
-/// the map (RFC 2883 4). None when all of it is new.
+/// What a D-SACK is to say about an arrived segment that covers `span`: its first part that had
+/// been received before, be it below `nxt` or in the map (RFC 2883 4). None when all of it is new.
 pub(crate) fn duplicate_of(nxt: Seq, map: Option<&Reasm>, span: Span) -> Option<Span> {
     if span.is_empty() {
         return None;
@@ -143,9 +164,11 @@ impl Reasm {
         (self.ranges.spans(), &self.recent[..usize::from(self.recent_len)])
     }
 
-    /// The map made of such parts; None when they cannot be those of a connection that expects `bounds.start` and has offered `bounds`.
+    /// The map made of such parts; None when they cannot be those of a connection that expects
+    /// `bounds.start` and has offered `bounds`.
     pub(crate) fn of(spans: &[(Seq, Seq)], recent: &[Seq], bounds: Span) -> Option<Reasm> {
-        let mut map = Reasm { ranges: Ranges::of(spans, bounds)?, nxt: bounds.start, ..Reasm::new() };
+        let mut map =
+            Reasm { ranges: Ranges::of(spans, bounds)?, nxt: bounds.start, ..Reasm::new() };
         for (place, mark) in map.recent.iter_mut().zip(recent) {
             *place = *mark;
             map.recent_len += 1;

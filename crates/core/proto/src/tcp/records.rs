@@ -1,4 +1,5 @@
-//! The small records: of a handshake that a stranger began, of a finished connection, and of what an open connection grows from.
+//! The small records: of a handshake that a stranger began, of a finished connection, and of what
+//! an open connection grows from.
 
 use clearway_base::{Duration, Instant, Link};
 use clearway_wire::{Ecn, Seq};
@@ -97,7 +98,8 @@ impl TimeWait {
         self.window & 1 == 1
     }
 
-    /// What says that it ends at `at`, in milliseconds modulo 2^28 (three days), and that [`ANSWERS`] are left.
+    /// What says that it ends at `at`, in milliseconds modulo 2^28 (three days), and that
+    /// [`ANSWERS`] are left.
     pub(super) fn ending(at: Instant) -> u32 {
         (at.as_millis() as u32) << ANSWER_BITS | ANSWERS
     }
@@ -109,11 +111,13 @@ impl TimeWait {
 
     /// How long it has left at `now`.
     pub(super) fn left(&self, now: Instant) -> Duration {
-        let left = (self.ends & !ANSWERS).wrapping_sub((now.as_millis() as u32) << ANSWER_BITS) as i32;
+        let left =
+            (self.ends & !ANSWERS).wrapping_sub((now.as_millis() as u32) << ANSWER_BITS) as i32;
         Duration::from_millis(u64::from(left.max(0).unsigned_abs() >> ANSWER_BITS))
     }
 
-    /// How many segments without data are still answered: with a bound, or two ends that disagree would answer each other for ever.
+    /// How many segments without data are still answered: with a bound, or two ends that disagree
+    /// would answer each other for ever.
     pub(super) fn answers(&self) -> u32 {
         self.ends & ANSWERS
     }

@@ -1,4 +1,5 @@
-//! Loss recovery: when it begins and ends, what leaves next, and how much (RFC 5681 3.2, RFC 6582, RFC 6675 5, RFC 3042).
+//! Loss recovery: when it begins and ends, what leaves next, and how much (RFC 5681 3.2, RFC 6582,
+//! RFC 6675 5, RFC 3042).
 //!
 //! ```text
 //!   SND.UNA        rxt (HighRxt)      lost edge             SND.NXT
@@ -7,8 +8,9 @@
 //!      │ (in flight)   │ sent again       │                    │
 //! ```
 //!
-//! What the peer holds selectively lies anywhere in it, is in the scoreboard, and counts nowhere. A connection without a scoreboard (no SACK, or
-//! none free) goes by the number of duplicate ACKs, as NewReno does.
+//! What the peer holds selectively lies anywhere in it, is in the scoreboard, and counts nowhere. A
+//! connection without a scoreboard (no SACK, or none free) goes by the number of duplicate ACKs, as
+//! NewReno does.
 
 use clearway_wire::Seq;
 
@@ -30,7 +32,8 @@ pub(crate) enum Phase {
     Fast,
     /// After a retransmission timeout, until everything that was in flight then is acknowledged.
     Timeout,
-    /// Nothing is known to be lost, and a tail loss probe is due or out. To others this is [`Phase::Open`].
+    /// Nothing is known to be lost, and a tail loss probe is due or out. To others this is
+    /// [`Phase::Open`].
     Probing,
 }
 
@@ -39,16 +42,17 @@ pub(crate) enum Phase {
 pub(crate) enum Signal {
     /// Nothing to do.
     Nothing,
-    /// A loss: congestion control is to cut its window, `flight` bytes being outstanding (those of limited transmit not counted, RFC 5681
-    /// 3.2, step 2), and the lost segment leaves at once.
+    /// A loss: congestion control is to cut its window, `flight` bytes being outstanding (those of
+    /// limited transmit not counted, RFC 5681 3.2, step 2), and the lost segment leaves at once.
     Enter {
         /// FlightSize.
         flight: u32,
     },
-    /// Part of what was in flight when recovery began is acknowledged. The retransmission timer starts anew only when `first` (RFC 6582 4).
+    /// Part of what was in flight when recovery began is acknowledged. The retransmission timer
+    /// starts anew only when `first` (RFC 6582 4).
     Partial {
-        /// The first one in this recovery; with a scoreboard each of them, because all holes are repaired at once then and
-        /// a long recovery means nothing bad.
+        /// The first one in this recovery; with a scoreboard each of them, because all holes are
+        /// repaired at once then and a long recovery means nothing bad.
         first: bool,
     },
     /// Everything that was in flight when fast recovery began is acknowledged.
@@ -66,7 +70,8 @@ pub(crate) enum Next {
     New,
     /// Bytes that were sent before; then [`Recovery::on_retransmitted`].
     Retransmit(Span),
-    /// The end of what is outstanding, so that its loss does not wait for the timer (RFC 6675 4, NextSeg rule 4); then [`Recovery::on_rescued`].
+    /// The end of what is outstanding, so that its loss does not wait for the timer (RFC 6675 4,
+    /// NextSeg rule 4); then [`Recovery::on_rescued`].
     Rescue(Span),
 }
 
@@ -86,7 +91,8 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What every segment asks about: it lies in the record of the connection, the rest where what is rare lies.
+/// What every segment asks about: it lies in the record of the connection, the rest where what is
+/// rare lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Status {
     phase: Phase,
@@ -97,10 +103,12 @@ pub(crate) struct Status {
     pub(crate) tries: u8,
 }
 
-/// Where recovery is. While nothing is to be recovered all of it follows from SND.UNA ([`Points::at`]).
+/// Where recovery is. While nothing is to be recovered all of it follows from SND.UNA
+/// ([`Points::at`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Points {
-    /// RecoveryPoint: SND.NXT when recovery began. When nothing is to be recovered it stays below SND.UNA.
+    /// RecoveryPoint: SND.NXT when recovery began. When nothing is to be recovered it stays below
+    /// SND.UNA.
     recover: Seq,
     /// HighRxt: what is missing below has been sent again.
     rxt: Seq,
@@ -108,14 +116,21 @@ pub(crate) struct Points {
     lost: Seq,
     /// SND.NXT when the first duplicate ACK came.
     before_limited: Seq,
-    /// Bytes that duplicate ACKs say have left the network (RFC 5681 3.2, steps 3 and 4). Not used with a scoreboard.
+    /// Bytes that duplicate ACKs say have left the network (RFC 5681 3.2, steps 3 and 4). Not used
+    /// with a scoreboard.
     inflate: u32,
 }
 
 impl Points {
     /// Nothing is to be recovered.
     pub(crate) const fn at(una: Seq) -> Points {
-        Points { recover: Seq(una.0.wrapping_sub(1)), rxt: una, lost: una, before_limited: una, inflate: 0 }
+        Points {
+            recover: Seq(una.0.wrapping_sub(1)),
+            rxt: una,
+            lost: una,
+            before_limited: una,
+            inflate: 0,
+        }
     }
 
     /// Their part of a record ([`crate::export`]).
@@ -134,8 +149,9 @@ impl Points {
         known.iter().all(|at| at.le(nxt) && at.ge(una - (1 << 30)))
     }
 
-    /// Whoever gives no ACK of new data to [`Recovery::on_ack`], because all is calm and there is no scoreboard, calls this at least once in a
-    /// quarter of the circle: what lies behind SND.UNA means nothing as long as it does lie behind, and the circle would turn it into the future.
+    /// Whoever gives no ACK of new data to [`Recovery::on_ack`], because all is calm and there is
+    /// no scoreboard, calls this at least once in a quarter of the circle: what lies behind SND.UNA
+    /// means nothing as long as it does lie behind, and the circle would turn it into the future.
     pub(crate) fn keep_close(&mut self, una: Seq) {
         self.rxt = self.rxt.max(una);
         self.lost = self.lost.max(una);
@@ -195,7 +211,8 @@ impl Recovery {
         self.status.phase() != Phase::Open || self.dupacks > 0 || self.points.recover.ge(una)
     }
 
-    /// Takes an ACK, whose SACK blocks are in `board` already. Every ACK that moves SND.UNA or is a duplicate must come here.
+    /// Takes an ACK, whose SACK blocks are in `board` already. Every ACK that moves SND.UNA or is a
+    /// duplicate must come here.
     pub(crate) fn on_ack(&mut self, ack: &AckInfo, board: Option<&Scoreboard>, mss: u32) -> Signal {
         if ack.acked > 0 {
             self.dupacks = 0;
@@ -230,7 +247,8 @@ impl Recovery {
                 let by_edge = board.lost_edge(mss).is_some_and(|edge| edge.gt(ack.una));
                 (self.dupacks >= DUP_THRESH || by_edge) && ack.una.ge(self.points.recover)
             }
-            // RFC 6582 3.2, step 2: duplicates that our own repetitions of before caused mean nothing.
+            // RFC 6582 3.2, step 2: duplicates that our own repetitions of before caused mean
+            // nothing.
             None => self.dupacks >= DUP_THRESH && ack.una.gt(self.points.recover),
         };
         if !lost || ack.flight == 0 {
@@ -240,8 +258,11 @@ impl Recovery {
             }
             return Signal::Nothing;
         }
-        let flight =
-            if self.dupacks > 0 { self.points.before_limited.since(ack.una).min(ack.flight) } else { ack.flight };
+        let flight = if self.dupacks > 0 {
+            self.points.before_limited.since(ack.una).min(ack.flight)
+        } else {
+            ack.flight
+        };
         self.begin(Phase::Fast, 0);
         self.points.recover = ack.nxt;
         self.points.inflate = u32::from(DUP_THRESH) * mss;
@@ -256,13 +277,16 @@ impl Recovery {
         }
         if ack.acked == 0 {
             if ack.dup {
-                // No more than was outstanding can have left: a peer that makes up duplicates gains nothing (RFC 5681 3.2, step 4).
-                self.points.inflate = self.points.inflate.saturating_add(mss).min(self.points.recover.since(ack.una));
+                // No more than was outstanding can have left: a peer that makes up duplicates gains
+                // nothing (RFC 5681 3.2, step 4).
+                self.points.inflate =
+                    self.points.inflate.saturating_add(mss).min(self.points.recover.since(ack.una));
             }
             return Signal::Nothing;
         }
         if board.is_none() {
-            // RFC 6582 3.2, step 3: the next segment is lost too; the window loses what was acknowledged and gets one segment back.
+            // RFC 6582 3.2, step 3: the next segment is lost too; the window loses what was
+            // acknowledged and gets one segment back.
             self.points.inflate = self.points.inflate.saturating_sub(ack.acked);
             if ack.acked >= mss {
                 self.points.inflate = self.points.inflate.saturating_add(mss);
@@ -280,7 +304,8 @@ impl Recovery {
         self.points.lost = (ack.una + mss).min(ack.nxt);
     }
 
-    /// The second and third step of RFC 5682 3.1: the first ACK that moves SND.UNA lets new data out, and the next one decides.
+    /// The second and third step of RFC 5682 3.1: the first ACK that moves SND.UNA lets new data
+    /// out, and the next one decides.
     fn doubt(&mut self, ack: &AckInfo) {
         let is_first = ack.acked > 0 && self.so_far & (FRTO | FRTO_NEW) == FRTO;
         if is_first {
@@ -298,8 +323,9 @@ impl Recovery {
         self.points.lost = una;
     }
 
-    /// The retransmission timer ran out: what is outstanding and not held by the peer is lost (RFC 5681 3.1, RFC 6675 5.1).
-    /// When this happens again before recovery, the peer's word on what it holds is no longer believed (RFC 2018 8).
+    /// The retransmission timer ran out: what is outstanding and not held by the peer is lost (RFC
+    /// 5681 3.1, RFC 6675 5.1). When this happens again before recovery, the peer's word on what it
+    /// holds is no longer believed (RFC 2018 8).
     pub(crate) fn on_timeout(&mut self, una: Seq, nxt: Seq, board: Option<&mut Scoreboard>) {
         if let Some(board) = board.filter(|_| self.phase == Phase::Timeout) {
             board.clear();
@@ -323,7 +349,13 @@ impl Recovery {
     }
 
     /// Without a record of what was sent: what is lost and was not sent again.
-    pub(crate) fn lost_span(&self, una: Seq, nxt: Seq, mss: u32, board: Option<&Scoreboard>) -> Span {
+    pub(crate) fn lost_span(
+        &self,
+        una: Seq,
+        nxt: Seq,
+        mss: u32,
+        board: Option<&Scoreboard>,
+    ) -> Span {
         let edge = self.lost_edge(una, nxt, mss, board);
         Span::new(self.again_span(una, nxt).end.min(edge), edge)
     }
@@ -338,8 +370,9 @@ impl Recovery {
         self.points.rxt = self.points.rxt.max(span.end);
     }
 
-    /// Whether the arrival of something that was not sent again may show that the timeout was for nothing (RFC 5682 3.1). A first ACK for all that was in
-    /// flight does not: it can be the answer to the repetition, those before it being lost.
+    /// Whether the arrival of something that was not sent again may show that the timeout was for
+    /// nothing (RFC 5682 3.1). A first ACK for all that was in flight does not: it can be the
+    /// answer to the repetition, those before it being lost.
     pub(crate) fn is_doubtful(&self, una: Seq) -> bool {
         self.phase == Phase::Timeout
             && self.so_far & FRTO != 0
@@ -356,11 +389,14 @@ impl Recovery {
         span.len() - board.map_or(0, |b| b.sacked_within(span))
     }
 
-    /// Bytes that are taken to be in the network: the pipe of RFC 6675 4 (SetPipe). Without a scoreboard, inside fast recovery, what is
-    /// outstanding less what duplicate ACKs say has left.
+    /// Bytes that are taken to be in the network: the pipe of RFC 6675 4 (SetPipe). Without a
+    /// scoreboard, inside fast recovery, what is outstanding less what duplicate ACKs say has left.
     pub(crate) fn pipe(&self, una: Seq, nxt: Seq, mss: u32, known: Known<'_>) -> u32 {
         if let Some((sent, board)) = known.record() {
-            return nxt.since(una).saturating_sub(board.bytes()).saturating_sub(sent.lost_bytes(una, board));
+            return nxt
+                .since(una)
+                .saturating_sub(board.bytes())
+                .saturating_sub(sent.lost_bytes(una, board));
         }
         let board = known.board;
         if board.is_none() && self.phase() != Phase::Timeout {
@@ -384,45 +420,73 @@ impl Recovery {
     pub(crate) fn lost_bytes(&self, una: Seq, nxt: Seq, mss: u32, known: Known<'_>) -> u32 {
         match known.record() {
             Some((sent, board)) => sent.lost_bytes(una, board),
-            None => Recovery::missing_bytes(self.lost_span(una, nxt, mss, known.board), known.board),
+            None => {
+                Recovery::missing_bytes(self.lost_span(una, nxt, mss, known.board), known.board)
+            }
         }
     }
 
-    /// How many bytes may leave now as far as congestion is concerned, whichever [`Recovery::next`] says they are.
-    pub(crate) fn allowance(&self, cwnd: u32, una: Seq, nxt: Seq, mss: u32, known: Known<'_>) -> u32 {
+    /// How many bytes may leave now as far as congestion is concerned, whichever [`Recovery::next`]
+    /// says they are.
+    pub(crate) fn allowance(
+        &self,
+        cwnd: u32,
+        una: Seq,
+        nxt: Seq,
+        mss: u32,
+        known: Known<'_>,
+    ) -> u32 {
         let (pipe, board) = (self.pipe(una, nxt, mss, known), known.board);
         let room = cwnd.saturating_sub(pipe);
         let prr = known.record().and_then(|(sent, _)| sent.prr);
         match (self.phase(), prr) {
             (Phase::Fast, Some(prr)) => prr.window().saturating_sub(pipe),
-            // RFC 3042: the first two duplicates each let a new segment out. With a scoreboard the pipe has shrunk by what they told.
+            // RFC 3042: the first two duplicates each let a new segment out. With a scoreboard the
+            // pipe has shrunk by what they told.
             (Phase::Open, _) if board.is_none() => {
                 let extra = u32::from(self.dupacks.min(DUP_THRESH - 1)) * mss;
                 cwnd.saturating_add(extra).saturating_sub(nxt.since(una))
             }
-            // RFC 5681 3.2, step 3, RFC 6675 5, step 4.3, RFC 6582 3.2, step 3: the first lost segment leaves whatever the window says.
-            (Phase::Fast, None) if self.points.rxt.le(una) && self.points.lost.gt(una) => room.max(mss),
+            // RFC 5681 3.2, step 3, RFC 6675 5, step 4.3, RFC 6582 3.2, step 3: the first lost
+            // segment leaves whatever the window says.
+            (Phase::Fast, None) if self.points.rxt.le(una) && self.points.lost.gt(una) => {
+                room.max(mss)
+            }
             _ => room,
         }
     }
 
-    /// What leaves next (NextSeg of RFC 6675 4), in a span of at most `mss` bytes when it is a repetition. `unsent`: there is data that was
-    /// never sent and that the peer's window has room for.
-    pub(crate) fn next(&self, una: Seq, nxt: Seq, mss: u32, known: Known<'_>, unsent: bool) -> Next {
+    /// What leaves next (NextSeg of RFC 6675 4), in a span of at most `mss` bytes when it is a
+    /// repetition. `unsent`: there is data that was never sent and that the peer's window has room
+    /// for.
+    pub(crate) fn next(
+        &self,
+        una: Seq,
+        nxt: Seq,
+        mss: u32,
+        known: Known<'_>,
+        unsent: bool,
+    ) -> Next {
         let new = if unsent { Next::New } else { Next::Nothing };
         if self.phase() == Phase::Open || una == nxt {
             return new;
         }
-        // The record knows what is lost, a second time too. What is not known to be lost is not sent: RFC 8985 has neither rule 3 nor rule 4 of RFC 6675, nor has
-        // Linux, and the timers say more.
+        // The record knows what is lost, a second time too. What is not known to be lost is not
+        // sent: RFC 8985 has neither rule 3 nor rule 4 of RFC 6675, nor has Linux, and the timers
+        // say more.
         if let Some((sent, board)) = known.record() {
-            return sent.first_lost(una, board).map_or(new, |span| Next::Retransmit(first(span, mss)));
+            return sent
+                .first_lost(una, board)
+                .map_or(new, |span| Next::Retransmit(first(span, mss)));
         }
         let board = known.board;
         let rxt = self.points.rxt.max(una);
         let missing = |to: Seq| {
             let span = Span::new(rxt, to);
-            board.map_or(Some(span), |b| b.first_missing(span)).filter(|s| !s.is_empty()).map(|s| first(s, mss))
+            board
+                .map_or(Some(span), |b| b.first_missing(span))
+                .filter(|s| !s.is_empty())
+                .map(|s| first(s, mss))
         };
         // Rule 1.
         if let Some(span) = missing(self.lost_edge(una, nxt, mss, board)) {
@@ -466,7 +530,8 @@ impl Status {
         f.u8(208, tries);
     }
 
-    /// Whether nothing is lost and nothing hints at it: no duplicate ACK has come since SND.UNA last moved, and no scoreboard is held.
+    /// Whether nothing is lost and nothing hints at it: no duplicate ACK has come since SND.UNA
+    /// last moved, and no scoreboard is held.
     #[inline(always)]
     pub(crate) fn is_lossless(&self) -> bool {
         self.phase as u8 | self.dupacks | self.so_far == 0
@@ -536,8 +601,9 @@ impl Status {
         }
     }
 
-    /// Whether new data leaves before anything more is repeated, if there is a segment of it (RFC 5682 3.1, step 2.b). Less might be held
-    /// back (Nagle), and then nothing would leave before the next timeout.
+    /// Whether new data leaves before anything more is repeated, if there is a segment of it (RFC
+    /// 5682 3.1, step 2.b). Less might be held back (Nagle), and then nothing would leave before
+    /// the next timeout.
     pub(crate) fn prefers_new(&self) -> bool {
         self.phase == Phase::Timeout && self.so_far & FRTO_NEW != 0
     }

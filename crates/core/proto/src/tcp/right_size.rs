@@ -1,9 +1,11 @@
 //! Dynamic right-sizing: how large a receive window a connection is worth.
 //!
-//! A window has to be twice what the owner consumes in a round trip, or a sender that doubles its flight in each is held back. It begins at
-//! [`TcpConfig::initial_receive_window`](crate::TcpConfig) and doubles while a round trip brings more than half of it, up to
-//! [`TcpConfig::max_receive_window`](crate::TcpConfig); not while memory is scarce, and never because of bytes that nobody reads. What was offered is
-//! not taken back.
+//! A window has to be twice what the owner consumes in a round trip, or a sender that doubles its
+//! flight in each is held back. It begins at
+//! [`TcpConfig::initial_receive_window`](crate::TcpConfig) and doubles while a round trip brings
+//! more than half of it, up to [`TcpConfig::max_receive_window`](crate::TcpConfig); not while
+//! memory is scarce, and never because of bytes that nobody reads. What was offered is not taken
+//! back.
 //!
 //! ```text
 //!   window │                      ╭───────── what the store takes, or the most that is configured
@@ -26,18 +28,21 @@ use crate::store::{Env, RxStore};
 const LOOKS: u32 = 4;
 /// No look is further ahead than this: what seems to be lies behind.
 const FARTHEST: u32 = MOST / LOOKS;
-/// Timestamps are told in milliseconds, and turns and devices hold segments back: no round trip is taken to be shorter.
+/// Timestamps are told in milliseconds, and turns and devices hold segments back: no round trip is
+/// taken to be shorter.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 impl<E: Env> Conn<E> {
-    /// Whether the window is to be looked at ([`look`]): for a connection whose peer sends more than one segment at a time.
+    /// Whether the window is to be looked at ([`look`]): for a connection whose peer sends more
+    /// than one segment at a time.
     #[inline(always)]
     pub(super) fn window_is_due(&self) -> bool {
         self.rcv_ahead.look.since(self.rcv.nxt).wrapping_sub(1) >= FARTHEST
     }
 }
 
-/// So many bytes have come that the window is looked at: it grows when they were consumed within a round trip.
+/// So many bytes have come that the window is looked at: it grows when they were consumed within a
+/// round trip.
 #[cold]
 #[inline(never)]
 pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
@@ -62,8 +67,8 @@ pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
     }
     let (rtt, time) = (rtt.min(before.rtt), now.since(before.since));
     // Within one round trip: all of it. Over more: what one of them has brought.
-    let consumed =
-        u128::from(read.since(before.read)) * u128::from(rtt.as_nanos()) / u128::from(time.max(rtt).as_nanos().max(1));
+    let consumed = u128::from(read.since(before.read)) * u128::from(rtt.as_nanos())
+        / u128::from(time.max(rtt).as_nanos().max(1));
     let grows = consumed * 2 >= u128::from(window) && !p.rx.is_scarce();
     if grows {
         c.rcv.step = larger;

@@ -5,7 +5,8 @@ use clearway_base::Duration;
 use crate::config::TcpConfig;
 use crate::export::Fields;
 
-/// Fraction bits of the averages: one sample of many in a round trip moves them by very little, and little must not be nothing.
+/// Fraction bits of the averages: one sample of many in a round trip moves them by very little, and
+/// little must not be nothing.
 const FRACTION: u32 = 8;
 
 /// Round-trip times are held below this, so that the fraction bits fit.
@@ -39,13 +40,22 @@ pub(crate) struct Rtt {
 impl Rtt {
     /// Nothing is known yet.
     pub(crate) const fn new() -> Rtt {
-        Rtt { srtt: 0, rttvar: 0, min: u32::MAX, backoff: 0, known: false, syn_timed_out: false, syn_repeated: false }
+        Rtt {
+            srtt: 0,
+            rttvar: 0,
+            min: u32::MAX,
+            backoff: 0,
+            known: false,
+            syn_timed_out: false,
+            syn_repeated: false,
+        }
     }
 
-    /// Takes the sample `r`, one of those that `flight` bytes in segments of `mss` bring in a round trip.
+    /// Takes the sample `r`, one of those that `flight` bytes in segments of `mss` bring in a round
+    /// trip.
     ///
-    /// The caller obeys Karn: no sample from data that was sent twice unless a timestamp tells the copies apart (RFC 6298 3, RFC 7323 4.1).
-    /// The sample ends a backoff.
+    /// The caller obeys Karn: no sample from data that was sent twice unless a timestamp tells the
+    /// copies apart (RFC 6298 3, RFC 7323 4.1). The sample ends a backoff.
     #[inline(always)]
     pub(crate) fn on_sample(&mut self, r: Duration, flight: u32, mss: u16) {
         let r = r.min(LONGEST).as_nanos();
@@ -71,8 +81,9 @@ impl Rtt {
         self.rttvar = r / 2;
     }
 
-    /// RFC 7323 G: with a sample from every ACK the history would be forgotten within one round trip; the weights are divided by the number of
-    /// samples that a round trip is expected to bring, one for every second segment.
+    /// RFC 7323 G: with a sample from every ACK the history would be forgotten within one round
+    /// trip; the weights are divided by the number of samples that a round trip is expected to
+    /// bring, one for every second segment.
     #[cold]
     fn one_of_many(&mut self, r: u64, flight: u32, mss: u16) {
         let samples = u64::from(flight).div_ceil(u64::from(2 * u32::from(mss.max(1))));
@@ -85,12 +96,14 @@ impl Rtt {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
-    /// What the timer waited for in vain has come, and it was no acknowledgement of data: the handshake is done, or the window opened.
+    /// What the timer waited for in vain has come, and it was no acknowledgement of data: the
+    /// handshake is done, or the window opened.
     pub(crate) fn reset_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// The handshake needed a second SYN. Until the first sample, the timeout is then at least 3 seconds (RFC 6298 5.7).
+    /// The handshake needed a second SYN. Until the first sample, the timeout is then at least 3
+    /// seconds (RFC 6298 5.7).
     pub(crate) fn on_syn_timed_out(&mut self) {
         self.backoff = 0;
         self.syn_timed_out = true;
@@ -98,8 +111,9 @@ impl Rtt {
 
     /// The retransmission timeout, with backoff, within the bounds of `cfg`.
     ///
-    /// The lower bound lies on the deviation term, not on the whole: with a bound as short as 200 ms, a steady path of 190 ms would
-    /// otherwise be left 10 ms for the peer's delayed ACK. The result is never below the bound either way.
+    /// The lower bound lies on the deviation term, not on the whole: with a bound as short as 200
+    /// ms, a steady path of 190 ms would otherwise be left 10 ms for the peer's delayed ACK. The
+    /// result is never below the bound either way.
     #[inline(always)]
     pub(crate) fn rto(&self, cfg: &TcpConfig) -> Duration {
         // Both at once: a timeout is reckoned with each segment that leaves alone.

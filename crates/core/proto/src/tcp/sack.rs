@@ -1,5 +1,5 @@
-//! The sender's scoreboard (RFC 6675 3): which bytes above SND.UNA the peer says it holds. A set, nothing more; what follows from it is in
-//! `loss` and `recovery`.
+//! The sender's scoreboard (RFC 6675 3): which bytes above SND.UNA the peer says it holds. A set,
+//! nothing more; what follows from it is in `loss` and `recovery`.
 //!
 //! ```text
 //!       SND.UNA                                          SND.NXT
@@ -8,15 +8,16 @@
 //!                                 └ lost_edge: whatever is missing below it is lost
 //! ```
 //!
-//! Nothing that is selectively acknowledged leaves the transmit store before it is acknowledged cumulatively, because the peer may change its
-//! mind (RFC 2018 8).
+//! Nothing that is selectively acknowledged leaves the transmit store before it is acknowledged
+//! cumulatively, because the peer may change its mind (RFC 2018 8).
 
 use clearway_wire::Seq;
 
 use super::ranges::Ranges;
 use super::span::Span;
 
-/// Duplicate ACKs, or segments held above a missing one, that mean a loss and no longer reordering (RFC 5681 3.2, RFC 6675 2).
+/// Duplicate ACKs, or segments held above a missing one, that mean a loss and no longer reordering
+/// (RFC 5681 3.2, RFC 6675 2).
 pub(crate) const DUP_THRESH: u8 = 3;
 
 /// What the SACK blocks of one ACK said.
@@ -50,7 +51,8 @@ impl Scoreboard {
         Scoreboard { ranges: Ranges::new() }
     }
 
-    /// Whether nothing is selectively acknowledged: with recovery over, the board can be given back.
+    /// Whether nothing is selectively acknowledged: with recovery over, the board can be given
+    /// back.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.spans().is_empty()
     }
@@ -71,25 +73,33 @@ impl Scoreboard {
         })
     }
 
-    /// SND.UNA has moved to `una`; returns how many of the bytes below had been selectively acknowledged before.
+    /// SND.UNA has moved to `una`; returns how many of the bytes below had been selectively
+    /// acknowledged before.
     pub(crate) fn advance(&mut self, una: Seq) -> u32 {
         self.ranges.drop_below(una)
     }
 
     /// Takes the blocks of an ACK, as they came, after [`Scoreboard::advance`].
     ///
-    /// A block counts when it lies within `una`..`nxt` and is not reversed (THREATS 23). A first block below `una`, or within the second
-    /// one, tells of a duplicate (RFC 2883 4).
+    /// A block counts when it lies within `una`..`nxt` and is not reversed (THREATS 23). A first
+    /// block below `una`, or within the second one, tells of a duplicate (RFC 2883 4).
     #[cfg(test)]
     pub(crate) fn update(&mut self, blocks: &[(Seq, Seq)], una: Seq, nxt: Seq) -> SackUpdate {
         self.take(blocks, Span::new(una, nxt), |_| {})
     }
 
-    /// The same for the blocks of an ACK that leaves `outstanding` in flight; `told` hears of each part that was not known to be held.
-    pub(crate) fn take(&mut self, blocks: &[(Seq, Seq)], outstanding: Span, mut told: impl FnMut(Span)) -> SackUpdate {
+    /// The same for the blocks of an ACK that leaves `outstanding` in flight; `told` hears of each
+    /// part that was not known to be held.
+    pub(crate) fn take(
+        &mut self,
+        blocks: &[(Seq, Seq)],
+        outstanding: Span,
+        mut told: impl FnMut(Span),
+    ) -> SackUpdate {
         let Span { start: una, end: nxt } = outstanding;
         let mut said = SackUpdate::default();
-        // The byte at SND.UNA is missing by definition. When it was held once, the peer has thrown it away and may have thrown away all.
+        // The byte at SND.UNA is missing by definition. When it was held once, the peer has thrown
+        // it away and may have thrown away all.
         if self.ranges.spans().first().is_some_and(|s| s.start == una) {
             self.ranges.clear();
             said.reneged = true;
@@ -144,9 +154,10 @@ impl Scoreboard {
         self.ranges.spans().last().map(|s| s.end)
     }
 
-    /// IsLost of RFC 6675 4 for all bytes at once: a missing byte is lost when at least [`DUP_THRESH`] separate spans, or more than
-    /// (`DUP_THRESH` - 1) segments' worth of bytes, are held above it. Both only grow downwards, so there is one edge, and what is
-    /// missing below it is lost. None when nothing is lost.
+    /// IsLost of RFC 6675 4 for all bytes at once: a missing byte is lost when at least
+    /// [`DUP_THRESH`] separate spans, or more than (`DUP_THRESH` - 1) segments' worth of bytes, are
+    /// held above it. Both only grow downwards, so there is one edge, and what is missing below it
+    /// is lost. None when nothing is lost.
     pub(crate) fn lost_edge(&self, mss: u32) -> Option<Seq> {
         let threshold = u64::from(DUP_THRESH - 1) * u64::from(mss);
         let mut bytes = 0u64;
@@ -165,7 +176,8 @@ impl Scoreboard {
     }
 }
 
-/// The duplicate that the blocks of an ACK tell of when no scoreboard is kept: a first block below `una` (RFC 2883 4.1).
+/// The duplicate that the blocks of an ACK tell of when no scoreboard is kept: a first block below
+/// `una` (RFC 2883 4.1).
 pub(crate) fn only_duplicate(blocks: &[(Seq, Seq)], una: Seq) -> Option<Span> {
     let &(start, end) = blocks.first()?;
     Some(Span::new(start, end)).filter(|s| !s.is_empty() && end.le(una))
@@ -177,7 +189,8 @@ impl Scoreboard {
         self.ranges.spans()
     }
 
-    /// The scoreboard made of such spans; None when they cannot be those of a connection that has `outstanding` in flight.
+    /// The scoreboard made of such spans; None when they cannot be those of a connection that has
+    /// `outstanding` in flight.
     pub(crate) fn of(spans: &[(Seq, Seq)], outstanding: Span) -> Option<Scoreboard> {
         Some(Scoreboard { ranges: Ranges::of(spans, outstanding)? })
     }

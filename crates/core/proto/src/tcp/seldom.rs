@@ -1,4 +1,5 @@
-//! Options that few connections are given. They are kept in the record of what is rare, which a connection without them does not have for their sake.
+//! Options that few connections are given. They are kept in the record of what is rare, which a
+//! connection without them does not have for their sake.
 
 use clearway_base::Duration;
 
@@ -34,7 +35,13 @@ impl Seldom {
     /// Those among a connection's options.
     pub(crate) fn of(options: &ConnOptions) -> Seldom {
         let &ConnOptions {
-            syn_retries, user_timeout, max_segment, fin_wait_2, linear_timeouts, max_pacing_rate, ..
+            syn_retries,
+            user_timeout,
+            max_segment,
+            fin_wait_2,
+            linear_timeouts,
+            max_pacing_rate,
+            ..
         } = options;
         Seldom {
             syn_retries,
@@ -54,7 +61,14 @@ impl Seldom {
     /// Their part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
         // User timeout and segment size are told among the options.
-        let Seldom { syn_retries, user_timeout: _, max_segment: _, fin_wait_2, linear_timeouts, pacing_limit } = self;
+        let Seldom {
+            syn_retries,
+            user_timeout: _,
+            max_segment: _,
+            fin_wait_2,
+            linear_timeouts,
+            pacing_limit,
+        } = self;
         f.u8(470, syn_retries);
         let (mut is_set, mut time) = (fin_wait_2.is_some(), fin_wait_2.unwrap_or(Duration::ZERO));
         f.bool(471, &mut is_set);
@@ -65,7 +79,8 @@ impl Seldom {
     }
 }
 
-/// In whole milliseconds, as many as 32 bits hold. A time that is not zero stays so: zero means that there is none.
+/// In whole milliseconds, as many as 32 bits hold. A time that is not zero stays so: zero means
+/// that there is none.
 fn in_ms(time: Duration) -> Duration {
     let ms = time.as_millis().max(u64::from(time != Duration::ZERO));
     Duration::from_millis(ms.min(u32::MAX.into()))
@@ -77,7 +92,9 @@ mod tests {
 
     #[test]
     fn a_user_timeout_too_short_or_too_long_to_be_said_is_not_zero() {
-        let kept = |time| Seldom::of(&ConnOptions { user_timeout: time, ..ConnOptions::default() }).user_timeout;
+        let kept = |time| {
+            Seldom::of(&ConnOptions { user_timeout: time, ..ConnOptions::default() }).user_timeout
+        };
         assert_eq!(kept(Duration::from_nanos(5)), Duration::from_millis(1));
         assert_eq!(kept(Duration::MAX), Duration::from_millis(u32::MAX.into()));
         assert_eq!(kept(Duration::from_millis(45_123)), Duration::from_millis(45_123));

@@ -24,7 +24,8 @@ const NODELAY: u8 = 1;
 const CORK: u8 = 2;
 /// There is a user timeout, in the record of what is rare.
 const USER_TIMEOUT: u8 = 4;
-/// Two bits say which congestion control, by its place among them; the higher one, that it goes by rates.
+/// Two bits say which congestion control, by its place among them; the higher one, that it goes by
+/// rates.
 const CONGESTION_SHIFT: u32 = 3;
 const CONGESTION: u8 = 3 << CONGESTION_SHIFT;
 const BY_RATES: u8 = 16;
@@ -35,8 +36,9 @@ const MORE: u8 = 128;
 /// The peer announced urgent data that the owner has not read past. It is no option either.
 const URGENT_WAITS: u8 = 64;
 
-/// A time in two bytes: whole milliseconds up to 32 767, beyond that whole seconds, as many at most (which is what Linux takes). What lies between is kept longer, and what
-/// is beyond is kept as the longest. Zero: none.
+/// A time in two bytes: whole milliseconds up to 32 767, beyond that whole seconds, as many at most
+/// (which is what Linux takes). What lies between is kept longer, and what is beyond is kept as the
+/// longest. Zero: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct KeptTime(u16);
 
@@ -57,7 +59,11 @@ impl KeptTime {
 
     fn time(self) -> Duration {
         let number = u64::from(self.0 & !KeptTime::SECONDS);
-        if self.0 & KeptTime::SECONDS == 0 { Duration::from_millis(number) } else { Duration::from_secs(number) }
+        if self.0 & KeptTime::SECONDS == 0 {
+            Duration::from_millis(number)
+        } else {
+            Duration::from_secs(number)
+        }
     }
 }
 
@@ -165,7 +171,8 @@ impl Settings {
     }
 
     pub(crate) fn congestion(&self) -> Congestion {
-        const ALL: [Congestion; 4] = [Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Bbr];
+        const ALL: [Congestion; 4] =
+            [Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Bbr];
         ALL[usize::from(self.bits >> CONGESTION_SHIFT & 3)]
     }
 
@@ -193,7 +200,11 @@ mod tests {
         let all = ConnOptions {
             nodelay: true,
             cork: true,
-            keepalive: Some(Keepalive { idle: Duration::from_secs(7), interval: Duration::from_millis(250), count: 3 }),
+            keepalive: Some(Keepalive {
+                idle: Duration::from_secs(7),
+                interval: Duration::from_millis(250),
+                count: 3,
+            }),
             user_timeout: Duration::ZERO,
             max_segment: 0,
             receive_buffer: 80 * 1024,

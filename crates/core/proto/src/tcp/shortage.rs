@@ -1,7 +1,10 @@
-//! What becomes of connections that hold memory and do not move while memory is short: THREATS 17 to 20.
+//! What becomes of connections that hold memory and do not move while memory is short: THREATS 17
+//! to 20.
 //!
-//! Whoever holds more than the minimum that is its own stands in a line. While memory is short, and only then, some of them are looked at every now
-//! and then, in turn: who has moved too little since the last look is reset, until memory is short no more. The rule is in [`crate::store::lending`].
+//! Whoever holds more than the minimum that is its own stands in a line. While memory is short, and
+//! only then, some of them are looked at every now and then, in turn: who has moved too little
+//! since the last look is reset, until memory is short no more. The rule is in
+//! [`crate::store::lending`].
 
 use super::clock::Ms;
 use super::rare_stats::Loan;
@@ -17,7 +20,8 @@ use crate::store::{Env, RxStore, TxStore};
 /// How often a part of the line is looked at while memory is short.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How many are looked at then, at most: a line of all connections that there are by default has been looked at in less than four times [`LOOK`].
+/// How many are looked at then, at most: a line of all connections that there are by default has
+/// been looked at in less than four times [`LOOK`].
 const LOOKS: u32 = 1_024;
 
 impl<E: Env> Tcp<E> {
@@ -26,7 +30,8 @@ impl<E: Env> Tcp<E> {
         self.pools.tx.is_short() || self.pools.rx.is_scarce()
     }
 
-    /// The connection at `index` has received something: it is noted when buffers are few and it holds any.
+    /// The connection at `index` has received something: it is noted when buffers are few and it
+    /// holds any.
     #[inline(always)]
     pub(super) fn note_borrower(&mut self, index: u32) {
         if self.pools.rx.is_scarce() {
@@ -71,7 +76,8 @@ impl<E: Env> Tcp<E> {
         self.borrowers.next_look
     }
 
-    /// Looks at some of those who hold more than their minimum, and ends those who do not move, as long as memory is short.
+    /// Looks at some of those who hold more than their minimum, and ends those who do not move, as
+    /// long as memory is short.
     #[cold]
     #[inline(never)]
     pub(super) fn look_at_borrowers(&mut self, cx: &mut Cx<'_>) {
@@ -80,7 +86,8 @@ impl<E: Env> Tcp<E> {
             let short = (self.pools.tx.is_short(), self.pools.rx.is_short());
             if looks == 0 || short == (false, false) {
                 self.pools.rx.relax();
-                self.borrowers.next_look = if self.is_short() { cx.now + EVERY } else { Instant::NEVER };
+                self.borrowers.next_look =
+                    if self.is_short() { cx.now + EVERY } else { Instant::NEVER };
                 return;
             }
             looks -= 1;
@@ -90,7 +97,11 @@ impl<E: Env> Tcp<E> {
 
     fn look_at_first(&mut self, cx: &mut Cx<'_>, (tx_short, rx_short): (bool, bool)) {
         let Tcp { open, pools, borrowers, .. } = self;
-        let Some(place) = borrowers.line.pop_front(&mut pools.rare_stats.links(|t| &mut t.loan.link)) else { return };
+        let Some(place) =
+            borrowers.line.pop_front(&mut pools.rare_stats.links(|t| &mut t.loan.link))
+        else {
+            return;
+        };
         let Some(loan) = pools.rare_stats.by_index(place).map(|t| t.loan.clone()) else { return };
         let Some(c) = open.by_index_mut(loan.conn) else { return };
         let (sends, reads) = (pools.tx.borrowed(&c.tx), pools.rx.borrowed(&c.rx));
@@ -107,7 +118,8 @@ impl<E: Env> Tcp<E> {
         let reads_enough = !rx_short || moves_enough(reads, read.since(loan.read).into(), time);
         if sends_enough && reads_enough {
             if let Some(record) = c.rare.get_mut(&mut pools.rare_stats) {
-                (record.loan.acked, record.loan.read, record.loan.since) = (acked, read, Ms::of(cx.now));
+                (record.loan.acked, record.loan.read, record.loan.since) =
+                    (acked, read, Ms::of(cx.now));
             }
             return;
         }
@@ -115,7 +127,8 @@ impl<E: Env> Tcp<E> {
         self.end_for_others(cx, loan.conn);
     }
 
-    /// The connection at `index` is reset, and all its memory is free at once, that of what its owner has not read too. Its owner learns why and closes it.
+    /// The connection at `index` is reset, and all its memory is free at once, that of what its
+    /// owner has not read too. Its owner learns why and closes it.
     pub(super) fn end_for_others(&mut self, cx: &mut Cx<'_>, index: u32) {
         let Tcp { open, pools, .. } = self;
         let Some(c) = open.by_index_mut(index) else { return };

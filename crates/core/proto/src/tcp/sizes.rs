@@ -1,14 +1,16 @@
-//! Sizes of windows and send queues: how many bytes may be offered and unread, and how many written and not acknowledged.
+//! Sizes of windows and send queues: how many bytes may be offered and unread, and how many written
+//! and not acknowledged.
 //!
-//! A size is a step in a table of the stack, so that the record of a connection needs one byte for it. An owner who names a size
-//! (SO_RCVBUF) gets the step next to it, and keeps it.
+//! A size is a step in a table of the stack, so that the record of a connection needs one byte for
+//! it. An owner who names a size (SO_RCVBUF) gets the step next to it, and keeps it.
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
 use crate::config::TcpConfig;
 
-/// The step where a peer does not scale windows (RFC 7323 2): no more can be offered than 16 bits can say, so it does not grow.
+/// The step where a peer does not scale windows (RFC 7323 2): no more can be offered than 16 bits
+/// can say, so it does not grow.
 pub(crate) const UNSCALED: u8 = 0;
 /// The step that a connection begins with.
 pub(crate) const INITIAL: u8 = 1;
@@ -48,7 +50,8 @@ impl Sizes {
         self.windows[usize::from(step)]
     }
 
-    /// The step at which a connection begins whose owner has fixed this one, or none, when its peer `scales` windows.
+    /// The step at which a connection begins whose owner has fixed this one, or none, when its peer
+    /// `scales` windows.
     pub(crate) fn first_step(fixed: u8, scales: bool) -> u8 {
         match fixed {
             0 if scales => INITIAL,
@@ -59,11 +62,13 @@ impl Sizes {
 
     /// The next step that is larger, if this one grows at all.
     pub(super) fn next(&self, step: u8) -> Option<u8> {
-        ((INITIAL..LAST).contains(&step) && self.window(step + 1) > self.window(step)).then_some(step + 1)
+        ((INITIAL..LAST).contains(&step) && self.window(step + 1) > self.window(step))
+            .then_some(step + 1)
     }
 
-    /// How many bytes an owner may have written that were not acknowledged: twice the congestion window (there is one flight on its way, and one to be sent as it
-    /// arrives), or as many as the `fixed` step says.
+    /// How many bytes an owner may have written that were not acknowledged: twice the congestion
+    /// window (there is one flight on its way, and one to be sent as it arrives), or as many as the
+    /// `fixed` step says.
     #[inline]
     pub(crate) fn send_limit(&self, fixed: u8, cwnd: u32) -> u32 {
         match fixed {
@@ -103,7 +108,8 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// None has begun.
-    pub(crate) const NONE: Measured = Measured { since: Instant::NEVER, read: Seq(0), rtt: Duration::MAX };
+    pub(crate) const NONE: Measured =
+        Measured { since: Instant::NEVER, read: Seq(0), rtt: Duration::MAX };
 }
 
 #[cfg(test)]

@@ -33,13 +33,15 @@ pub(crate) struct Snd {
 }
 
 impl Snd {
-    /// Bytes that the peer's window still takes: SND.UNA + SND.WND - SND.NXT, zero when the window shrank below what is out.
+    /// Bytes that the peer's window still takes: SND.UNA + SND.WND - SND.NXT, zero when the window
+    /// shrank below what is out.
     #[inline]
     pub(crate) fn usable(&self) -> u32 {
         self.wnd.saturating_sub(self.nxt.since(self.una))
     }
 
-    /// Whether a segment may set the window (RFC 9293 3.10.7.4, step 5: not from an older segment than the last that did).
+    /// Whether a segment may set the window (RFC 9293 3.10.7.4, step 5: not from an older segment
+    /// than the last that did).
     #[inline]
     pub(crate) fn is_newer(&self, seq: Seq, ack: Seq) -> bool {
         self.wl1.lt(seq) || (self.wl1 == seq && self.wl2.le(ack))
@@ -53,7 +55,8 @@ pub(crate) struct SndAhead {
     pub max_wnd: u32,
     /// Once the owner has closed: the number of our FIN, behind the last byte.
     pub end: Seq,
-    /// The end of the last segment that left with less than a full payload (Nagle as Minshall has it).
+    /// The end of the last segment that left with less than a full payload (Nagle as Minshall has
+    /// it).
     pub small: Seq,
 }
 

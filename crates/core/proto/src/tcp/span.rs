@@ -2,7 +2,8 @@
 
 use clearway_wire::Seq;
 
-/// The sequence numbers from `start` up to, not including, `end`; shorter than half the circle, so that both ends can be compared.
+/// The sequence numbers from `start` up to, not including, `end`; shorter than half the circle, so
+/// that both ends can be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Span {
     /// The first number that belongs to it.

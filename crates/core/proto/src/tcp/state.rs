@@ -1,4 +1,5 @@
-//! The eleven states of a connection and the ways between them (RFC 9293 3.3.2, figure 5), declared once.
+//! The eleven states of a connection and the ways between them (RFC 9293 3.3.2, figure 5), declared
+//! once.
 //!
 //! The table below is what the machine runs on, and what a test writes into `docs/tcp-states.md`.
 
@@ -89,12 +90,27 @@ impl State {
 
     /// The peer may still send data: its FIN was not seen.
     pub const fn peer_may_send(self) -> bool {
-        matches!(self, State::SynSent | State::SynReceived | State::Established | State::FinWait1 | State::FinWait2)
+        matches!(
+            self,
+            State::SynSent
+                | State::SynReceived
+                | State::Established
+                | State::FinWait1
+                | State::FinWait2
+        )
     }
 
-    /// Queued data may leave (RFC 9293 3.10.2): our FIN is not acknowledged and the handshake is done.
+    /// Queued data may leave (RFC 9293 3.10.2): our FIN is not acknowledged and the handshake is
+    /// done.
     pub(crate) const fn may_transmit(self) -> bool {
-        matches!(self, State::Established | State::CloseWait | State::FinWait1 | State::Closing | State::LastAck)
+        matches!(
+            self,
+            State::Established
+                | State::CloseWait
+                | State::FinWait1
+                | State::Closing
+                | State::LastAck
+        )
     }
 }
 
@@ -105,7 +121,8 @@ impl fmt::Display for State {
 }
 
 /// What moves a connection from one state to another.
-// Listeners have a table of their own, so nothing ever *moves* to LISTEN; the table says all that RFC 9293 draws all the same.
+// Listeners have a table of their own, so nothing ever *moves* to LISTEN; the table says all that
+// RFC 9293 draws all the same.
 #[allow(dead_code)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -172,7 +189,8 @@ transitions! {
     Closed: Connect => SynSent, Listen => Listen;
     Listen: Syn => SynReceived, Reset => Closed;
     SynSent: SynAck => Established, Syn => SynReceived, Timeout => Closed, Reset => Closed;
-    SynReceived: SynAcked => Established, FinSent => FinWait1, Fin => CloseWait, Timeout => Closed, Reset => Closed;
+    SynReceived: SynAcked => Established, FinSent => FinWait1, Fin => CloseWait, Timeout => Closed,
+        Reset => Closed;
     Established: FinSent => FinWait1, Fin => CloseWait, Timeout => Closed, Reset => Closed;
     FinWait1: FinAcked => FinWait2, Fin => Closing, Timeout => Closed, Reset => Closed;
     FinWait2: Fin => TimeWait, Timeout => Closed, Reset => Closed;

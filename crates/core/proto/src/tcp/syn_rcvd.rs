@@ -1,5 +1,5 @@
-//! Handshakes that strangers began (SYN-RECEIVED). A record is small, lives in a slab of its own and holds no buffers, so that a flood
-//! of SYNs never touches established connections (RFC 4987).
+//! Handshakes that strangers began (SYN-RECEIVED). A record is small, lives in a slab of its own
+//! and holds no buffers, so that a flood of SYNs never touches established connections (RFC 4987).
 
 use super::clock::stamp;
 use super::records::{ACKED, STAMPS, Seeds, SynRcvd};
@@ -61,7 +61,8 @@ impl SynAck<'_> {
 }
 
 impl<E: Env> Tcp<E> {
-    /// Plans the SYN-ACK of a half-open record, to say what was `agreed` on, over a link that takes segments of `link_mss`.
+    /// Plans the SYN-ACK of a half-open record, to say what was `agreed` on, over a link that takes
+    /// segments of `link_mss`.
     pub(super) fn answer_syn_rcvd(
         &self,
         cx: &mut Cx<'_>,
@@ -73,12 +74,25 @@ impl<E: Env> Tcp<E> {
             return;
         };
         let max_segment = listener.options.max_segment;
-        let our_mss = options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
+        let our_mss =
+            options::ours(&cx.config.tcp, link_mss, max_segment).mss.unwrap_or(options::MIN_MSS);
         let stamps = agreed.ts.then(|| (stamp(cx.now, syn_rcvd.ts_offset), syn_rcvd.ts_recent));
         let SynRcvd { key, iss, irs, tries, .. } = syn_rcvd;
-        let syn_ack =
-            SynAck { key, iss: *iss, irs: *irs, window: self.first_window, our_mss, stamps, repeated: *tries, cookie };
-        cx.reply(key, syn_ack.segment(agreed), (listener.options.tos & !TOS_BITS, listener.options.ttl));
+        let syn_ack = SynAck {
+            key,
+            iss: *iss,
+            irs: *irs,
+            window: self.first_window,
+            our_mss,
+            stamps,
+            repeated: *tries,
+            cookie,
+        };
+        cx.reply(
+            key,
+            syn_ack.segment(agreed),
+            (listener.options.tos & !TOS_BITS, listener.options.ttl),
+        );
     }
 
     /// Plans it once more.
@@ -95,7 +109,8 @@ impl<E: Env> Tcp<E> {
             cx.counters.tcp.challenge_acks_limited += 1;
             return;
         }
-        let ts = (syn_rcvd.agreed & STAMPS != 0).then(|| (stamp(cx.now, syn_rcvd.ts_offset), syn_rcvd.ts_recent));
+        let ts = (syn_rcvd.agreed & STAMPS != 0)
+            .then(|| (stamp(cx.now, syn_rcvd.ts_offset), syn_rcvd.ts_recent));
         let seg = Segment {
             seq: syn_rcvd.iss + 1,
             ack: syn_rcvd.irs + 1,
@@ -164,14 +179,15 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::TcpNoAck);
         }
         if seg.ack != syn_rcvd.iss + 1 {
-            // One copy of the SYN may have been answered with a cookie and a later one been remembered: the peer goes by the first answer.
+            // One copy of the SYN may have been answered with a cookie and a later one been
+            // remembered: the peer goes by the first answer.
             if self.is_cookie(cx.now, key, seg) {
                 let listener = syn_rcvd.listener;
                 self.forget_syn_rcvd(index);
                 return self.on_cookie(cx, listener, arrival);
             }
-            // As long as cookies may be under way, no reset: an honest peer whose first segment was lost sends its second, which carries
-            // no cookie, and then repeats the first.
+            // As long as cookies may be under way, no reset: an honest peer whose first segment was
+            // lost sends its second, which carries no cookie, and then repeats the first.
             if self.cookies_until < cx.now {
                 cx.reset_for(key, seg, len);
             }
@@ -207,7 +223,11 @@ impl<E: Env> Tcp<E> {
     pub(super) fn forget_syn_rcvd(&mut self, index: u32) {
         if let Some(syn_rcvd) = self.take_syn_rcvd(index) {
             let hash = self.flows.hash(&syn_rcvd.key);
-            self.flows.remove(hash, FlowRef::new(LifePhase::SynRcvd, index), syn_rcvd.key.local_port);
+            self.flows.remove(
+                hash,
+                FlowRef::new(LifePhase::SynRcvd, index),
+                syn_rcvd.key.local_port,
+            );
         }
     }
 
@@ -226,16 +246,19 @@ impl<E: Env> Tcp<E> {
         let Some(syn_rcvd) = self.syn_rcvd.by_index_mut(index) else { return };
         let defer = self.listeners.get(syn_rcvd.listener).map(|listener| listener.defer);
         // A peer that has acknowledged our SYN is given the time that the listener waits for data.
-        let waits = syn_rcvd.agreed & ACKED != 0 && defer.is_some_and(|defer| syn_rcvd.tries < defer);
+        let waits =
+            syn_rcvd.agreed & ACKED != 0 && defer.is_some_and(|defer| syn_rcvd.tries < defer);
         if syn_rcvd.tries >= cx.config.tcp.syn_ack_retries && !waits || defer.is_none() {
             cx.counters.tcp.half_open_timeouts += 1;
             self.forget_syn_rcvd(index);
             return;
         }
-        // As Linux does, the SYN-ACK is only said again at the end of that time: whatever comes then completes the handshake.
+        // As Linux does, the SYN-ACK is only said again at the end of that time: whatever comes
+        // then completes the handshake.
         let is_silent = waits && syn_rcvd.tries.saturating_add(1) < defer.unwrap_or(0);
         syn_rcvd.tries += 1;
-        let wait = cx.config.tcp.rto_initial.times(1 << syn_rcvd.tries.min(16)).min(cx.config.tcp.rto_max);
+        let wait =
+            cx.config.tcp.rto_initial.times(1 << syn_rcvd.tries.min(16)).min(cx.config.tcp.rto_max);
         self.syn_rcvd_wheel.arm(index, cx.now + wait);
         if is_silent {
             return;

@@ -35,13 +35,16 @@ use super::sizes::Sizes;
 use super::state::{Cause, State};
 use super::{active, open, output, rtt, timers, turn, window};
 
-/// Timers that one call of expire looks at, at most, so that many due at once do not hold up the packets of the turn.
+/// Timers that one call of expire looks at, at most, so that many due at once do not hold up the
+/// packets of the turn.
 const TIMERS_PER_TURN: u64 = 4096;
 
-/// Orphans whose peers take their bytes that are passed over when there are too many, before one of them goes all the same.
+/// Orphans whose peers take their bytes that are passed over when there are too many, before one of
+/// them goes all the same.
 const ORPHANS_SPARED: u32 = 32;
 
-/// Connections that use up their quantum, or find their interface full, in one emit before it gives up until the next one.
+/// Connections that use up their quantum, or find their interface full, in one emit before it gives
+/// up until the next one.
 const BLOCKED_PER_TURN: u32 = 16;
 
 /// Connections that one emit serves at most: what has arrived meanwhile waits for it to end.
@@ -87,7 +90,8 @@ pub(crate) struct Tcp<E: Env> {
     pub(super) event_queue: Line,
     /// Connections whose owner is gone, the one that has been without him longest in front.
     pub(super) orphans: List,
-    /// The first of the orphans that have had no owner since before the time was last told ([`Tcp::set_now`]).
+    /// The first of the orphans that have had no owner since before the time was last told
+    /// ([`Tcp::set_now`]).
     pub(super) unclocked: Option<u32>,
     /// Connections that hold memory beyond their minimum.
     pub(super) borrowers: Borrowers,
@@ -118,8 +122,9 @@ impl<E: Env> Tcp<E> {
         self.first_window = bounded(config, &self.pools.rx);
     }
 
-    /// Tables of the sizes that the configuration says. The receive window is bounded by what the store takes of a new connection, in `config` too:
-    /// a scale that suits a larger one could say no window of such a store at all.
+    /// Tables of the sizes that the configuration says. The receive window is bounded by what the
+    /// store takes of a new connection, in `config` too: a scale that suits a larger one could say
+    /// no window of such a store at all.
     pub(crate) fn new(config: &mut Config, rx: E::Rx, tx: E::Tx) -> Tcp<E> {
         let first_window = bounded(config, &rx);
         let limits = &config.limits;
@@ -129,15 +134,23 @@ impl<E: Env> Tcp<E> {
             w.copy_from_slice(&config.secret[at..at + 8]);
             u64::from_le_bytes(w)
         };
-        // Tables have keys of their own, so that what one betrays by its timing helps against no other.
-        let key = |salt: u64| (word(0).rotate_left(17) ^ word(16) ^ salt, word(8).rotate_left(29) ^ word(24) ^ !salt);
-        let flows = limits.connections.saturating_add(limits.half_open).saturating_add(limits.time_wait);
+        // Tables have keys of their own, so that what one betrays by its timing helps against no
+        // other.
+        let key = |salt: u64| {
+            (word(0).rotate_left(17) ^ word(16) ^ salt, word(8).rotate_left(29) ^ word(24) ^ !salt)
+        };
+        let flows =
+            limits.connections.saturating_add(limits.half_open).saturating_add(limits.time_wait);
         Tcp {
             now: Instant::ZERO,
             secret,
             flows: Flows::new(flows.min(MAX_INDEX), key(1), config.tcp.ephemeral_ports),
             syn_rcvd: Slab::new(limits.half_open.min(MAX_INDEX)),
-            syn_rcvd_wheel: Wheel::with_tick_shift(limits.half_open.min(MAX_INDEX), HALF_TICK_SHIFT, Instant::ZERO),
+            syn_rcvd_wheel: Wheel::with_tick_shift(
+                limits.half_open.min(MAX_INDEX),
+                HALF_TICK_SHIFT,
+                Instant::ZERO,
+            ),
             open: Slab::new(limits.connections.min(MAX_INDEX)),
             wheel: Wheel::new(limits.connections.min(MAX_INDEX), Instant::ZERO),
             time_wait: Slab::new(limits.time_wait.min(MAX_INDEX)),
@@ -201,7 +214,9 @@ impl<E: Env> Tcp<E> {
         match flow.phase() {
             LifePhase::SynRcvd => clearway_hint::prefetch_slice_at(self.syn_rcvd.entries(), index),
             LifePhase::Open => clearway_hint::prefetch_slice_at(self.open.entries(), index),
-            LifePhase::TimeWait => clearway_hint::prefetch_slice_at(self.time_wait.entries(), index),
+            LifePhase::TimeWait => {
+                clearway_hint::prefetch_slice_at(self.time_wait.entries(), index)
+            }
         }
     }
 
@@ -210,7 +225,11 @@ impl<E: Env> Tcp<E> {
     pub(super) fn is_at(&self, at: FlowRef, key: &FlowKey) -> bool {
         let found = match at.phase() {
             LifePhase::SynRcvd => self.syn_rcvd.by_index(at.index()).map(|h| &h.key),
-            LifePhase::Open => self.open.by_index(at.index()).filter(|c| !c.marks.has(Marks::DETACHED)).map(|c| &c.key),
+            LifePhase::Open => self
+                .open
+                .by_index(at.index())
+                .filter(|c| !c.marks.has(Marks::DETACHED))
+                .map(|c| &c.key),
             LifePhase::TimeWait => self.time_wait.by_index(at.index()).map(|w| &w.key),
         };
         found == Some(key)
@@ -221,9 +240,16 @@ impl<E: Env> Tcp<E> {
         self.flows.find(self.flows.hash(key), |at| self.is_at(at, key))
     }
 
-    /// The place of the open connection at `flow`, if that is its `name` and `seg` with `len` bytes is what it expects.
+    /// The place of the open connection at `flow`, if that is its `name` and `seg` with `len` bytes
+    /// is what it expects.
     #[inline(always)]
-    pub(crate) fn fast_path(&self, flow: FlowRef, name: Name<'_>, seg: &Plain, len: u32) -> Option<u32> {
+    pub(crate) fn fast_path(
+        &self,
+        flow: FlowRef,
+        name: Name<'_>,
+        seg: &Plain,
+        len: u32,
+    ) -> Option<u32> {
         if !flow.is_open() {
             return None;
         }
@@ -251,8 +277,8 @@ impl<E: Env> Tcp<E> {
         self.now = now;
     }
 
-    /// Whoever lets go of a connection does not say when. The lifetime of what it leaves behind began at the instant that was told before, perhaps long before:
-    /// it begins now.
+    /// Whoever lets go of a connection does not say when. The lifetime of what it leaves behind
+    /// began at the instant that was told before, perhaps long before: it begins now.
     #[cold]
     fn clock_orphans(&mut self, now: Instant) {
         let behind = now.since(self.now);
@@ -307,7 +333,11 @@ impl<E: Env> Tcp<E> {
     /// Takes a segment.
     #[cold]
     #[inline(never)]
-    pub(crate) fn on_segment(&mut self, cx: &mut Cx<'_>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+    pub(crate) fn on_segment(
+        &mut self,
+        cx: &mut Cx<'_>,
+        arrival: Arrival<'_, E::Buf>,
+    ) -> Result<(), Drop> {
         cx.counters.tcp.segs_in += 1;
         let at = arrival.found.at;
         if at.is_open() && self.is_at(at, arrival.key) {
@@ -319,7 +349,11 @@ impl<E: Env> Tcp<E> {
     /// A segment that is not for an open connection, or whose flow was not where it seemed to be.
     #[cold]
     #[inline(never)]
-    pub(super) fn on_other_segment(&mut self, cx: &mut Cx<'_>, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+    pub(super) fn on_other_segment(
+        &mut self,
+        cx: &mut Cx<'_>,
+        arrival: Arrival<'_, E::Buf>,
+    ) -> Result<(), Drop> {
         let (key, found) = (arrival.key, arrival.found);
         let at = match found.at {
             at if at != FlowRef::NONE && self.is_at(at, key) => Some(at),
@@ -327,7 +361,9 @@ impl<E: Env> Tcp<E> {
         };
         match at {
             Some(at) if at.phase() == LifePhase::Open => self.deliver(cx, at.index(), arrival),
-            Some(at) if at.phase() == LifePhase::SynRcvd => self.on_syn_rcvd(cx, at.index(), arrival),
+            Some(at) if at.phase() == LifePhase::SynRcvd => {
+                self.on_syn_rcvd(cx, at.index(), arrival)
+            }
             Some(at) => self.on_wait(cx, at.index(), arrival),
             None => self.on_unknown(cx, arrival),
         }
@@ -335,7 +371,12 @@ impl<E: Env> Tcp<E> {
 
     /// Gives a segment to the open connection at `index`.
     #[inline]
-    pub(super) fn deliver(&mut self, cx: &mut Cx<'_>, index: u32, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+    pub(super) fn deliver(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: u32,
+        arrival: Arrival<'_, E::Buf>,
+    ) -> Result<(), Drop> {
         let Some(c) = self.open.by_index_mut(index) else {
             return Err(Drop::TcpPortClosed);
         };
@@ -366,7 +407,8 @@ impl<E: Env> Tcp<E> {
             return;
         }
         let ts = c.marks.has(Marks::TS).then(|| (c.stamp(cx.now), c.ts_recent));
-        let flags = c.ecn(&self.pools).map_or(Flags::NONE, |ecn| ecn.stamp(Leaving::Ack, Ecn::NotEct).1);
+        let flags =
+            c.ecn(&self.pools).map_or(Flags::NONE, |ecn| ecn.stamp(Leaving::Ack, Ecn::NotEct).1);
         let seg = Segment {
             seq: c.snd.nxt,
             ack: c.rcv.nxt,
@@ -387,8 +429,9 @@ impl<E: Env> Tcp<E> {
         self.settle_here(config, counters, index);
     }
 
-    /// As [`Tcp::settle`], after a segment was taken. The ACK that may wait leaves with the answer, most times, and that in the same turn. When the wheel lies far
-    /// away it is only told after that turn, if the ACK still waits then ([`Conn::rearm_delack`]).
+    /// As [`Tcp::settle`], after a segment was taken. The ACK that may wait leaves with the answer,
+    /// most times, and that in the same turn. When the wheel lies far away it is only told after
+    /// that turn, if the ACK still waits then ([`Conn::rearm_delack`]).
     #[cold]
     #[inline(never)]
     pub(super) fn settle_received(&mut self, config: &Config, counters: &mut Counters, index: u32) {
@@ -430,7 +473,8 @@ impl<E: Env> Tcp<E> {
         }
     }
 
-    /// A connection found one of the lines full of holes, left by those who went away: they close up, and it joins those that its marks ask for.
+    /// A connection found one of the lines full of holes, left by those who went away: they close
+    /// up, and it joins those that its marks ask for.
     #[cold]
     #[inline(never)]
     pub(super) fn join_after_all(&mut self, index: u32) {
@@ -449,9 +493,16 @@ impl<E: Env> Tcp<E> {
         debug_assert!(joined, "a line without holes has room for every connection");
     }
 
-    /// The connection is over: its flow ends or moves on, and the record goes unless its owner still holds it. `hash` is that of its flow, for who has it.
+    /// The connection is over: its flow ends or moves on, and the record goes unless its owner
+    /// still holds it. `hash` is that of its flow, for who has it.
     #[cold]
-    pub(super) fn leave(&mut self, config: &Config, counters: &mut Counters, index: u32, hash: Option<u64>) {
+    pub(super) fn leave(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        index: u32,
+        hash: Option<u64>,
+    ) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         if !c.marks.has(Marks::DETACHED) {
             c.marks.set(Marks::DETACHED);
@@ -475,7 +526,8 @@ impl<E: Env> Tcp<E> {
         let marks = c.marks;
         if marks.has(Marks::PENDING) {
             // Nobody has seen it; nobody will.
-            if let Some(listener) = crate::ids::ListenerId::from_bits(c.token).and_then(|id| self.listeners.get_mut(id))
+            if let Some(listener) =
+                crate::ids::ListenerId::from_bits(c.token).and_then(|id| self.listeners.get_mut(id))
             {
                 listener.queue.remove(&mut self.open.links(|c| &mut c.owner), index);
             }
@@ -512,7 +564,8 @@ impl<E: Env> Tcp<E> {
         }
     }
 
-    /// Whether one more connection can be had. When the table is full, the connection that has been without its owner longest makes room.
+    /// Whether one more connection can be had. When the table is full, the connection that has been
+    /// without its owner longest makes room.
     pub(super) fn room_for_one(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.open.is_full() {
             if let Some(oldest) = self.orphans.front() {
@@ -527,7 +580,8 @@ impl<E: Env> Tcp<E> {
         self.orphans.len() > limits.orphans || self.orphan_bytes > limits.orphan_bytes
     }
 
-    /// Orphans beyond the limits go, the oldest first. One whose peer takes its bytes has a turn behind the others, and only what it still holds is counted then.
+    /// Orphans beyond the limits go, the oldest first. One whose peer takes its bytes has a turn
+    /// behind the others, and only what it still holds is counted then.
     #[cold]
     pub(super) fn relieve_orphans(&mut self, cx: &mut Cx<'_>) {
         let mut spared = 0;
@@ -556,8 +610,12 @@ impl<E: Env> Tcp<E> {
         let Some(c) = self.open.by_index_mut(index) else { return };
         cx.counters.tcp.orphans_evicted += 1;
         if c.state.is_synchronized() {
-            let reset =
-                Segment { seq: c.snd.nxt, ack: c.rcv.nxt, flags: Flags::RST | Flags::ACK, ..Segment::default() };
+            let reset = Segment {
+                seq: c.snd.nxt,
+                ack: c.rcv.nxt,
+                flags: Flags::RST | Flags::ACK,
+                ..Segment::default()
+            };
             let key = c.key;
             cx.counters.tcp.resets_out += 1;
             cx.reply_plain(&key, reset);
@@ -611,7 +669,11 @@ impl<E: Env> Tcp<E> {
 
     /// When expire is to be called next.
     pub(crate) fn next_deadline(&self) -> Instant {
-        self.wheel.next_deadline().min(self.syn_rcvd_wheel.next_deadline()).min(self.next_wait()).min(self.next_look())
+        self.wheel
+            .next_deadline()
+            .min(self.syn_rcvd_wheel.next_deadline())
+            .min(self.next_wait())
+            .min(self.next_look())
     }
 
     /// Whether emit has something to do.
@@ -620,9 +682,15 @@ impl<E: Env> Tcp<E> {
         !self.ready.is_empty()
     }
 
-    /// Lets connections send, each up to its quantum. True when some could not send all that they may.
+    /// Lets connections send, each up to its quantum. True when some could not send all that they
+    /// may.
     #[inline(never)]
-    pub(crate) fn emit<S: Sink>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
+    pub(crate) fn emit<S: Sink>(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        out: &mut IpOut<'_, S>,
+    ) -> bool {
         self.set_now(now);
         if self.ready.is_empty() {
             return false;
@@ -632,11 +700,20 @@ impl<E: Env> Tcp<E> {
             return true;
         }
         self.was_full = false;
-        if self.is_far() { self.emit_far(now, config, out) } else { self.emit_ready::<S, false>(now, config, out) }
+        if self.is_far() {
+            self.emit_far(now, config, out)
+        } else {
+            self.emit_ready::<S, false>(now, config, out)
+        }
     }
 
     #[inline(never)]
-    pub(super) fn emit_far<S: Sink>(&mut self, now: Instant, config: &Config, out: &mut IpOut<'_, S>) -> bool {
+    pub(super) fn emit_far<S: Sink>(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        out: &mut IpOut<'_, S>,
+    ) -> bool {
         self.prefetch_first();
         self.emit_ready::<S, true>(now, config, out)
     }
@@ -660,7 +737,8 @@ impl<E: Env> Tcp<E> {
             let Some(index) = self.ready.serve() else { break };
             let Some(c) = self.open.by_index_mut(index) else { continue };
             c.ready = Place::OFF;
-            let turn = turn::emit_conn(c, output::EmitCx { now, pools: &mut self.pools, config, out });
+            let turn =
+                turn::emit_conn(c, output::EmitCx { now, pools: &mut self.pools, config, out });
             if turn == output::Turn::Done && c.is_settled() {
                 continue;
             }
@@ -691,7 +769,13 @@ impl<E: Env> Tcp<E> {
     /// A connection had a turn, and there is more to be done about it.
     #[cold]
     #[inline(never)]
-    pub(super) fn after_turn(&mut self, config: &Config, counters: &mut Counters, index: u32, turn: output::Turn) {
+    pub(super) fn after_turn(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        index: u32,
+        turn: output::Turn,
+    ) {
         let Some(c) = self.open.by_index_mut(index) else { return };
         if turn != output::Turn::Done {
             match turn {
@@ -728,7 +812,8 @@ impl<E: Env> Tcp<E> {
         ConnId::from_bits(self.open.handle_at(index)?.to_bits())
     }
 
-    /// An ICMP error that quotes a segment of ours with the sequence number `quoted` (RFC 5927 4.1: it must be one that is out).
+    /// An ICMP error that quotes a segment of ours with the sequence number `quoted` (RFC 5927 4.1:
+    /// it must be one that is out).
     pub(crate) fn on_icmp_error(
         &mut self,
         cx: &mut Cx<'_>,
@@ -740,9 +825,12 @@ impl<E: Env> Tcp<E> {
             return Err(Drop::IcmpUnmatched);
         };
         if at.phase() != LifePhase::Open {
-            // Small records send nothing that could be too long, and a stranger's handshake ends by itself.
+            // Small records send nothing that could be too long, and a stranger's handshake ends by
+            // itself.
             return match self.syn_rcvd.by_index(at.index()) {
-                Some(syn_rcvd) if at.phase() == LifePhase::SynRcvd && syn_rcvd.iss == quoted => Ok(()),
+                Some(syn_rcvd) if at.phase() == LifePhase::SynRcvd && syn_rcvd.iss == quoted => {
+                    Ok(())
+                }
                 _ => Err(Drop::IcmpUnmatched),
             };
         }
@@ -757,15 +845,16 @@ impl<E: Env> Tcp<E> {
                 let before = c.mss;
                 c.path_takes(mtu.min(u32::from(before) + MOST_HEADERS));
                 if c.mss < before && c.state.is_synchronized() {
-                    // What is out in larger segments will not arrive: it is sent again in smaller ones, without blaming congestion
-                    // (RFC 8201 5.4).
+                    // What is out in larger segments will not arrive: it is sent again in smaller
+                    // ones, without blaming congestion (RFC 8201 5.4).
                     c.forget_undo(&mut self.pools);
                     c.lose_all(&mut self.pools);
                     c.marks.clear(Marks::TIMING);
                     c.wants_turn();
                 }
             }
-            // RFC 5461 4.1, RFC 5927 5.2: hard errors end a handshake; once established, all are soft.
+            // RFC 5461 4.1, RFC 5927 5.2: hard errors end a handshake; once established, all are
+            // soft.
             IcmpError::Unreachable(why) => match (c.state, why) {
                 (State::SynSent, crate::Unreachable::Port | crate::Unreachable::Protocol) => {
                     cx.counters.tcp.attempt_fails += 1;
@@ -774,14 +863,18 @@ impl<E: Env> Tcp<E> {
                 }
                 _ => c.note_rare(&mut self.pools, |t| t.cold.soft_error = Some(why)),
             },
-            // It was asked for by three requests in as many seconds: nothing is gained by asking for as long as a SYN is sent again. Who is connected has reason to wait (RFC 1122 4.2.3.9).
+            // It was asked for by three requests in as many seconds: nothing is gained by asking
+            // for as long as a SYN is sent again. Who is connected has reason to wait (RFC 1122
+            // 4.2.3.9).
             IcmpError::NoNeighbour if c.state == State::SynSent => {
                 cx.counters.tcp.attempt_fails += 1;
                 c.go(Cause::Timeout);
                 c.fail(Failure::Unreachable(crate::Unreachable::Host));
             }
             IcmpError::NoNeighbour => {
-                c.note_rare(&mut self.pools, |t| t.cold.soft_error = Some(crate::Unreachable::Host));
+                c.note_rare(&mut self.pools, |t| {
+                    t.cold.soft_error = Some(crate::Unreachable::Host)
+                });
             }
         }
         self.settle(cx.config, cx.counters, at.index());

@@ -1,4 +1,5 @@
-//! The whole of TCP, over raw links: against a peer whose segments the test writes by hand (`Bench`), and between two stacks (`World`).
+//! The whole of TCP, over raw links: against a peer whose segments the test writes by hand
+//! (`Bench`), and between two stacks (`World`).
 
 extern crate std;
 
@@ -72,7 +73,8 @@ fn read(packet: &[u8]) -> Option<Seen> {
     Some(Seen { seg, data })
 }
 
-/// A stack and a peer made of hand-written segments. Numbers are relative: ours count from our ISN, the peer's from `PEER_ISS`.
+/// A stack and a peer made of hand-written segments. Numbers are relative: ours count from our ISN,
+/// the peer's from `PEER_ISS`.
 struct Bench {
     net: Net,
     local: &'static str,
@@ -94,7 +96,13 @@ fn plain() -> Config {
 
 /// What a device can do that cuts large segments.
 fn cutting() -> Offloads {
-    Offloads { tso4: true, tx_checksum: true, trusted_link: true, max_segmented_frame: 65_535, ..Offloads::default() }
+    Offloads {
+        tso4: true,
+        tx_checksum: true,
+        trusted_link: true,
+        max_segmented_frame: 65_535,
+        ..Offloads::default()
+    }
 }
 
 impl Bench {
@@ -153,7 +161,9 @@ impl Bench {
     /// What leaves now.
     fn out(&mut self) -> Vec<Seen> {
         let seen: Vec<Seen> = self.net.emit().iter().filter_map(|p| read(p)).collect();
-        if let (Some((val, _)), Some((ours, _))) = (self.stamps, seen.last().and_then(|s| s.seg.opts.ts)) {
+        if let (Some((val, _)), Some((ours, _))) =
+            (self.stamps, seen.last().and_then(|s| s.seg.opts.ts))
+        {
             self.stamps = Some((val, ours));
         }
         seen
@@ -411,7 +421,8 @@ impl World {
         if begins.since(self.now) > queue {
             return None;
         }
-        self.busy[from] = begins + Duration::from_nanos(len as u64 * 1_000_000_000 / bytes_per_second);
+        self.busy[from] =
+            begins + Duration::from_nanos(len as u64 * 1_000_000_000 / bytes_per_second);
         Some(self.busy[from])
     }
 
@@ -435,7 +446,8 @@ impl World {
         }
     }
 
-    /// The next thing that happens, if it is not later than `until`: a packet arrives or a timer is due. False when nothing is.
+    /// The next thing that happens, if it is not later than `until`: a packet arrives or a timer is
+    /// due. False when nothing is.
     fn step(&mut self, until: Instant) -> bool {
         self.emit();
         let arrival = self.wire.front().map_or(Instant::NEVER, |w| w.0);
@@ -480,16 +492,29 @@ impl World {
             options,
         };
         let listener = self.ends[1].stack.listen(spec).unwrap();
-        let spec =
-            ConnectSpec { table: Table(0), local: None, remote: Endpoint::new(addr(PEER), PORT), token: 2, options };
+        let spec = ConnectSpec {
+            table: Table(0),
+            local: None,
+            remote: Endpoint::new(addr(PEER), PORT),
+            token: 2,
+            options,
+        };
         let a = self.ends[0].stack.connect(self.now, spec).unwrap();
         self.run(secs(1));
         let b = self.ends[1].stack.accept(listener).expect("accepted");
         (a, b)
     }
 
-    /// Moves `data` from one end's connection to the other's, which reads all that comes; what arrived. At most `time`.
-    fn transfer(&mut self, from: usize, a: ConnId, b: ConnId, data: &[u8], time: Duration) -> Vec<u8> {
+    /// Moves `data` from one end's connection to the other's, which reads all that comes; what
+    /// arrived. At most `time`.
+    fn transfer(
+        &mut self,
+        from: usize,
+        a: ConnId,
+        b: ConnId,
+        data: &[u8],
+        time: Duration,
+    ) -> Vec<u8> {
         let end = self.now + time;
         let (mut written, mut read) = (0, Vec::new());
         while read.len() < data.len() {

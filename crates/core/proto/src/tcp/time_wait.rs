@@ -1,6 +1,8 @@
-//! TIME-WAIT (RFC 9293 3.6, RFC 1337, RFC 6191): the last segments of a finished connection must die before its pair of endpoints is used again.
+//! TIME-WAIT (RFC 9293 3.6, RFC 1337, RFC 6191): the last segments of a finished connection must
+//! die before its pair of endpoints is used again.
 //!
-//! All records wait equally long, so they lie in the order in which they end: no timer is needed but that of the oldest.
+//! All records wait equally long, so they lie in the order in which they end: no timer is needed
+//! but that of the oldest.
 
 use super::clock::stamp;
 use super::records::TimeWait;
@@ -16,7 +18,8 @@ use crate::counters::{Counters, Drop};
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::store::Env;
 
-/// How old a record is at least whose pair of endpoints the stack chooses again by itself: by then a timestamp has moved on, whatever clock made it (RFC 7323 5.4).
+/// How old a record is at least whose pair of endpoints the stack chooses again by itself: by then
+/// a timestamp has moved on, whatever clock made it (RFC 7323 5.4).
 const REUSE_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether a connection of ours may have a pair of endpoints.
@@ -31,8 +34,14 @@ pub(super) enum Claim {
 }
 
 impl<E: Env> Tcp<E> {
-    /// The flow of an open connection, which has `hash`, moves on to TIME-WAIT. When the table is full, the oldest record makes room.
-    pub(super) fn enter_wait(&mut self, config: &Config, counters: &mut Counters, (open, hash): (u32, u64)) {
+    /// The flow of an open connection, which has `hash`, moves on to TIME-WAIT. When the table is
+    /// full, the oldest record makes room.
+    pub(super) fn enter_wait(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        (open, hash): (u32, u64),
+    ) {
         if self.time_wait.is_full() {
             counters.tcp.time_wait_evicted += 1;
             if let Some(oldest) = self.waits.front() {
@@ -66,7 +75,12 @@ impl<E: Env> Tcp<E> {
     pub(super) fn expire_waits(&mut self, now: Instant, most: u32) {
         for _ in 0..most {
             match self.waits.front() {
-                Some(index) if self.time_wait.by_index(index).is_none_or(|w| w.left(now) == Duration::ZERO) => {
+                Some(index)
+                    if self
+                        .time_wait
+                        .by_index(index)
+                        .is_none_or(|w| w.left(now) == Duration::ZERO) =>
+                {
                     self.forget_wait(index)
                 }
                 _ => break,
@@ -83,8 +97,14 @@ impl<E: Env> Tcp<E> {
         }
     }
 
-    /// A segment for a connection in TIME-WAIT (RFC 9293 3.10.7.4; RFC 1337 for resets; RFC 6191 for SYNs).
-    pub(super) fn on_wait(&mut self, cx: &mut Cx<'_>, index: u32, arrival: Arrival<'_, E::Buf>) -> Result<(), Drop> {
+    /// A segment for a connection in TIME-WAIT (RFC 9293 3.10.7.4; RFC 1337 for resets; RFC 6191
+    /// for SYNs).
+    pub(super) fn on_wait(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: u32,
+        arrival: Arrival<'_, E::Buf>,
+    ) -> Result<(), Drop> {
         let (key, seg, len) = (arrival.key, arrival.seg, arrival.len());
         let Some(wait) = self.time_wait.by_index(index) else {
             return Err(Drop::TcpPortClosed);
@@ -103,9 +123,11 @@ impl<E: Env> Tcp<E> {
             }
         }
         let seq_len = seg.seq_len(len as usize);
-        let is_paws_good = seg.opts.ts.is_none_or(|(val, _)| val.wrapping_sub(wait.ts_recent) as i32 >= 0);
+        let is_paws_good =
+            seg.opts.ts.is_none_or(|(val, _)| val.wrapping_sub(wait.ts_recent) as i32 >= 0);
         if seq_len == 0 {
-            // A late ACK is all that may come without data; what else does is told where we are (RFC 9293 3.10.7.4, step 1).
+            // A late ACK is all that may come without data; what else does is told where we are
+            // (RFC 9293 3.10.7.4, step 1).
             let is_late_ack = seg.seq == wait.rcv_nxt && is_paws_good;
             if is_late_ack {
                 return Ok(());
@@ -131,17 +153,21 @@ impl<E: Env> Tcp<E> {
         Err(if seg.flags.syn() { Drop::TcpSynInWindow } else { Drop::TcpAfterClose })
     }
 
-    /// Whether a connection of ours may have this pair of endpoints. A pair in TIME-WAIT may be used again when timestamps tell old segments from new ones (RFC 6191, as
-    /// `tcp_twsk_unique` of Linux): at once by who reserved the port, and where the stack chooses, not before [`REUSE_AFTER`].
+    /// Whether a connection of ours may have this pair of endpoints. A pair in TIME-WAIT may be
+    /// used again when timestamps tell old segments from new ones (RFC 6191, as `tcp_twsk_unique`
+    /// of Linux): at once by who reserved the port, and where the stack chooses, not before
+    /// [`REUSE_AFTER`].
     pub(super) fn claim(&self, config: &Config, key: &FlowKey, is_chosen: bool) -> Claim {
         let Some(at) = self.find(key) else { return Claim::Free };
-        let wait = self.time_wait.by_index(at.index()).filter(|_| at.phase() == LifePhase::TimeWait);
+        let wait =
+            self.time_wait.by_index(at.index()).filter(|_| at.phase() == LifePhase::TimeWait);
         let Some(wait) = wait.filter(|wait| wait.has_stamps()) else { return Claim::Taken };
         let age = config.tcp.time_wait - wait.left(self.now);
         if is_chosen && age < REUSE_AFTER { Claim::Taken } else { Claim::Again(at.index()) }
     }
 
-    /// A new connection takes the pair of endpoints of a record over, which goes. Numbers from `iss` on, or later ones, are beyond all of the old connection's.
+    /// A new connection takes the pair of endpoints of a record over, which goes. Numbers from
+    /// `iss` on, or later ones, are beyond all of the old connection's.
     pub(super) fn take_over(&mut self, index: u32, iss: Seq) -> Seq {
         let old = self.time_wait.by_index(index).map(|wait| wait.snd_nxt);
         self.forget_wait(index);
@@ -154,9 +180,12 @@ impl<E: Env> Tcp<E> {
     /// The last ACK again.
     fn answer_wait(&self, cx: &mut Cx<'_>, index: u32) {
         let Some(wait) = self.time_wait.by_index(index) else { return };
-        let ts = wait
-            .has_stamps()
-            .then(|| (stamp(cx.now, isn::ts_offset(&self.secret, wait.key.local, wait.key.remote)), wait.ts_recent));
+        let ts = wait.has_stamps().then(|| {
+            (
+                stamp(cx.now, isn::ts_offset(&self.secret, wait.key.local, wait.key.remote)),
+                wait.ts_recent,
+            )
+        });
         let seg = Segment {
             seq: wait.snd_nxt,
             ack: wait.rcv_nxt,
@@ -169,8 +198,8 @@ impl<E: Env> Tcp<E> {
     }
 }
 
-/// Whether a SYN can only be of a new connection (RFC 6191 2): its timestamp is later than all of the old connection's, or its number is beyond them
-/// (RFC 9293 3.6.1, MAY-2).
+/// Whether a SYN can only be of a new connection (RFC 6191 2): its timestamp is later than all of
+/// the old connection's, or its number is beyond them (RFC 9293 3.6.1, MAY-2).
 fn may_reuse(wait: &TimeWait, syn: &Segment) -> bool {
     match syn.opts.ts.filter(|_| wait.has_stamps()) {
         Some((val, _)) => {

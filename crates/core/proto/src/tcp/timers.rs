@@ -1,5 +1,6 @@
-//! What happens when time passes. A connection has several deadlines and one place in the wheel, at the earliest of them or before it: a deadline
-//! that moves away is only written down, and the wheel looks again when the old one is due.
+//! What happens when time passes. A connection has several deadlines and one place in the wheel, at
+//! the earliest of them or before it: a deadline that moves away is only written down, and the
+//! wheel looks again when the old one is due.
 
 use super::marks::Marks;
 use clearway_base::{Duration, Instant};
@@ -18,7 +19,8 @@ use crate::store::Env;
 /// Retransmissions for a connection without owner before it is given up: nobody waits for it.
 const ORPHAN_RETRIES: u8 = 8;
 
-/// Bytes that the peer of a connection without owner has to acknowledge in [`crate::TcpConfig::orphan`].
+/// Bytes that the peer of a connection without owner has to acknowledge in
+/// [`crate::TcpConfig::orphan`].
 const ORPHAN_PROGRESS: u32 = 4096;
 
 /// The earliest instant at which something is to be done.
@@ -54,7 +56,8 @@ impl<E: Env> Conn<E> {
     }
 }
 
-/// The wheel says that something may be due: all timers that are fire, the one that may end the connection before those that send.
+/// The wheel says that something may be due: all timers that are fire, the one that may end the
+/// connection before those that send.
 pub(crate) fn on_time<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     for timer in [Timer::DelayedAck, Timer::UserTimeout, c.sending_timer(), c.life_timer()] {
         let due = match timer {
@@ -75,7 +78,9 @@ fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
             c.ack_now();
         }
         Timer::UserTimeout => give_up(c, cx, Failure::UserTimeout),
-        Timer::Retransmit if !c.state.is_synchronized() && c.state != State::Closed => on_syn_timeout(c, cx),
+        Timer::Retransmit if !c.state.is_synchronized() && c.state != State::Closed => {
+            on_syn_timeout(c, cx)
+        }
         Timer::Retransmit => on_retransmit(c, cx),
         Timer::Reordering => ack::on_reordering(c, cx),
         Timer::Persist => on_persist(c, cx),
@@ -91,7 +96,8 @@ fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     }
 }
 
-/// The connection is over because the peer does not answer. What the network said about the reason is the better word (RFC 5461 4.1).
+/// The connection is over because the peer does not answer. What the network said about the reason
+/// is the better word (RFC 5461 4.1).
 fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, why: Failure) {
     if c.state.is_synchronized() {
         cx.counters.tcp.timeouts += 1;
@@ -110,7 +116,11 @@ fn give_up<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, why: Failure) {
 
 /// No answer to our SYN, or to our SYN and ACK in a simultaneous open (RFC 9293 3.8.3).
 fn on_syn_timeout<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
-    let most = if c.is_early() { cx.config.tcp.syn_ack_retries } else { c.syn_retries(cx.pools, &cx.config.tcp) };
+    let most = if c.is_early() {
+        cx.config.tcp.syn_ack_retries
+    } else {
+        c.syn_retries(cx.pools, &cx.config.tcp)
+    };
     if c.recovery.tries >= most {
         give_up(c, cx, Failure::TimedOut);
         return;
@@ -131,7 +141,8 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     }
     if probe::is_for_probe(c, cx) {
         if c.recovery.has_board() {
-            // It was set for a probe before something was selectively acknowledged: now time may tell more.
+            // It was set for a probe before something was selectively acknowledged: now time may
+            // tell more.
             ack::on_reordering(c, cx);
         }
         return;
@@ -140,8 +151,9 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         give_up(c, cx, Failure::TimedOut);
         return;
     }
-    // A peer that took its window back over what is out and says so lives, and is to be waited for (RFC 9293 3.8.6.1).
-    // The clock of both is coarse: an answer within the same tick counts as one.
+    // A peer that took its window back over what is out and says so lives, and is to be waited for
+    // (RFC 9293 3.8.6.1). The clock of both is coarse: an answer within the same tick counts as
+    // one.
     let answers = c.snd.wnd == 0 && c.heard.ago(cx.now) <= c.times.sent.ago(cx.now);
     if !answers {
         c.recovery.tries = c.recovery.tries.saturating_add(1);
@@ -164,7 +176,8 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.wants_turn();
 }
 
-/// Whether enough was tried (RFC 9293 3.8.3, R2). A user timeout counts instead of the number when there is one.
+/// Whether enough was tried (RFC 9293 3.8.3, R2). A user timeout counts instead of the number when
+/// there is one.
 fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
     if c.settings.has_user_timeout() {
         return false;
@@ -173,8 +186,9 @@ fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
     c.recovery.tries >= if c.marks.has(Marks::ORPHAN) { most.min(ORPHAN_RETRIES) } else { most }
 }
 
-/// The window is shut, or too small to be worth a segment (RFC 9293 3.8.6.1). As long as the peer answers, `tries` starts over with every answer,
-/// and this goes on; the user timeout, the owner, or the need for the orphan's memory ends it (THREATS 17).
+/// The window is shut, or too small to be worth a segment (RFC 9293 3.8.6.1). As long as the peer
+/// answers, `tries` starts over with every answer, and this goes on; the user timeout, the owner,
+/// or the need for the orphan's memory ends it (THREATS 17).
 fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     let unsent = c.unsent(&cx.pools.tx);
     if unsent > 0 && unsent <= c.snd.usable() {
@@ -196,8 +210,10 @@ fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.marks.set(what.with(Marks::EMIT));
 }
 
-/// A connection without owner goes on as long as its peer takes something. One that answers probes and takes nothing would go on for ever: retransmissions that
-/// nobody answers have a bound of their own ([`ORPHAN_RETRIES`]), and this is the other (Linux ends such a one when its probes have become rare).
+/// A connection without owner goes on as long as its peer takes something. One that answers probes
+/// and takes nothing would go on for ever: retransmissions that nobody answers have a bound of
+/// their own ([`ORPHAN_RETRIES`]), and this is the other (Linux ends such a one when its probes
+/// have become rare).
 fn on_orphan<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
     let is_silent = c.recovery.tries > 0 && !c.marks.has(Marks::PERSIST);
     if c.take_orphan_progress() >= ORPHAN_PROGRESS || is_silent {
@@ -221,7 +237,9 @@ fn on_keepalive<E: Env>(c: &mut Conn<E>, cx: &mut Cx<'_>) {
         return;
     };
     let due = cx.now + (keepalive.idle - c.heard.ago(cx.now));
-    if !c.marks.has(Marks::PROBING) && (due > cx.now || c.outstanding() > 0 || c.marks.has(Marks::PERSIST)) {
+    if !c.marks.has(Marks::PROBING)
+        && (due > cx.now || c.outstanding() > 0 || c.marks.has(Marks::PERSIST))
+    {
         // It was heard meanwhile, or other timers look after it.
         c.arm(Timer::Keepalive, if due > cx.now { due } else { cx.now + keepalive.idle });
         return;

@@ -8,7 +8,8 @@ use super::output::{EmitCx, Turn, emit_any, end_turn, fast_path};
 use crate::net::output::OutError;
 use crate::store::Env;
 
-/// One connection's turn to send. It has no [`Marks::EMIT`] afterwards unless something gave it a new one.
+/// One connection's turn to send. It has no [`Marks::EMIT`] afterwards unless something gave it a
+/// new one.
 #[inline(always)]
 pub(crate) fn emit_conn<E: Env, S: Sink>(c: &mut Conn<E>, mut cx: EmitCx<'_, '_, E, S>) -> Turn {
     match fast_path::emit(c, &mut cx) {

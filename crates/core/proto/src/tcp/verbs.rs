@@ -43,7 +43,11 @@ impl<E: Env> Tcp<E> {
         self.open.get_mut(Self::handle(id)?).filter(|c| c.is_owned())
     }
 
-    pub(crate) fn listen(&mut self, spec: ListenSpec, bound: Option<BindId>) -> Result<ListenerId, ListenError> {
+    pub(crate) fn listen(
+        &mut self,
+        spec: ListenSpec,
+        bound: Option<BindId>,
+    ) -> Result<ListenerId, ListenError> {
         let addr = spec.local.addr;
         if addr.is_multicast() || addr.is_limited_broadcast() {
             return Err(ListenError::BadAddress);
@@ -62,7 +66,9 @@ impl<E: Env> Tcp<E> {
         });
         if local.port == 0 {
             let mut rng = self.pools.rng.fork();
-            let free = |port: &u16| self.port_is_free(&BindSpec { local: Endpoint::new(addr, *port), ..wanted });
+            let free = |port: &u16| {
+                self.port_is_free(&BindSpec { local: Endpoint::new(addr, *port), ..wanted })
+            };
             local.port = self.ports_from(&mut rng).find(free).ok_or(ListenError::NoPorts)?;
             wanted.local = local;
         }
@@ -94,9 +100,11 @@ impl<E: Env> Tcp<E> {
         Ok(id)
     }
 
-    /// Whether somebody may have the port who does not listen: no reservation and no listener without one stands in the way.
+    /// Whether somebody may have the port who does not listen: no reservation and no listener
+    /// without one stands in the way.
     pub(crate) fn port_is_free(&self, spec: &BindSpec) -> bool {
-        let any = |addr| self.listeners.stands_alone(spec.table, Endpoint::new(addr, spec.local.port));
+        let any =
+            |addr| self.listeners.stands_alone(spec.table, Endpoint::new(addr, spec.local.port));
         let wildcard = match spec.local.addr {
             addr if addr.is_v4() => any(Addr::ANY_V4),
             Addr::ANY_V6 if !spec.v6_only => any(Addr::ANY_V6) || any(Addr::ANY_V4),
@@ -115,7 +123,8 @@ impl<E: Env> Tcp<E> {
         self.ports.all_from_anywhere(rng)
     }
 
-    /// Stops listening; what was not accepted is reset. Handshakes in progress find no listener when they are complete, and end then.
+    /// Stops listening; what was not accepted is reset. Handshakes in progress find no listener
+    /// when they are complete, and end then.
     pub(crate) fn unlisten(&mut self, config: &Config, counters: &mut Counters, id: ListenerId) {
         let Some(mut listener) = self.listeners.remove(id) else { return };
         if let Some(bound) = listener.bound {
@@ -129,7 +138,12 @@ impl<E: Env> Tcp<E> {
         }
     }
 
-    pub(crate) fn accept(&mut self, config: &Config, counters: &mut Counters, id: ListenerId) -> Option<ConnId> {
+    pub(crate) fn accept(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        id: ListenerId,
+    ) -> Option<ConnId> {
         let Tcp { listeners, open, .. } = self;
         let listener = listeners.get_mut(id)?;
         let token = listener.token;
@@ -153,7 +167,8 @@ impl<E: Env> Tcp<E> {
         }
         let remote = spec.remote;
         let asked = spec.local.unwrap_or(Endpoint::new(Addr::ANY_V4, 0));
-        let is_peer = |a: &Addr| !(a.is_unspecified() || a.is_multicast() || a.is_limited_broadcast());
+        let is_peer =
+            |a: &Addr| !(a.is_unspecified() || a.is_multicast() || a.is_limited_broadcast());
         if remote.port == 0 || !is_peer(&remote.addr) {
             return Err(ConnectError::BadAddress);
         }
@@ -200,7 +215,8 @@ impl<E: Env> Tcp<E> {
             iss = self.take_over(record, iss);
             cx.counters.tcp.time_wait_reused += 1;
         }
-        let ts_offset = cx.ip.known_ts_offset(&key, || isn::ts_offset(&self.secret, key.local, key.remote));
+        let ts_offset =
+            cx.ip.known_ts_offset(&key, || isn::ts_offset(&self.secret, key.local, key.remote));
         let start = Start {
             key,
             token: spec.token,
@@ -214,7 +230,11 @@ impl<E: Env> Tcp<E> {
             conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
             conn.wants_ecn(&mut self.pools, spec.options.ecn);
         }
-        if !self.flows.insert(self.flows.hash(&key), FlowRef::new(LifePhase::Open, handle.index()), port) {
+        if !self.flows.insert(
+            self.flows.hash(&key),
+            FlowRef::new(LifePhase::Open, handle.index()),
+            port,
+        ) {
             self.discard(handle);
             return Err(ConnectError::TooMany);
         }
@@ -223,9 +243,16 @@ impl<E: Env> Tcp<E> {
         self.id_at(handle.index()).ok_or(ConnectError::TooMany)
     }
 
-    /// An ephemeral port from which the peer is not yet connected to (RFC 6056 3.3.3). When the first of those that were looked at are all taken, one in TIME-WAIT is used again
-    /// that may be. The search is bounded: a port that no flow has costs one look, and of the others so many are asked about.
-    fn choose_port(&mut self, config: &Config, key: &dyn Fn(u16) -> FlowKey, outside: bool) -> Option<(u16, Claim)> {
+    /// An ephemeral port from which the peer is not yet connected to (RFC 6056 3.3.3). When the
+    /// first of those that were looked at are all taken, one in TIME-WAIT is used again that may
+    /// be. The search is bounded: a port that no flow has costs one look, and of the others so many
+    /// are asked about.
+    fn choose_port(
+        &mut self,
+        config: &Config,
+        key: &dyn Fn(u16) -> FlowKey,
+        outside: bool,
+    ) -> Option<(u16, Claim)> {
         let probe = key(0);
         let offset = isn::port_offset(&self.secret, probe.local, probe.remote_endpoint());
         let mut rng = self.pools.rng.fork();
@@ -241,7 +268,9 @@ impl<E: Env> Tcp<E> {
             if asked >= PORTS_ASKED && self.flows.is_from(port) {
                 return false;
             }
-            if self.listeners.has(key.table, local) || self.binds.is_taken(&alone(key.table, local), None) {
+            if self.listeners.has(key.table, local)
+                || self.binds.is_taken(&alone(key.table, local), None)
+            {
                 return false;
             }
             let claim = match self.flows.is_from(port) {
@@ -273,15 +302,22 @@ impl<E: Env> Tcp<E> {
         hop.and_then(|hop| cx.ip.interface(hop.iface)).is_some_and(Interface::is_loopback)
     }
 
-    /// Whose segment it is that belongs to no connection and no listener here, when stacks with the same addresses share the ports: None when it is ours to answer.
-    /// What begins a connection is always.
-    pub(crate) fn owner_elsewhere(&self, key: &FlowKey, found: Found, seg: &Segment) -> Option<u16> {
+    /// Whose segment it is that belongs to no connection and no listener here, when stacks with the
+    /// same addresses share the ports: None when it is ours to answer. What begins a connection is
+    /// always.
+    pub(crate) fn owner_elsewhere(
+        &self,
+        key: &FlowKey,
+        found: Found,
+        seg: &Segment,
+    ) -> Option<u16> {
         let share = self.ports.share();
         if share.has(key.local_port) || (seg.flags.syn() && !seg.flags.ack()) {
             return None;
         }
         let known = self.flows.find(found.hash, |at| self.is_at(at, key)).is_some();
-        (!known && !self.listeners.has(key.table, key.local_endpoint())).then(|| share.owner(key.local_port))
+        (!known && !self.listeners.has(key.table, key.local_endpoint()))
+            .then(|| share.owner(key.local_port))
     }
 
     pub(crate) fn stores(&self) -> (&E::Rx, &E::Tx) {
@@ -330,7 +366,12 @@ impl<E: Env> Tcp<E> {
     }
 
     #[inline(always)]
-    pub(crate) fn send(&mut self, id: ConnId, bytes: &[u8], urgent: bool) -> Result<usize, SendError> {
+    pub(crate) fn send(
+        &mut self,
+        id: ConnId,
+        bytes: &[u8],
+        urgent: bool,
+    ) -> Result<usize, SendError> {
         let Tcp { open, pools, ready, .. } = self;
         let c = writable(open, id)?;
         let (sizes, fixed, cc) = (&pools.sizes, c.settings.send_buffer, &c.cc);
@@ -353,7 +394,8 @@ impl<E: Env> Tcp<E> {
         Ok(taken)
     }
 
-    /// Only the first `taken` bytes found room: the rest of [`Tcp::send`] for them. Who wants more than there is may hold more than its minimum.
+    /// Only the first `taken` bytes found room: the rest of [`Tcp::send`] for them. Who wants more
+    /// than there is may hold more than its minimum.
     #[cold]
     #[inline(never)]
     fn sent_in_part(&mut self, index: u32, taken: usize, urgent: bool) -> usize {
@@ -383,13 +425,17 @@ impl<E: Env> Tcp<E> {
         Ok(())
     }
 
-    /// The SYN of a connection that was begun just now has the Fast Open option. With `waits`, and a cookie of the server's, it leaves with the first bytes that
-    /// are written: true then.
+    /// The SYN of a connection that was begun just now has the Fast Open option. With `waits`, and
+    /// a cookie of the server's, it leaves with the first bytes that are written: true then.
     pub(crate) fn asks_fast_open(&mut self, now: Instant, id: ConnId, waits: bool) -> bool {
         let Tcp { open, pools, .. } = self;
-        let Some(c) = open.by_index_mut(id.index()).filter(|c| c.marks.has(Marks::SYN_DUE)) else { return false };
+        let Some(c) = open.by_index_mut(id.index()).filter(|c| c.marks.has(Marks::SYN_DUE)) else {
+            return false;
+        };
         let waits = waits && pools.fast_open.knows(now, c.key.local, c.key.remote);
-        c.note_rare(pools, |t| t.fast_open = if waits { EarlySyn::WaitsForData } else { EarlySyn::Asks });
+        c.note_rare(pools, |t| {
+            t.fast_open = if waits { EarlySyn::WaitsForData } else { EarlySyn::Asks }
+        });
         waits
     }
 
@@ -398,7 +444,8 @@ impl<E: Env> Tcp<E> {
         let Tcp { open, pools, .. } = self;
         let c = writable(open, id)?;
         c.note_rare(pools, |_| {});
-        let has_room = c.rare.index().is_some_and(|rare| pools.record_ends.has_room(rare, c.snd.una));
+        let has_room =
+            c.rare.index().is_some_and(|rare| pools.record_ends.has_room(rare, c.snd.una));
         if !has_room {
             c.marks.set(Marks::WANT_ROOM);
         }
@@ -424,7 +471,12 @@ impl<E: Env> Tcp<E> {
         Ok(())
     }
 
-    pub(crate) fn wrote(&mut self, config: &Config, counters: &mut Counters, id: ConnId) -> Result<(), SendError> {
+    pub(crate) fn wrote(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        id: ConnId,
+    ) -> Result<(), SendError> {
         writable(&mut self.open, id)?.wants_turn();
         self.settle(config, counters, id.index());
         Ok(())
@@ -480,7 +532,9 @@ impl<E: Env> Tcp<E> {
     }
 
     pub(crate) fn send_room(&self, id: ConnId) -> u32 {
-        let open = |c: &&Conn<E>| !c.marks.has(Marks::SHUT) && c.failure.is_none() && c.state != State::Closed;
+        let open = |c: &&Conn<E>| {
+            !c.marks.has(Marks::SHUT) && c.failure.is_none() && c.state != State::Closed
+        };
         self.owned(id).filter(open).map_or(0, |c| c.send_room(&self.pools))
     }
 
@@ -492,7 +546,12 @@ impl<E: Env> Tcp<E> {
         self.owned(id).is_some_and(|c| c.marks.has(Marks::PEER_FIN))
     }
 
-    pub(crate) fn shutdown(&mut self, config: &Config, counters: &mut Counters, id: ConnId) -> Result<(), SendError> {
+    pub(crate) fn shutdown(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        id: ConnId,
+    ) -> Result<(), SendError> {
         let c = self.owned(id).ok_or(SendError::Stale)?;
         if let Some(why) = c.failure {
             return Err(SendError::Failed(why));
@@ -578,12 +637,16 @@ impl<E: Env> Tcp<E> {
         self.settle(config, counters, index);
     }
 
-    /// Every connection that has something to send that has not left yet ends with a reset, whoever it belongs to.
+    /// Every connection that has something to send that has not left yet ends with a reset, whoever
+    /// it belongs to.
     pub(crate) fn reset_unsent(&mut self, config: &Config, counters: &mut Counters) {
         for index in 0..self.open.entries().len() as u32 {
             let Tcp { open, pools, .. } = self;
             let Some(c) = open.by_index_mut(index) else { continue };
-            if c.state == State::Closed || c.marks.has(Marks::DETACHED) || !ack::has_unsent(c, pools) {
+            if c.state == State::Closed
+                || c.marks.has(Marks::DETACHED)
+                || !ack::has_unsent(c, pools)
+            {
                 continue;
             }
             c.reset();
@@ -599,7 +662,13 @@ impl<E: Env> Tcp<E> {
         self.owned(id).map_or(State::Closed, |c| c.state)
     }
 
-    pub(crate) fn set_quick_ack(&mut self, config: &Config, counters: &mut Counters, id: ConnId, on: bool) {
+    pub(crate) fn set_quick_ack(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        id: ConnId,
+        on: bool,
+    ) {
         let Some(c) = self.owned_mut(id) else { return };
         c.rcv.quick = if on { QUICK_ACKS } else { 0 };
         if on && c.delack.is_set() {
@@ -615,7 +684,13 @@ impl<E: Env> Tcp<E> {
         Some(c.with_seldom(&self.pools, c.settings.into()))
     }
 
-    pub(crate) fn set_options(&mut self, config: &Config, counters: &mut Counters, id: ConnId, options: ConnOptions) {
+    pub(crate) fn set_options(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        id: ConnId,
+        options: ConnOptions,
+    ) {
         let (now, waits) = (self.now, self.unsent(id) > 0);
         if self.owned_mut(id).is_none() {
             return;
@@ -629,7 +704,8 @@ impl<E: Env> Tcp<E> {
             c.settings.mark_records();
         }
         c.marks.set(Marks::REARM);
-        // TCP_NODELAY sends what waits under a cork too, also when it is set once more. A cork that is pulled lets go of what waits for the rest of a message.
+        // TCP_NODELAY sends what waits under a cork too, also when it is set once more. A cork that
+        // is pulled lets go of what waits for the rest of a message.
         let flushes = !before.nodelay() || before == c.settings || before.cork() && !options.cork;
         if options.nodelay && flushes && waits {
             c.marks.set(Marks::FORCE);
@@ -656,7 +732,9 @@ impl<E: Env> Tcp<E> {
             c.peer_mss = c.peer_mss.min(options.max_segment.max(super::options::MIN_MSS));
         }
         let at = match options.keepalive {
-            Some(keepalive) if c.state.is_synchronized() => now + (keepalive.idle - c.heard.ago(now)),
+            Some(keepalive) if c.state.is_synchronized() => {
+                now + (keepalive.idle - c.heard.ago(now))
+            }
             _ => Instant::NEVER,
         };
         c.arm(Timer::Keepalive, at);
@@ -667,7 +745,8 @@ impl<E: Env> Tcp<E> {
 }
 
 impl<E: Env> Tcp<E> {
-    /// The connection is over because its way is: the peer gets a reset, and the owner learns that the network is out of reach.
+    /// The connection is over because its way is: the peer gets a reset, and the owner learns that
+    /// the network is out of reach.
     pub(crate) fn abort_unreachable(&mut self, cx: &mut Cx<'_>, id: ConnId) {
         self.end_because(cx, id, Failure::Unreachable(crate::error::Unreachable::Network));
     }
@@ -689,7 +768,8 @@ impl<E: Env> Tcp<E> {
     }
 }
 
-/// Ports that other flows have and that one connection is asked about at most, before it takes only a port that no flow has.
+/// Ports that other flows have and that one connection is asked about at most, before it takes only
+/// a port that no flow has.
 const PORTS_ASKED: u32 = 4_096;
 
 /// Ports that are asked about before one in TIME-WAIT is used again.
@@ -770,7 +850,8 @@ impl<E: Env> Conn<E> {
     /// How many more he may write now.
     pub(super) fn send_room(&self, p: &Pools<E>) -> u32 {
         match p.tx.room(&self.tx) {
-            // Also of a queue that only its owner writes into: how much is in it is not asked, since who asks has to send it.
+            // Also of a queue that only its owner writes into: how much is in it is not asked,
+            // since who asks has to send it.
             0 => 0,
             room => room.min(self.send_limit(p).saturating_sub(p.tx.len(&self.tx))),
         }
@@ -783,7 +864,11 @@ impl<E: Env> Conn<E> {
         }
         let fin = u32::from(self.marks.has(Marks::FIN_SENT));
         // In a handshake the SYN is out, unless Fast Open has opened the connection already.
-        let sent = if self.snd.una == self.iss && !self.state.is_synchronized() { 0 } else { self.outstanding() };
+        let sent = if self.snd.una == self.iss && !self.state.is_synchronized() {
+            0
+        } else {
+            self.outstanding()
+        };
         self.written(tx).saturating_sub(sent.saturating_sub(fin))
     }
 }

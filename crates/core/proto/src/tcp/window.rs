@@ -1,4 +1,5 @@
-//! The receive window: how much room to promise, and when a promise is worth a segment of its own (RFC 9293 3.8.6.2.2, RFC 7323 2).
+//! The receive window: how much room to promise, and when a promise is worth a segment of its own
+//! (RFC 9293 3.8.6.2.2, RFC 7323 2).
 //!
 //! ```text
 //!              RCV.NXT              edge promised        what the store would take
@@ -58,17 +59,19 @@ impl Room {
         if self.edge.gt(self.nxt) { self.edge.since(self.nxt) } else { 0 }
     }
 
-    /// Steps below this are not told, so that the peer never gets used to small segments (silly window, RFC 9293 3.8.6.2.2).
+    /// Steps below this are not told, so that the peer never gets used to small segments (silly
+    /// window, RFC 9293 3.8.6.2.2).
     fn worthwhile(&self) -> u32 {
         (self.limit / 2).min(self.mss).max(1)
     }
 
     /// The window to send now.
     ///
-    /// The promised edge is never taken back. With a scale, a promise that is not a multiple of 2^scale cannot be said exactly. It is then
-    /// rounded up, as long as that stays within one such step of what the store takes; otherwise the field comes out less than one step short of
-    /// the promise, which RFC 7323 2.4 foresees, and `edge` still holds. Always rounding up would let the edge creep ahead of the
-    /// memory with every ACK.
+    /// The promised edge is never taken back. With a scale, a promise that is not a multiple of
+    /// 2^scale cannot be said exactly. It is then rounded up, as long as that stays within one such
+    /// step of what the store takes; otherwise the field comes out less than one step short of the
+    /// promise, which RFC 7323 2.4 foresees, and `edge` still holds. Always rounding up would let
+    /// the edge creep ahead of the memory with every ACK.
     #[inline(always)]
     pub(crate) fn offer(&self) -> Offer {
         let scale = u32::from(self.scale.min(MAX_SCALE));
@@ -87,11 +90,15 @@ impl Room {
 
     #[inline(always)]
     fn say(&self, window: u32, scale: u32) -> Offer {
-        Offer { field: (window >> scale) as u16, edge: self.edge.max(self.nxt).max(self.nxt + window) }
+        Offer {
+            field: (window >> scale) as u16,
+            edge: self.edge.max(self.nxt).max(self.nxt + window),
+        }
     }
 
-    /// Whether the owner's reading has opened the window so far that the peer should be told at once and not with the next segment: it
-    /// grows by two segments or half of all, or it was (nearly) shut.
+    /// Whether the owner's reading has opened the window so far that the peer should be told at
+    /// once and not with the next segment: it grows by two segments or half of all, or it was
+    /// (nearly) shut.
     #[inline(always)]
     pub(crate) fn worth_telling(&self) -> bool {
         let scale = u32::from(self.scale.min(MAX_SCALE));
@@ -99,7 +106,11 @@ impl Room {
         let fresh = self.room.min(MAX_FIELD << scale) >> scale << scale;
         let grows = fresh.saturating_sub(self.promised());
         let was_shut = self.promised() < self.worthwhile().max(step);
-        if was_shut { grows >= self.worthwhile() } else { grows >= (2 * self.mss).min(self.limit / 2).max(1) }
+        if was_shut {
+            grows >= self.worthwhile()
+        } else {
+            grows >= (2 * self.mss).min(self.limit / 2).max(1)
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Datagrams that do not arrive: which may be cut where the path is too narrow for them (RFC 1191, RFC 8201), and what ICMP tells of the others (RFC 1122 4.1.3.3).
+//! Datagrams that do not arrive: which may be cut where the path is too narrow for them (RFC 1191,
+//! RFC 8201), and what ICMP tells of the others (RFC 1122 4.1.3.3).
 
 use clearway_wire::{Addr, Endpoint, ipv4, ipv6, udp};
 
@@ -10,14 +11,21 @@ use crate::ids::UdpId;
 use crate::net::ip::Ip;
 use crate::records::Records;
 
-/// Reports that wait at one socket at most, and bytes of datagrams that they quote. What comes beyond is only told as the last error.
+/// Reports that wait at one socket at most, and bytes of datagrams that they quote. What comes
+/// beyond is only told as the last error.
 const MOST_REPORTS: usize = 16;
 const MOST_QUOTED: usize = 8 * 1024;
 
 impl Udp {
     /// An ICMP error quotes a datagram of ours, and `payload` of it; true when it was a socket's.
-    pub(crate) fn on_error(&mut self, key: &FlowKey, report: &UdpErrorReport, payload: &[u8]) -> bool {
-        let (local, remote) = (Endpoint::new(key.local, key.local_port), Endpoint::new(key.remote, key.remote_port));
+    pub(crate) fn on_error(
+        &mut self,
+        key: &FlowKey,
+        report: &UdpErrorReport,
+        payload: &[u8],
+    ) -> bool {
+        let (local, remote) =
+            (Endpoint::new(key.local, key.local_port), Endpoint::new(key.remote, key.remote_port));
         let Some(index) = self.demux(key.table, &local, &remote) else { return false };
         let Some(socket) = self.sockets.by_index_mut(index) else { return false };
         let is_told = match &mut socket.reports {
@@ -25,7 +33,8 @@ impl Udp {
                 reports.push(*report, &[payload]);
                 true
             }
-            // Only who is connected asked for this peer for certain (RFC 1122 4.1.3.3; sockets everywhere do it so).
+            // Only who is connected asked for this peer for certain (RFC 1122 4.1.3.3; sockets
+            // everywhere do it so).
             None => socket.remote.is_some() && report.why.is_some(),
         };
         if is_told {
@@ -95,7 +104,8 @@ impl Udp {
         }
     }
 
-    /// What the path to a peer takes, as this socket sees it. A datagram of `len` bytes that is longer is refused on a socket whose datagrams are not cut.
+    /// What the path to a peer takes, as this socket sees it. A datagram of `len` bytes that is
+    /// longer is refused on a socket whose datagrams are not cut.
     pub(super) fn fits(
         &mut self,
         ip: &Ip,
@@ -111,13 +121,21 @@ impl Udp {
         self.may_leave(socket, to, mtu.ok_or(UdpError::NoRoute)?, len)
     }
 
-    /// Refuses a datagram of `len` bytes that is longer than `mtu`, or than the owner wants its packets, on a socket whose datagrams are not cut.
-    pub(super) fn may_leave(&mut self, socket: UdpId, to: Endpoint, mtu: u32, len: usize) -> Result<u32, UdpError> {
+    /// Refuses a datagram of `len` bytes that is longer than `mtu`, or than the owner wants its
+    /// packets, on a socket whose datagrams are not cut.
+    pub(super) fn may_leave(
+        &mut self,
+        socket: UdpId,
+        to: Endpoint,
+        mtu: u32,
+        len: usize,
+    ) -> Result<u32, UdpError> {
         let s = self.by_id(socket)?;
         let v6 = to.addr.is_v6();
         let mtu = if v6 && s.mtu != 0 { mtu.min(s.mtu.into()) } else { mtu };
         let ip_len = if v6 { ipv6::HEADER_LEN } else { ipv4::HEADER_LEN };
-        if !s.fragmenting[usize::from(v6)].refused || ip_len + udp::HEADER_LEN + len <= mtu as usize {
+        if !s.fragmenting[usize::from(v6)].refused || ip_len + udp::HEADER_LEN + len <= mtu as usize
+        {
             return Ok(mtu);
         }
         if let Some(reports) = &mut s.reports {

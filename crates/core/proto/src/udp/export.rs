@@ -1,4 +1,5 @@
-//! UDP sockets as records ([`crate::export`]): what they are bound and connected to, what their owners set, and their queues.
+//! UDP sockets as records ([`crate::export`]): what they are bound and connected to, what their
+//! owners set, and their queues.
 
 use alloc::vec::Vec;
 
@@ -35,7 +36,8 @@ impl Row<'_> {
             Some(at) => {
                 let bytes = self.bytes.get(*at..*at + len);
                 self.short |= bytes.is_none();
-                *value = bytes.unwrap_or(&[]).iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+                *value =
+                    bytes.unwrap_or(&[]).iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
                 *at += len;
             }
         }
@@ -115,7 +117,8 @@ impl Departure {
 const NOBODY: Endpoint = Endpoint::new(Addr::ANY_V4, 0);
 
 impl Socket {
-    /// Everything but memberships and queues. Places in lists, the way out and what it depends on are made anew.
+    /// Everything but memberships and queues. Places in lists, the way out and what it depends on
+    /// are made anew.
     fn fields(&mut self, f: &mut impl Fields) {
         f.u16(2, &mut self.table.0);
         f.endpoint(3, &mut self.local);
@@ -146,9 +149,12 @@ impl Socket {
         f.u64(26, &mut self.dropped);
         for (tag, family) in [27, 28].into_iter().zip(&mut self.fragmenting) {
             let UdpFragmenting { refused, dont_fragment, link_mtu_only } = family;
-            let mut bits = u64::from(*refused) | u64::from(*dont_fragment) << 1 | u64::from(*link_mtu_only) << 2;
+            let mut bits = u64::from(*refused)
+                | u64::from(*dont_fragment) << 1
+                | u64::from(*link_mtu_only) << 2;
             f.number(tag, &mut bits, 7);
-            (*refused, *dont_fragment, *link_mtu_only) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+            (*refused, *dont_fragment, *link_mtu_only) =
+                (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
         }
     }
 
@@ -159,7 +165,9 @@ impl Socket {
         let (mut memberships, mut received, mut written) = (Vec::new(), Vec::new(), Vec::new());
         let mut row = Row { bytes: &mut memberships, at: None, short: false };
         for (iface, mut group) in ip.groups.of_socket(self.joined) {
-            let Some((mode, sources)) = ip.groups.filter(self.joined, iface, &group) else { continue };
+            let Some((mode, sources)) = ip.groups.filter(self.joined, iface, &group) else {
+                continue;
+            };
             row.u16(&mut { iface.0 });
             row.addr(&mut group);
             row.u8(&mut u8::from(mode == FilterMode::Exclude));
@@ -183,7 +191,8 @@ impl Socket {
 }
 
 impl Udp {
-    /// Writes all sockets that somebody has. Those that share addresses come in the order in which they were bound.
+    /// Writes all sockets that somebody has. Those that share addresses come in the order in which
+    /// they were bound.
     pub(crate) fn export(&mut self, ip: &Ip, w: &mut Writer) {
         let behind = |index: u32| self.chain(index).count();
         let mut all: Vec<(usize, u32)> = self
@@ -194,7 +203,9 @@ impl Udp {
             .collect();
         all.sort_unstable();
         for (_, index) in all {
-            let Some(mut id) = self.sockets.handle_at(index).map(|handle| handle.to_bits()) else { continue };
+            let Some(mut id) = self.sockets.handle_at(index).map(|handle| handle.to_bits()) else {
+                continue;
+            };
             let Some(socket) = self.sockets.by_index_mut(index) else { continue };
             w.record(Kind::UdpSocket, |w| {
                 w.u64(1, &mut id);
@@ -204,7 +215,12 @@ impl Udp {
     }
 
     /// Makes a socket of a record.
-    pub(crate) fn import(&mut self, ip: &mut Ip, r: &mut Reader<'_>, made: &mut Imported) -> Result<(), Fault> {
+    pub(crate) fn import(
+        &mut self,
+        ip: &mut Ip,
+        r: &mut Reader<'_>,
+        made: &mut Imported,
+    ) -> Result<(), Fault> {
         let mut bits = 0;
         r.u64(1, &mut bits);
         let old = UdpId::from_bits(bits).ok_or(Fault::Field(1))?;
@@ -253,8 +269,14 @@ impl Udp {
         Ok(())
     }
 
-    /// A socket becomes a member of the groups that its record names, as its owner had it join them.
-    fn import_memberships(&mut self, ip: &mut Ip, id: UdpId, bytes: &mut Vec<u8>) -> Result<(), Fault> {
+    /// A socket becomes a member of the groups that its record names, as its owner had it join
+    /// them.
+    fn import_memberships(
+        &mut self,
+        ip: &mut Ip,
+        id: UdpId,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
         let mut row = Row { bytes, at: Some(0), short: false };
         while row.goes_on() {
             let (mut iface, mut group, mut mode, mut count) = (0, Addr::ANY_V4, 0, 0);
@@ -274,10 +296,14 @@ impl Udp {
             if ip.interface(Iface(iface)).is_none() {
                 return Err(Fault::Missing);
             }
-            let socket = to_handle(id).and_then(|handle| self.sockets.get_mut(handle)).ok_or(Fault::Missing)?;
+            let socket = to_handle(id)
+                .and_then(|handle| self.sockets.get_mut(handle))
+                .ok_or(Fault::Missing)?;
             let mode = if mode == 0 { FilterMode::Include } else { FilterMode::Exclude };
             let change = GroupChange::Filter(mode, &sources);
-            ip.groups.change(&mut socket.joined, Iface(iface), group, change).map_err(|_| Fault::Full)?;
+            ip.groups
+                .change(&mut socket.joined, Iface(iface), group, change)
+                .map_err(|_| Fault::Full)?;
         }
         if row.short { Err(Fault::Field(30)) } else { Ok(()) }
     }
@@ -292,10 +318,21 @@ impl Udp {
 }
 
 /// Puts datagrams into the queues of a new socket.
-fn fill_queues(socket: &mut Socket, received: &mut Vec<u8>, written: &mut Vec<u8>) -> Result<(), Fault> {
+fn fill_queues(
+    socket: &mut Socket,
+    received: &mut Vec<u8>,
+    written: &mut Vec<u8>,
+) -> Result<(), Fault> {
     let mut row = Row { bytes: received, at: Some(0), short: false };
     while row.goes_on() {
-        let mut arrival = Arrival { from: NOBODY, to: Addr::ANY_V4, tos: 0, ttl: 0, iface: Iface(0), segment_size: 0 };
+        let mut arrival = Arrival {
+            from: NOBODY,
+            to: Addr::ANY_V4,
+            tos: 0,
+            ttl: 0,
+            iface: Iface(0),
+            segment_size: 0,
+        };
         let mut payload = Vec::new();
         arrival.row(&mut row);
         row.payload(&mut payload);
@@ -308,7 +345,14 @@ fn fill_queues(socket: &mut Socket, received: &mut Vec<u8>, written: &mut Vec<u8
     }
     let mut row = Row { bytes: written, at: Some(0), short: false };
     while row.goes_on() {
-        let mut departure = Departure { from: Addr::ANY_V4, to: NOBODY, tos: 0, ttl: 0, segment_size: 0, via: None };
+        let mut departure = Departure {
+            from: Addr::ANY_V4,
+            to: NOBODY,
+            tos: 0,
+            ttl: 0,
+            segment_size: 0,
+            via: None,
+        };
         let mut payload = Vec::new();
         departure.row(&mut row);
         row.payload(&mut payload);

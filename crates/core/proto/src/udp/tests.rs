@@ -11,7 +11,12 @@ use crate::testing::*;
 use crate::{InterfaceSpec, Limits, Link};
 
 fn spec(local: &str, port: u16) -> UdpSpec {
-    UdpSpec { table: Table(0), local: Endpoint::new(addr(local), port), token: u64::from(port), v6_only: false }
+    UdpSpec {
+        table: Table(0),
+        local: Endpoint::new(addr(local), port),
+        token: u64::from(port),
+        v6_only: false,
+    }
 }
 
 const REUSE_ADDRESS: Sharing = Sharing { reuse_address: true, reuse_port: false, owner: 0 };
@@ -49,7 +54,10 @@ fn a_datagram_goes_there_and_back() {
         let packet = eth::check(&sent[0]).unwrap().payload();
         let l4 = &packet[packet.len() - 14..];
         let read = udp::check(&addr(ours), &addr(theirs), l4, true).unwrap();
-        assert_eq!((read.src_port(), read.dst_port(), read.payload()), (2000, 1000, &b"answer"[..]));
+        assert_eq!(
+            (read.src_port(), read.dst_port(), read.payload()),
+            (2000, 1000, &b"answer"[..])
+        );
         assert!(!net.stack.wants_emit());
     }
 }
@@ -62,7 +70,11 @@ fn the_most_specific_socket_gets_the_datagram() {
     let bound = share(&mut net, "10.0.0.1", 7, REUSE_ADDRESS);
     let other = bind(&mut net, "10.0.0.1", 8);
     net.stack.udp_connect(other, end("10.0.0.2", 9)).unwrap();
-    assert_eq!(net.stack.udp_bind(spec("10.0.0.1", 8)), Err(UdpError::InUse), "a connected socket keeps its port");
+    assert_eq!(
+        net.stack.udp_bind(spec("10.0.0.1", 8)),
+        Err(UdpError::InUse),
+        "a connected socket keeps its port"
+    );
     net.stack.udp_set_sharing(other, REUSE_ADDRESS).unwrap();
     let again = net.stack.udp_bind_shared(spec("10.0.0.1", 8), REUSE_ADDRESS).unwrap();
     let mut from = |src: (&str, u16), dst: (&str, u16)| {
@@ -70,7 +82,11 @@ fn the_most_specific_socket_gets_the_datagram() {
         [any6, bound, other, again].map(|s| net.stack.udp_recv(s).is_some())
     };
     assert_eq!(from(("10.0.0.2", 9), ("10.0.0.1", 7)), [false, true, false, false]);
-    assert_eq!(from(("10.0.0.2", 9), ("10.0.0.3", 7)), [true, false, false, false], "an IPv6 wildcard takes IPv4 too");
+    assert_eq!(
+        from(("10.0.0.2", 9), ("10.0.0.3", 7)),
+        [true, false, false, false],
+        "an IPv6 wildcard takes IPv4 too"
+    );
     assert_eq!(from(("2001:db8::2", 9), ("2001:db8::1", 7)), [true, false, false, false]);
     assert_eq!(from(("10.0.0.2", 9), ("10.0.0.1", 8)), [false, false, true, false]);
     assert_eq!(from(("10.0.0.2", 10), ("10.0.0.1", 8)), [false, false, false, true]);
@@ -80,7 +96,10 @@ fn the_most_specific_socket_gets_the_datagram() {
 fn an_ipv6_only_wildcard_leaves_ipv4_to_others() {
     let mut net = Net::lan();
     let six = net.stack.udp_bind(UdpSpec { v6_only: true, ..spec("::", 7) }).unwrap();
-    assert_eq!(net.ingest(&ip_frame(&udp_packet(("10.0.0.2", 9), ("10.0.0.1", 7), b"x"))), Some(Drop::UdpPortClosed));
+    assert_eq!(
+        net.ingest(&ip_frame(&udp_packet(("10.0.0.2", 9), ("10.0.0.1", 7), b"x"))),
+        Some(Drop::UdpPortClosed)
+    );
     let four = bind(&mut net, "0.0.0.0", 7);
     net.ingest(&ip_frame(&udp_packet(("10.0.0.2", 9), ("10.0.0.1", 7), b"x")));
     assert_eq!((received(&mut net, six).len(), received(&mut net, four).len()), (0, 1));
@@ -135,7 +154,10 @@ fn queues_are_bounded_and_drops_are_counted_by_socket() {
         taken += 1;
     }
     assert_eq!(taken, 10);
-    assert_eq!(net.stack.udp_send(socket, end("10.0.0.2", 1), None, &[0; 1000]), Err(UdpError::Full));
+    assert_eq!(
+        net.stack.udp_send(socket, end("10.0.0.2", 1), None, &[0; 1000]),
+        Err(UdpError::Full)
+    );
     while net.stack.next_event().is_some() {}
     assert_eq!(net.emit().len(), 10);
     let event = net.stack.next_event();
@@ -185,8 +207,14 @@ fn what_cannot_be_sent_is_refused_with_the_reason() {
     assert_eq!(s.udp_send(four, end("2001:db8::2", 9), None, b"x"), Err(UdpError::BadAddress));
     assert_eq!(s.udp_send(six, end("10.0.0.2", 9), None, b"x"), Err(UdpError::BadAddress));
     assert_eq!(s.udp_send(four, end("192.0.2.9", 9), None, b"x"), Err(UdpError::NoRoute));
-    assert_eq!(s.udp_send(four, end("10.0.0.2", 9), Some(addr("10.0.0.9")), b"x"), Err(UdpError::BadAddress));
-    assert_eq!(s.udp_send(four, end("10.0.0.2", 9), None, &vec![0; 65_508]), Err(UdpError::TooLong));
+    assert_eq!(
+        s.udp_send(four, end("10.0.0.2", 9), Some(addr("10.0.0.9")), b"x"),
+        Err(UdpError::BadAddress)
+    );
+    assert_eq!(
+        s.udp_send(four, end("10.0.0.2", 9), None, &vec![0; 65_508]),
+        Err(UdpError::TooLong)
+    );
     assert_eq!(s.udp_send(four, end("10.0.0.2", 9), None, &vec![0; 65_507]), Ok(()));
     assert_eq!(s.udp_connect(four, end("10.0.0.255", 9)), Err(UdpError::BadAddress));
     assert_eq!(s.udp_connect(four, end("10.0.0.2", 0)), Err(UdpError::BadAddress));
@@ -243,7 +271,8 @@ fn a_device_that_makes_checksums_gets_the_sum_of_the_pseudo_header() {
     net.stack.emit(net.now, &mut net.sink);
     let (_, frame, meta) = net.sink.sent.pop_front().unwrap();
     assert_eq!((meta.checksum_start, meta.checksum_offset), (20, 6));
-    // What the device does: the sum of everything from the start on, complemented, goes into the field.
+    // What the device does: the sum of everything from the start on, complemented, goes into the
+    // field.
     let mut l4 = frame[20..].to_vec();
     let sum = clearway_wire::checksum::sum(&l4).finish();
     l4[6..8].copy_from_slice(&sum.to_be_bytes());
@@ -287,14 +316,17 @@ fn identifications_of_datagrams_are_no_counter() {
         net.stack.udp_send(socket, end("10.0.0.2", 9), None, b"x").unwrap();
         ids.push(ipv4::check(&net.emit()[0], true).unwrap().id());
     }
-    let steps: std::collections::BTreeSet<u16> = ids.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
+    let steps: std::collections::BTreeSet<u16> =
+        ids.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
     assert!(steps.len() > 12, "{ids:?}");
 }
 
 #[test]
 fn tables_keep_sockets_apart() {
-    let mut net =
-        Net::new(&[(raw(1500), &["10.0.0.1/24"]), (InterfaceSpec { table: Table(1), ..raw(1500) }, &["10.0.0.1/24"])]);
+    let mut net = Net::new(&[
+        (raw(1500), &["10.0.0.1/24"]),
+        (InterfaceSpec { table: Table(1), ..raw(1500) }, &["10.0.0.1/24"]),
+    ]);
     let zero = bind(&mut net, "10.0.0.1", 7);
     let one = net.stack.udp_bind(UdpSpec { table: Table(1), ..spec("10.0.0.1", 7) }).unwrap();
     net.ingest_on(Iface(1), &udp_packet(("10.0.0.2", 1), ("10.0.0.1", 7), b"x"));
@@ -342,8 +374,14 @@ fn a_socket_may_keep_its_packets_shorter_than_the_way_takes() {
     }
 }
 
-/// What a datagram of `len` bytes did: the lengths and DF bits of the IPv4 packets that left, or why it was refused.
-fn sent_as(net: &mut Net, socket: UdpId, to: &str, len: usize) -> Result<Vec<(usize, bool)>, UdpError> {
+/// What a datagram of `len` bytes did: the lengths and DF bits of the IPv4 packets that left, or
+/// why it was refused.
+fn sent_as(
+    net: &mut Net,
+    socket: UdpId,
+    to: &str,
+    len: usize,
+) -> Result<Vec<(usize, bool)>, UdpError> {
     net.stack.udp_send(socket, end(to, 9), None, &vec![7; len])?;
     net.stack.emit(net.now, &mut net.sink);
     let mut packets = Vec::new();
@@ -356,17 +394,24 @@ fn sent_as(net: &mut Net, socket: UdpId, to: &str, len: usize) -> Result<Vec<(us
 
 #[test]
 fn datagrams_are_cut_whole_or_refused_as_the_owner_says() {
-    const CUT: UdpFragmenting = UdpFragmenting { refused: false, dont_fragment: false, link_mtu_only: false };
+    const CUT: UdpFragmenting =
+        UdpFragmenting { refused: false, dont_fragment: false, link_mtu_only: false };
     const HERE: UdpFragmenting = UdpFragmenting { dont_fragment: true, ..CUT };
     const NEVER: UdpFragmenting = UdpFragmenting { refused: true, ..HERE };
     const PROBE: UdpFragmenting = UdpFragmenting { link_mtu_only: true, ..NEVER };
-    for (ours, theirs, headers) in [("10.0.0.1", "10.0.0.2", 28), ("2001:db8::1", "2001:db8::2", 48)] {
+    for (ours, theirs, headers) in
+        [("10.0.0.1", "10.0.0.2", 28), ("2001:db8::1", "2001:db8::2", 48)]
+    {
         let v4 = headers == 28;
         let mut net = Net::new(&[(raw(1500), &["10.0.0.1/24", "2001:db8::1/64"])]);
         let socket = bind(&mut net, ours, 7);
         let (local, remote) = (addr(ours), addr(theirs));
-        net.stack.ip.learn_path_mtu(net.now, Table(0), &local, &remote, 1_400, &mut net.stack.counters).unwrap();
-        // Each: of a datagram that fits, of one that is longer than the path takes, and of one that is longer than the link takes.
+        net.stack
+            .ip
+            .learn_path_mtu(net.now, Table(0), &local, &remote, 1_400, &mut net.stack.counters)
+            .unwrap();
+        // Each: of a datagram that fits, of one that is longer than the path takes, and of one that
+        // is longer than the link takes.
         let lens = [1_400 - headers, 1_401 - headers, 1_501 - headers];
         for (how, expected) in [
             (CUT, [Ok((1, false)), Ok((2, false)), Ok((2, false))]),
@@ -378,9 +423,18 @@ fn datagrams_are_cut_whole_or_refused_as_the_owner_says() {
             for (len, expected) in lens.into_iter().zip(expected) {
                 let told = net.stack.udp_path_mtu(socket, Some(end(theirs, 9)), len);
                 let mtu = if how.link_mtu_only { 1_500 } else { 1_400 };
-                assert_eq!(told, if expected.is_err() { Err(UdpError::TooLong) } else { Ok(mtu) }, "{how:?} {len}");
-                let found = sent_as(&mut net, socket, theirs, len).map(|sent| (sent.len(), sent[0].1));
-                assert_eq!(found, expected.map(|(count, df)| (count, df && v4)), "{how:?} {len} {ours}");
+                assert_eq!(
+                    told,
+                    if expected.is_err() { Err(UdpError::TooLong) } else { Ok(mtu) },
+                    "{how:?} {len}"
+                );
+                let found =
+                    sent_as(&mut net, socket, theirs, len).map(|sent| (sent.len(), sent[0].1));
+                assert_eq!(
+                    found,
+                    expected.map(|(count, df)| (count, df && v4)),
+                    "{how:?} {len} {ours}"
+                );
             }
         }
     }
@@ -405,7 +459,10 @@ fn errors_are_reported_one_by_one_when_the_owner_wants_them_so() {
     let event = net.stack.next_event();
     assert_eq!(event, Some(Event::Udp { socket, token: 7, what: UdpEvents::ERROR }));
     assert_eq!(net.stack.udp_error(socket), Some(Unreachable::Port));
-    assert_eq!(net.stack.udp_send(socket, end("10.0.0.2", 9), None, &[3; 1_473]), Err(UdpError::TooLong));
+    assert_eq!(
+        net.stack.udp_send(socket, end("10.0.0.2", 9), None, &[3; 1_473]),
+        Err(UdpError::TooLong)
+    );
     assert_eq!(net.stack.udp_reports(socket), 2);
     let to = end("10.0.0.2", 9);
     let offender = Some(addr("10.0.0.254"));
@@ -431,7 +488,9 @@ fn loops(config: Config, mtu: u32) -> (Net, UdpId, UdpId) {
 
 #[test]
 fn nothing_is_lost_at_a_rate_that_the_receiver_holds() {
-    for (mtu, len) in [(1_500, 64), (1_500, 1_400), (65_535, 1_400), (65_535, 65_507), (1_500, 65_507)] {
+    for (mtu, len) in
+        [(1_500, 64), (1_500, 1_400), (65_535, 1_400), (65_535, 65_507), (1_500, 65_507)]
+    {
         let (mut net, rx, tx) = loops(config(), mtu);
         let (mut sent, mut got) = (0u32, 0u32);
         while sent < 2_000 {
@@ -445,8 +504,10 @@ fn nothing_is_lost_at_a_rate_that_the_receiver_holds() {
                         assert_eq!(d.payload[..4], got.to_be_bytes(), "in order, none missing");
                         got += 1;
                     }
-                    let told = core::iter::from_fn(|| net.stack.next_event())
-                        .any(|e| matches!(e, Event::Udp { socket, what, .. } if socket == tx && what.has(UdpEvents::WRITABLE)));
+                    let told = core::iter::from_fn(|| net.stack.next_event()).any(|e| {
+                        matches!(e, Event::Udp { socket, what, .. } if socket == tx
+                            && what.has(UdpEvents::WRITABLE))
+                    });
                     assert!(told, "{mtu} {len}: whoever was refused is told of room");
                 }
                 Err(why) => panic!("{why:?}"),
@@ -464,8 +525,10 @@ fn room_is_told_of_when_a_quarter_of_the_queue_is_free() {
     while net.stack.udp_send(tx, None, None, &[0; 1000]).is_ok() {}
     assert!(net.stack.udp_send_room(tx) < 1000);
     let writable = |net: &mut Net| {
-        core::iter::from_fn(|| net.stack.next_event())
-            .any(|e| matches!(e, Event::Udp { socket, what, .. } if socket == tx && what.has(UdpEvents::WRITABLE)))
+        core::iter::from_fn(|| net.stack.next_event()).any(|e| {
+            matches!(e, Event::Udp { socket, what, .. } if socket == tx
+                && what.has(UdpEvents::WRITABLE))
+        })
     };
     let (mut left, mut turns) = (0, 0);
     while !writable(&mut net) {
@@ -483,10 +546,14 @@ fn room_is_told_of_when_a_quarter_of_the_queue_is_free() {
 fn several_datagrams_in_one_send_leave_as_one_where_the_device_cuts_and_one_by_one_where_not() {
     let data: Vec<u8> = (0..2_500).map(|i| i as u8).collect();
     for uso in [true, false] {
-        let spec = InterfaceSpec { offloads: Offloads { uso, ..loopback(1_500, 0).offloads }, ..loopback(1_500, 0) };
+        let spec = InterfaceSpec {
+            offloads: Offloads { uso, ..loopback(1_500, 0).offloads },
+            ..loopback(1_500, 0)
+        };
         let mut net = Net::new(&[(spec, &["10.0.0.1/24"])]);
         let (rx, tx) = (bind(&mut net, "10.0.0.1", 53), bind(&mut net, "10.0.0.1", 1000));
-        let how = UdpOut { to: Some(end("10.0.0.1", 53)), segment_size: 1_000, ..UdpOut::default() };
+        let how =
+            UdpOut { to: Some(end("10.0.0.1", 53)), segment_size: 1_000, ..UdpOut::default() };
         net.stack.udp_send_with(tx, &how, &data).unwrap();
         assert_eq!(net.loop_back(), if uso { 1 } else { 3 });
         let got: Vec<_> = received(&mut net, rx).into_iter().map(|(_, _, bytes)| bytes).collect();
@@ -525,7 +592,13 @@ fn what_a_datagram_says_of_itself_holds_for_it_alone() {
     let tx = bind(&mut net, "0.0.0.0", 1000);
     net.stack.udp_set_hops(tx, 8, 32).unwrap();
     let to = Some(end("10.0.0.2", 53));
-    let how = UdpOut { to, from: Some(addr("10.0.0.9")), tos: Some(0x2e), ttl: Some(3), ..UdpOut::default() };
+    let how = UdpOut {
+        to,
+        from: Some(addr("10.0.0.9")),
+        tos: Some(0x2e),
+        ttl: Some(3),
+        ..UdpOut::default()
+    };
     net.stack.udp_send_with(tx, &how, b"a").unwrap();
     net.stack.udp_send_with(tx, &UdpOut { to, ..UdpOut::default() }, b"b").unwrap();
     let seen: Vec<_> = net
@@ -548,7 +621,10 @@ fn a_socket_without_its_peer_hears_everybody_again() {
     let stranger = udp_packet(("10.0.0.3", 1000), ("10.0.0.1", 2000), b"hello");
     assert_eq!(net.ingest(&stranger), Some(Drop::UdpPortClosed));
     net.stack.udp_disconnect(socket).unwrap();
-    assert_eq!((net.stack.udp_local(socket), net.stack.udp_remote(socket)), (Some(end("0.0.0.0", 2000)), None));
+    assert_eq!(
+        (net.stack.udp_local(socket), net.stack.udp_remote(socket)),
+        (Some(end("0.0.0.0", 2000)), None)
+    );
     assert_eq!(net.ingest(&stranger), None);
     assert_eq!(received(&mut net, socket).len(), 1);
     assert_eq!(net.stack.udp_disconnect(socket), Ok(()));
@@ -602,10 +678,13 @@ fn an_address_is_refused_beside_any_other_that_some_datagram_could_be_for_unless
     ];
     for (a, a_only) in ADDRESSES {
         for (b, b_only) in ADDRESSES {
-            // IPv4 and IPv6 meet in the wildcard of both alone; of one family, equal addresses and wildcards meet.
+            // IPv4 and IPv6 meet in the wildcard of both alone; of one family, equal addresses and
+            // wildcards meet.
             let (v4_a, v4_b) = (a.contains('.'), b.contains('.'));
             let meets = match (v4_a, v4_b) {
-                (true, true) | (false, false) => a == b || a == "0.0.0.0" || b == "0.0.0.0" || a == "::" || b == "::",
+                (true, true) | (false, false) => {
+                    a == b || a == "0.0.0.0" || b == "0.0.0.0" || a == "::" || b == "::"
+                }
                 (true, false) => b == "::" && !b_only,
                 (false, true) => a == "::" && !a_only,
             };
@@ -613,11 +692,20 @@ fn an_address_is_refused_beside_any_other_that_some_datagram_could_be_for_unless
                 for second in sharings {
                     let mut net = Net::lan();
                     net.stack.add_address(net.now, Iface(0), cidr("10.0.0.3/24")).unwrap();
-                    let one = net.stack.udp_bind_shared(UdpSpec { v6_only: a_only, ..spec(a, 7) }, first).unwrap();
-                    let other = net.stack.udp_bind_shared(UdpSpec { v6_only: b_only, ..spec(b, 7) }, second);
+                    let one = net
+                        .stack
+                        .udp_bind_shared(UdpSpec { v6_only: a_only, ..spec(a, 7) }, first)
+                        .unwrap();
+                    let other = net
+                        .stack
+                        .udp_bind_shared(UdpSpec { v6_only: b_only, ..spec(b, 7) }, second);
                     let share = first.reuse_address && second.reuse_address
                         || first.reuse_port && second.reuse_port && first.owner == second.owner;
-                    assert_eq!(other.is_ok(), share || !meets, "{a} {a_only} {first:?} before {b} {b_only} {second:?}");
+                    assert_eq!(
+                        other.is_ok(),
+                        share || !meets,
+                        "{a} {a_only} {first:?} before {b} {b_only} {second:?}"
+                    );
                     net.stack.udp_close(one);
                     if other.is_err() {
                         bind(&mut net, b, 7);
@@ -631,8 +719,15 @@ fn an_address_is_refused_beside_any_other_that_some_datagram_could_be_for_unless
 /// Sends datagrams of 64 flows to port 7 and says which of `sockets` each was for.
 fn spread(net: &mut Net, sockets: &[UdpId]) -> Vec<usize> {
     let one = |net: &mut Net, port: u16| {
-        assert_eq!(net.ingest(&ip_frame(&udp_packet(("10.0.0.2", port), ("10.0.0.1", 7), b"x"))), None);
-        let mut took = sockets.iter().enumerate().filter(|(_, s)| net.stack.udp_recv(**s).is_some()).map(|(at, _)| at);
+        assert_eq!(
+            net.ingest(&ip_frame(&udp_packet(("10.0.0.2", port), ("10.0.0.1", 7), b"x"))),
+            None
+        );
+        let mut took = sockets
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| net.stack.udp_recv(**s).is_some())
+            .map(|(at, _)| at);
         let first = took.next().expect("somebody took it");
         assert_eq!(took.next(), None, "a datagram is for one socket");
         first
@@ -672,14 +767,18 @@ fn a_group_shares_datagrams_by_their_flow_and_who_is_connected_comes_before_it()
 #[test]
 fn of_sockets_that_only_reuse_their_address_the_one_bound_last_gets_the_datagrams() {
     let mut net = Net::lan();
-    let sockets: Vec<UdpId> = (0..3).map(|_| share(&mut net, "10.0.0.1", 7, REUSE_ADDRESS)).collect();
+    let sockets: Vec<UdpId> =
+        (0..3).map(|_| share(&mut net, "10.0.0.1", 7, REUSE_ADDRESS)).collect();
     assert_eq!(spread(&mut net, &sockets), [2; 64]);
     net.stack.udp_close(sockets[2]);
     assert_eq!(spread(&mut net, &sockets), [1; 64]);
     // Who takes IPv6 alone is passed over.
     let mut net = Net::lan();
     let both = share(&mut net, "::", 7, REUSE_ADDRESS);
-    let six = net.stack.udp_bind_shared(UdpSpec { v6_only: true, ..spec("::", 7) }, REUSE_ADDRESS).unwrap();
+    let six = net
+        .stack
+        .udp_bind_shared(UdpSpec { v6_only: true, ..spec("::", 7) }, REUSE_ADDRESS)
+        .unwrap();
     assert_eq!(spread(&mut net, &[both, six]), [0; 64]);
 }
 
@@ -702,7 +801,10 @@ fn what_a_closed_socket_was_given_still_leaves_and_its_port_is_free_at_once() {
     }
     let last_bytes: Vec<u8> = sent.iter().filter_map(|frame| frame.last().copied()).collect();
     assert_eq!(last_bytes, (0..100).collect::<Vec<u8>>());
-    assert_eq!((net.stack.counters().udp.datagrams_out, net.stack.counters().udp.lost_after_close), (100, 0));
+    assert_eq!(
+        (net.stack.counters().udp.datagrams_out, net.stack.counters().udp.lost_after_close),
+        (100, 0)
+    );
     // The handle of the closed one reaches nobody.
     net.stack.udp_close(socket);
     assert_eq!(net.stack.udp_local(next), Some(end("10.0.0.1", 7)));

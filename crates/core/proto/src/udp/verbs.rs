@@ -4,8 +4,8 @@ use clearway_pkt::Iface;
 use clearway_wire::{Addr, Endpoint, ipv4, ipv6, udp};
 
 use super::{
-    Arrival, Datagram, Departure, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, MAX_UDP_SEGMENTS, Udp, UdpError, UdpOut, groups,
-    to_handle,
+    Arrival, Datagram, Departure, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, MAX_UDP_SEGMENTS, Udp, UdpError,
+    UdpOut, groups, to_handle,
 };
 use crate::bind::Sharing;
 use crate::error::Unreachable;
@@ -21,11 +21,18 @@ impl Udp {
         Ok(())
     }
 
-    /// From now on the socket takes datagrams of this peer only, sends to it when no other is named, and hears of ICMP errors.
-    pub(crate) fn connect(&mut self, ip: &Ip, socket: UdpId, remote: Endpoint) -> Result<(), UdpError> {
+    /// From now on the socket takes datagrams of this peer only, sends to it when no other is
+    /// named, and hears of ICMP errors.
+    pub(crate) fn connect(
+        &mut self,
+        ip: &Ip,
+        socket: UdpId,
+        remote: Endpoint,
+    ) -> Result<(), UdpError> {
         let handle = to_handle(socket).ok_or(UdpError::Stale)?;
         let table = self.sockets.get(handle).filter(|s| !s.closed).ok_or(UdpError::Stale)?.table;
-        if remote.port == 0 || !(remote.addr.is_multicast() || ip.may_be_peer(table, &remote.addr)) {
+        if remote.port == 0 || !(remote.addr.is_multicast() || ip.may_be_peer(table, &remote.addr))
+        {
             return Err(UdpError::BadAddress);
         }
         // Who changes the peer may need another address of his own.
@@ -41,7 +48,8 @@ impl Udp {
         self.move_to(handle.index(), local, Some(remote))
     }
 
-    /// The socket has no peer any more: it takes datagrams of everybody again, for the address that it was bound to.
+    /// The socket has no peer any more: it takes datagrams of everybody again, for the address that
+    /// it was bound to.
     pub(crate) fn disconnect(&mut self, socket: UdpId) -> Result<(), UdpError> {
         let index = to_handle(socket).ok_or(UdpError::Stale)?.index();
         let s = self.by_id(socket)?;
@@ -53,21 +61,23 @@ impl Udp {
         self.move_to(index, bound, None)
     }
 
-    /// Datagrams that came as one are given to the owner as one, with [`Datagram::segment_size`] (UDP_GRO), or one by one.
+    /// Datagrams that came as one are given to the owner as one, with [`Datagram::segment_size`]
+    /// (UDP_GRO), or one by one.
     pub(crate) fn set_gro(&mut self, socket: UdpId, on: bool) -> Result<(), UdpError> {
         self.by_id(socket)?.gro = on;
         Ok(())
     }
 
-    /// How many more bytes of datagrams the send queue takes, all records and gaps counted: 0 means that [`Udp::send`] would say
-    /// [`UdpError::Full`] of any.
+    /// How many more bytes of datagrams the send queue takes, all records and gaps counted: 0 means
+    /// that [`Udp::send`] would say [`UdpError::Full`] of any.
     pub(crate) fn send_room(&self, socket: UdpId) -> u32 {
         let socket = to_handle(socket).and_then(|handle| self.sockets.get(handle));
         socket.map_or(0, |s| s.tx.free_bytes() as u32)
     }
 
-    /// Closes a socket. Its addresses and port are free at once, datagrams that nobody read are dropped, and what was taken to be sent still leaves: what the
-    /// device takes too late is counted (`lost-after-close`).
+    /// Closes a socket. Its addresses and port are free at once, datagrams that nobody read are
+    /// dropped, and what was taken to be sent still leaves: what the device takes too late is
+    /// counted (`lost-after-close`).
     pub(crate) fn close(&mut self, groups: &mut Groups, socket: UdpId) {
         self.let_go(groups, socket);
         let Some(handle) = to_handle(socket) else { return };
@@ -81,7 +91,8 @@ impl Udp {
         self.just_closed.push_back(&mut self.sockets.links(|s| &mut s.closing), index);
     }
 
-    /// The first half of [`Udp::close`]: the socket has no address and port any more, and can only send.
+    /// The first half of [`Udp::close`]: the socket has no address and port any more, and can only
+    /// send.
     pub(crate) fn let_go(&mut self, groups: &mut Groups, socket: UdpId) {
         let Some(handle) = to_handle(socket) else { return };
         let index = handle.index();
@@ -98,9 +109,16 @@ impl Udp {
 
     /// As [`Udp::send`], with more to say about how it leaves.
     ///
-    /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not taken, and [`WRITABLE`](crate::UdpEvents::WRITABLE) follows once a quarter of
-    /// the queue is free.
-    pub(crate) fn send(&mut self, ip: &Ip, socket: UdpId, how: &UdpOut, bytes: &[u8]) -> Result<(), UdpError> {
+    /// Nothing that was taken is lost for want of room: [`UdpError::Full`] says that it was not
+    /// taken, and [`WRITABLE`](crate::UdpEvents::WRITABLE) follows once a quarter of the queue is
+    /// free.
+    pub(crate) fn send(
+        &mut self,
+        ip: &Ip,
+        socket: UdpId,
+        how: &UdpOut,
+        bytes: &[u8],
+    ) -> Result<(), UdpError> {
         let (from, to, via) = self.addresses(ip, socket, how)?;
         let s = self.by_id(socket)?;
         let (table, known) = (s.table, s.way);
@@ -117,7 +135,8 @@ impl Udp {
                 return self.send_group(ip, socket, how, (from, to), hop.iface, bytes);
             }
         }
-        let segment_size = path_segment_size(ip, (table, &from, &to.addr), how.segment_size, bytes.len())?;
+        let segment_size =
+            path_segment_size(ip, (table, &from, &to.addr), how.segment_size, bytes.len())?;
         if refused {
             let len = if segment_size == 0 { bytes.len() } else { segment_size.into() };
             self.fits(ip, socket, (&from, to), len)?;
@@ -128,7 +147,8 @@ impl Udp {
         self.queue(socket, Departure { from, to, tos, ttl, segment_size, via }, bytes)
     }
 
-    /// From which address a datagram goes to whom, and by which interface where the addresses do not decide that.
+    /// From which address a datagram goes to whom, and by which interface where the addresses do
+    /// not decide that.
     pub(super) fn addresses(
         &mut self,
         ip: &Ip,
@@ -149,14 +169,16 @@ impl Udp {
             None if !local.is_unspecified() && !local.is_multicast() => local,
             None => ip.source_via(table, via, &to.addr).ok_or(UdpError::NoRoute)?,
         };
-        let wrong_family = from.is_v4() != to.addr.is_v4() || (local == Addr::ANY_V4 && to.addr.is_v6());
+        let wrong_family =
+            from.is_v4() != to.addr.is_v4() || (local == Addr::ANY_V4 && to.addr.is_v6());
         if wrong_family || (local == Addr::ANY_V6 && to.addr.is_v4() && !dual) {
             return Err(UdpError::BadAddress);
         }
         Ok((from, to, via))
     }
 
-    /// Queues a datagram to a group that leaves by `iface`, and gives the members here their copies (RFC 1112 6.1, 7.2).
+    /// Queues a datagram to a group that leaves by `iface`, and gives the members here their copies
+    /// (RFC 1112 6.1, 7.2).
     fn send_group(
         &mut self,
         ip: &Ip,
@@ -197,7 +219,8 @@ impl Udp {
         Ok(())
     }
 
-    /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the stack is used again.
+    /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the
+    /// stack is used again.
     pub(crate) fn recv(&mut self, socket: UdpId) -> Option<Datagram<'_>> {
         let s = self.by_id(socket).ok()?;
         let (arrival, payload) = s.rx.pop()?;
@@ -217,8 +240,9 @@ impl Udp {
         Ok(())
     }
 
-    /// Sets how long an IPv6 packet of this socket may be where the way would take a longer one: what does not fit leaves in fragments. 0: as the way takes. No less than every
-    /// link of IPv6 takes is heeded (RFC 8200 5).
+    /// Sets how long an IPv6 packet of this socket may be where the way would take a longer one:
+    /// what does not fit leaves in fragments. 0: as the way takes. No less than every link of IPv6
+    /// takes is heeded (RFC 8200 5).
     pub(crate) fn set_mtu(&mut self, socket: UdpId, mtu: u16) -> Result<(), UdpError> {
         self.by_id(socket)?.mtu = if mtu == 0 { 0 } else { mtu.max(MIN_V6 as u16) };
         Ok(())
@@ -260,7 +284,8 @@ fn path_segment_size(
     segment_size(mtu, to, size, len)
 }
 
-/// The segment size for `len` bytes over a way that takes packets of `mtu` bytes whole, 0 when they are one datagram.
+/// The segment size for `len` bytes over a way that takes packets of `mtu` bytes whole, 0 when they
+/// are one datagram.
 fn segment_size(mtu: usize, to: &Addr, size: u16, len: usize) -> Result<u16, UdpError> {
     if size == 0 || len <= usize::from(size) {
         return Ok(0);

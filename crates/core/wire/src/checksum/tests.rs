@@ -37,7 +37,8 @@ fn every_length_and_offset_agrees_with_the_plain_sum() {
 
 #[test]
 fn a_sum_is_valid_when_it_folds_to_all_ones() {
-    let multiples = (0..=0x0001_0001_0001_0001u64).step_by(0x7654_3210_9876).map(|m| m.wrapping_mul(0xffff));
+    let multiples =
+        (0..=0x0001_0001_0001_0001u64).step_by(0x7654_3210_9876).map(|m| m.wrapping_mul(0xffff));
     for multiple in multiples.chain([0, 0xffff, 0x1_fffe, u64::MAX]) {
         for sum in [multiple.wrapping_sub(1), multiple, multiple.wrapping_add(1)] {
             assert_eq!(Sum(sum).is_valid(), Sum(sum).fold() == 0xffff, "{sum:x}");
@@ -66,13 +67,15 @@ fn the_pseudo_header_of_both_families_is_that_of_the_rfcs() {
 
 proptest! {
     #[test]
-    fn random_bytes_agree_with_the_plain_sum(bytes in prop::collection::vec(any::<u8>(), 0..3000), skip in 0usize..8) {
+    fn random_bytes_agree_with_the_plain_sum(bytes in prop::collection::vec(any::<u8>(), 0..3000),
+        skip in 0usize..8) {
         let part = &bytes[skip.min(bytes.len())..];
         prop_assert_eq!(sum(part).fold(), naive(part));
     }
 
     #[test]
-    fn parts_add_up_wherever_they_are_cut(bytes in prop::collection::vec(any::<u8>(), 0..600), cuts in [0usize..600, 0usize..600]) {
+    fn parts_add_up_wherever_they_are_cut(bytes in prop::collection::vec(any::<u8>(), 0..600),
+        cuts in [0usize..600, 0usize..600]) {
         let mut cuts = cuts.map(|c| c.min(bytes.len()));
         cuts.sort();
         let (a, b, c) = (&bytes[..cuts[0]], &bytes[cuts[0]..cuts[1]], &bytes[cuts[1]..]);
@@ -81,16 +84,19 @@ proptest! {
     }
 
     #[test]
-    fn a_copy_is_a_copy_and_its_sum(bytes in prop::collection::vec(any::<u8>(), 0..2000), skip in 0usize..8, room in 0usize..40) {
+    fn a_copy_is_a_copy_and_its_sum(bytes in prop::collection::vec(any::<u8>(), 0..2000),
+        skip in 0usize..8, room in 0usize..40) {
         let part = &bytes[skip.min(bytes.len())..];
         let mut copy = std::vec![0xaa; part.len() + room];
         prop_assert_eq!(copy_and_sum(part, &mut copy).fold(), naive(part));
         prop_assert_eq!(&copy[..part.len()], part);
-        prop_assert!(copy[part.len()..].iter().all(|b| *b == 0xaa), "nothing behind the copy is touched");
+        prop_assert!(copy[part.len()..].iter().all(|b| *b == 0xaa),
+            "nothing behind the copy is touched");
     }
 
     #[test]
-    fn words_can_be_added_by_value(words in prop::collection::vec(any::<u16>(), 0..50), long in any::<u32>()) {
+    fn words_can_be_added_by_value(words in prop::collection::vec(any::<u16>(), 0..50),
+        long in any::<u32>()) {
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
         let by_value = words.iter().fold(Sum::ZERO, |s, w| s.add16(*w)).add32(long);
         bytes.extend(long.to_be_bytes());
@@ -98,11 +104,14 @@ proptest! {
     }
 
     #[test]
-    fn an_update_in_place_equals_a_sum_anew(mut bytes in prop::collection::vec(any::<u8>(), 8..100), new16 in any::<u16>(), new32 in any::<u32>()) {
-        // A first byte that stays keeps the data from being all zeros, the one case in which equation 3 may give the other zero.
+    fn an_update_in_place_equals_a_sum_anew(mut bytes in prop::collection::vec(any::<u8>(), 8..100),
+        new16 in any::<u16>(), new32 in any::<u32>()) {
+        // A first byte that stays keeps the data from being all zeros, the one case in which
+        // equation 3 may give the other zero.
         bytes[6] = 0x45;
         let old = naive(&bytes);
-        let (old16, old32) = (u16::from_be_bytes([bytes[0], bytes[1]]), u32::from_be_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]));
+        let (old16, old32) = (u16::from_be_bytes([bytes[0], bytes[1]]),
+            u32::from_be_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]));
         let updated = update32(update16(!old, old16, new16), old32, new32);
         bytes[..2].copy_from_slice(&new16.to_be_bytes());
         bytes[2..6].copy_from_slice(&new32.to_be_bytes());
@@ -111,7 +120,8 @@ proptest! {
 
     #[test]
     fn a_message_with_its_checksum_in_place_is_valid_and_a_flipped_bit_is_seen(
-        mut bytes in prop::collection::vec(any::<u8>(), 20..200), v6 in any::<bool>(), flip in any::<prop::sample::Index>()
+        mut bytes in prop::collection::vec(any::<u8>(), 20..200), v6 in any::<bool>(),
+            flip in any::<prop::sample::Index>()
     ) {
         let (a, b) = if v6 { ("2001:db8::1", "2001:db8::2") } else { ("10.0.0.1", "10.0.0.2") };
         let (a, b): (Addr, Addr) = (a.parse().unwrap(), b.parse().unwrap());

@@ -27,7 +27,10 @@ fn one_and_two_tags_are_looked_through() {
         let frame = tagged(tags);
         let eth = check(&frame).unwrap();
         assert_eq!(eth.tags(), tags);
-        assert_eq!((eth.ethertype(), eth.vlan(), eth.payload()), (EtherType::IPV4, Some(5), &b"abc"[..]));
+        assert_eq!(
+            (eth.ethertype(), eth.vlan(), eth.payload()),
+            (EtherType::IPV4, Some(5), &b"abc"[..])
+        );
         assert_eq!(&frame[eth.payload_offset()..], b"abc");
         assert_eq!(eth.tags().last().unwrap().priority(), 3);
     }
@@ -61,9 +64,14 @@ fn addresses_read_and_write_as_text() {
     assert_eq!(mac.to_string(), "0a:bc:00:01:02:ff");
     assert_eq!("0a:bc:00:01:02:ff".parse(), Ok(mac));
     assert_eq!("0A-BC-00-01-02-FF".parse(), Ok(mac));
-    for bad in
-        ["", "0a:bc:00:01:02", "0a:bc:00:01:02:ff:00", "0a:bc:00:01:02:+f", "a:bc:00:01:02:ff", "0a-bc:00-01-02-ff"]
-    {
+    for bad in [
+        "",
+        "0a:bc:00:01:02",
+        "0a:bc:00:01:02:ff:00",
+        "0a:bc:00:01:02:+f",
+        "a:bc:00:01:02:ff",
+        "0a-bc:00-01-02-ff",
+    ] {
         assert_eq!(bad.parse::<Mac>(), Err(MacParseError), "{bad}");
     }
 }

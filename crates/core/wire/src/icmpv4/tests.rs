@@ -5,7 +5,11 @@ use super::*;
 const KINDS: [Icmpv4<'static>; 8] = [
     Icmpv4::EchoRequest { id: 1, seq: 2, data: b"abc" },
     Icmpv4::EchoReply { id: 0xffff, seq: 0, data: b"" },
-    Icmpv4::Unreachable { code: UNREACHABLE_FRAGMENTATION_NEEDED, mtu: 1400, quoted: b"quoted packet" },
+    Icmpv4::Unreachable {
+        code: UNREACHABLE_FRAGMENTATION_NEEDED,
+        mtu: 1400,
+        quoted: b"quoted packet",
+    },
     Icmpv4::Redirect { code: 1, gateway: Addr::v4([10, 0, 0, 254]), quoted: b"q" },
     Icmpv4::TimeExceeded { code: TIME_EXCEEDED_REASSEMBLY, quoted: b"qq" },
     Icmpv4::ParamProblem { code: 0, pointer: 20, quoted: b"qqq" },

@@ -37,7 +37,11 @@ fn the_checksum_covers_message_and_addresses() {
     assert_eq!(check(&src, &elsewhere, 64, &out[..len], false), Ok(KINDS[0]));
     for at in 0..len {
         out[at] ^= 4;
-        assert_eq!(check(&src, &dst, 64, &out[..len], true), Err(Malformed::Icmpv6BadChecksum), "byte {at}");
+        assert_eq!(
+            check(&src, &dst, 64, &out[..len], true),
+            Err(Malformed::Icmpv6BadChecksum),
+            "byte {at}"
+        );
         out[at] ^= 4;
     }
 }

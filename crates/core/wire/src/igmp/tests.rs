@@ -26,13 +26,22 @@ fn read_query(bytes: &[u8]) -> Result<Query<'_>, Malformed> {
 fn the_version_of_a_query_is_told_by_its_length_and_code() {
     let v1 = summed(vec![0x11, 0, 0, 0, 0, 0, 0, 0]);
     let read = read_query(&v1).unwrap();
-    assert_eq!((read.version, read.max_response_ms, read.group), (Version::V1, 10_000, Addr::ANY_V4));
+    assert_eq!(
+        (read.version, read.max_response_ms, read.group),
+        (Version::V1, 10_000, Addr::ANY_V4)
+    );
     let v2 = summed(vec![0x11, 25, 0, 0, 239, 1, 2, 3]);
     let read = read_query(&v2).unwrap();
-    assert_eq!((read.version, read.max_response_ms, read.group), (Version::V2, 2_500, addr("239.1.2.3")));
+    assert_eq!(
+        (read.version, read.max_response_ms, read.group),
+        (Version::V2, 2_500, addr("239.1.2.3"))
+    );
     let v3 = summed(vec![0x11, 0x8f, 0, 0, 239, 1, 2, 3, 0xf2, 125, 0, 1, 10, 0, 0, 9]);
     let read = read_query(&v3).unwrap();
-    assert_eq!((read.version, read.max_response_ms, read.robustness, read.interval_s), (Version::V3, 24_800, 2, 125));
+    assert_eq!(
+        (read.version, read.max_response_ms, read.robustness, read.interval_s),
+        (Version::V3, 24_800, 2, 125)
+    );
     assert_eq!(read.sources.iter().collect::<Vec<_>>(), [addr("10.0.0.9")]);
     for len in 9..12 {
         let odd = summed(vec![0x11, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..len].to_vec());
@@ -85,6 +94,7 @@ fn what_is_written_is_read_again() {
     assert_eq!((len, len), (emitted_len(&message), 8 + 8 + 16));
     assert_eq!(destination(&message), addr("224.0.0.22"));
     let Message::Records(read) = check(&out[..len], 1).unwrap() else { panic!("no records") };
-    let read: Vec<_> = read.iter().map(|r| (r.kind, r.group, r.sources.iter().collect::<Vec<_>>())).collect();
+    let read: Vec<_> =
+        read.iter().map(|r| (r.kind, r.group, r.sources.iter().collect::<Vec<_>>())).collect();
     assert_eq!(read, records.map(|r| (r.kind, r.group, r.sources.to_vec())));
 }

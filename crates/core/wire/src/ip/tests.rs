@@ -47,7 +47,10 @@ fn eight_bytes_of_tcp_tell_ports_and_sequence_number() {
     let bytes = quoted_v4(Proto::TCP, 0, &TCP_START);
     let quote = quote(&bytes).unwrap();
     assert_eq!((quote.src, quote.dst), (Addr::v4([10, 0, 0, 1]), Addr::v4([10, 0, 0, 2])));
-    assert_eq!((quote.ports(), quote.tcp_seq(), quote.total_len), (Some((80, 4242)), Some(Seq(7)), 1020));
+    assert_eq!(
+        (quote.ports(), quote.tcp_seq(), quote.total_len),
+        (Some((80, 4242)), Some(Seq(7)), 1020)
+    );
 }
 
 #[test]
@@ -56,7 +59,10 @@ fn ipv6_is_read_behind_extension_headers() {
     let mut bytes = quoted_v6(Proto::DEST_OPTIONS, &options);
     bytes.extend(TCP_START);
     let quote = quote(&bytes).unwrap();
-    assert_eq!((quote.proto, quote.ports(), quote.tcp_seq()), (Proto::TCP, Some((80, 4242)), Some(Seq(7))));
+    assert_eq!(
+        (quote.proto, quote.ports(), quote.tcp_seq()),
+        (Proto::TCP, Some((80, 4242)), Some(Seq(7)))
+    );
     assert_eq!(quote.total_len, 1040);
 }
 
@@ -87,7 +93,8 @@ fn quotes_that_are_no_ip_packet_are_refused() {
     short_header[0] = 0x44;
     let mut mapped = quoted_v6(Proto::TCP, &TCP_START);
     mapped[8..24].copy_from_slice(Addr::v4([1, 2, 3, 4]).octets());
-    let endless = quoted_v6(Proto::DEST_OPTIONS, &[Proto::DEST_OPTIONS.0, 0, 1, 4, 0, 0, 0, 0].repeat(9));
+    let endless =
+        quoted_v6(Proto::DEST_OPTIONS, &[Proto::DEST_OPTIONS.0, 0, 1, 4, 0, 0, 0, 0].repeat(9));
     for bytes in [vec![], vec![0x50; 40], short_header, mapped, endless] {
         assert_eq!(quote(&bytes).err(), Some(Malformed::IcmpBadQuote));
     }

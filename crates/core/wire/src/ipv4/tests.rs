@@ -45,10 +45,15 @@ fn fix_checksum(bytes: &mut [u8]) {
 fn a_header_comes_back_as_it_was_written() {
     let bytes = packet(&HEADER);
     let ip = check(&bytes, true).unwrap();
-    assert_eq!((ip.src(), ip.dst(), ip.proto(), ip.ttl()), (HEADER.src, HEADER.dst, Proto::UDP, 64));
+    assert_eq!(
+        (ip.src(), ip.dst(), ip.proto(), ip.ttl()),
+        (HEADER.src, HEADER.dst, Proto::UDP, 64)
+    );
     assert_eq!((ip.tos(), ip.ecn(), ip.id()), (0xb9, Ecn::Ect1, 0x1234));
     assert_eq!((ip.header_len(), ip.total_len(), ip.payload()), (20, 28, &[7; 8][..]));
-    assert!(ip.dont_fragment() && !ip.more_fragments() && !ip.is_fragment() && ip.options().is_empty());
+    assert!(
+        ip.dont_fragment() && !ip.more_fragments() && !ip.is_fragment() && ip.options().is_empty()
+    );
 }
 
 #[test]
@@ -135,14 +140,21 @@ fn options_are_found_and_source_routes_told() {
 
 #[test]
 fn broken_option_lists_are_refused() {
-    for options in [&[7, 0, 0, 0][..], &[7, 1, 0, 0], &[7, 5, 0, 0], &[1, 1, 1, 7], &[131, 255, 4, 0]] {
-        assert_eq!(check(&with_options(options), true).err(), Some(Malformed::Ipv4BadOption), "{options:?}");
+    for options in
+        [&[7, 0, 0, 0][..], &[7, 1, 0, 0], &[7, 5, 0, 0], &[1, 1, 1, 7], &[131, 255, 4, 0]]
+    {
+        assert_eq!(
+            check(&with_options(options), true).err(),
+            Some(Malformed::Ipv4BadOption),
+            "{options:?}"
+        );
     }
 }
 
 #[test]
 fn fragments_tell_their_place() {
-    let header = Header { dont_fragment: false, more_fragments: true, fragment_offset: 1480, ..HEADER };
+    let header =
+        Header { dont_fragment: false, more_fragments: true, fragment_offset: 1480, ..HEADER };
     let bytes = packet(&header);
     let ip = check(&bytes, true).unwrap();
     assert!(ip.is_fragment() && ip.more_fragments() && !ip.dont_fragment());
@@ -159,9 +171,16 @@ fn impossible_fragments_are_refused() {
         // The ping of death: it would end beyond what a length field can say.
         Header { fragment_offset: 65528, payload_len: 8, ..fragment },
     ] {
-        assert_eq!(check(&packet(&header), true).err(), Some(Malformed::Ipv4BadFragment), "{header:?}");
+        assert_eq!(
+            check(&packet(&header), true).err(),
+            Some(Malformed::Ipv4BadFragment),
+            "{header:?}"
+        );
     }
-    assert!(check(&packet(&Header { fragment_offset: 65504, payload_len: 11, ..fragment }), true).is_ok());
+    assert!(
+        check(&packet(&Header { fragment_offset: 65504, payload_len: 11, ..fragment }), true)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -198,7 +217,10 @@ fn a_plain_segment_is_read_as_the_checks_read_it() {
         let (plain, ip) = (plain_tcp(&bytes).unwrap(), check(&bytes, true).unwrap());
         assert_eq!((Addr::v4(plain.src), Addr::v4(plain.dst)), (ip.src(), ip.dst()));
         assert_eq!(plain.segment, ip.payload());
-        assert_eq!((plain.src_port(), plain.dst_port()), (u16_at(&[bytes[20], bytes[21]], 0), 0x0707));
+        assert_eq!(
+            (plain.src_port(), plain.dst_port()),
+            (u16_at(&[bytes[20], bytes[21]], 0), 0x0707)
+        );
         assert!(plain.checksum_is_valid());
         bytes[25] ^= 1;
         assert!(!plain_tcp(&bytes).unwrap().checksum_is_valid());
@@ -214,7 +236,8 @@ fn what_is_no_plain_segment_is_left_to_the_checks() {
     assert!(plain_tcp(&segment(19)).is_none(), "a segment without a whole header");
     assert!(plain_tcp(&packet(&HEADER)).is_none(), "UDP");
     assert!(plain_tcp(&with_options(&[1, 1, 1, 0])).is_none(), "options");
-    // Version, length, more fragments, an offset; each with the header's checksum made right again, and the checksum itself.
+    // Version, length, more fragments, an offset; each with the header's checksum made right again,
+    // and the checksum itself.
     for (at, value) in [(0, 0x65), (0, 0x44), (3, 19), (6, 0x20), (7, 1), (10, good[10] ^ 1)] {
         let mut bytes = good.clone();
         bytes[at] = value;

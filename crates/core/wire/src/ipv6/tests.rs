@@ -25,7 +25,10 @@ fn packet(header: &Header) -> Vec<u8> {
 fn a_header_comes_back_as_it_was_written() {
     let (header, bytes) = (header(), packet(&header()));
     let ip = check(&bytes).unwrap();
-    assert_eq!((ip.src(), ip.dst(), ip.next(), ip.hop_limit()), (header.src, header.dst, Proto::TCP, 64));
+    assert_eq!(
+        (ip.src(), ip.dst(), ip.next(), ip.hop_limit()),
+        (header.src, header.dst, Proto::TCP, 64)
+    );
     assert_eq!((ip.traffic_class(), ip.ecn(), ip.flow_label()), (0xb9, Ecn::Ect1, 0xabcde));
     assert_eq!((ip.total_len(), ip.payload()), (48, &[7; 8][..]));
 }

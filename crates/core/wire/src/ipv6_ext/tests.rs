@@ -102,7 +102,11 @@ fn routing_headers_with_segments_left_are_answered_type_0_too() {
     for kind in [0, 2, 4, 253] {
         let mut header = padding(Proto::TCP, 24);
         header[2] = kind;
-        assert_eq!(walked(Proto::ROUTING, &header).map(|w| w.0), Ok(Proto::TCP), "no segments left");
+        assert_eq!(
+            walked(Proto::ROUTING, &header).map(|w| w.0),
+            Ok(Proto::TCP),
+            "no segments left"
+        );
         header[3] = 1;
         assert_eq!(walked(Proto::ROUTING, &header), Err(answer(Malformed::Ipv6ExtRouting, 0, 42)));
     }
@@ -120,8 +124,14 @@ fn unknown_options_do_what_their_action_bits_say() {
     assert_eq!(with_option(0x1e), Ok(Proto::TCP));
     assert_eq!(with_option(0x05), Ok(Proto::TCP), "router alert");
     assert_eq!(with_option(0x5e), Err(Refusal::Drop(reason)));
-    assert_eq!(with_option(0x9e), Err(Refusal::Answer { reason, code, pointer, even_multicast: true }));
-    assert_eq!(with_option(0xde), Err(Refusal::Answer { reason, code, pointer, even_multicast: false }));
+    assert_eq!(
+        with_option(0x9e),
+        Err(Refusal::Answer { reason, code, pointer, even_multicast: true })
+    );
+    assert_eq!(
+        with_option(0xde),
+        Err(Refusal::Answer { reason, code, pointer, even_multicast: false })
+    );
 }
 
 #[test]

@@ -28,7 +28,10 @@ fn read_query(bytes: &[u8]) -> Result<Query<'_>, Malformed> {
 fn the_version_of_a_query_is_told_by_its_length() {
     let v1 = query(24, 2_500, "::");
     let read = read_query(&v1).unwrap();
-    assert_eq!((read.version, read.max_response_ms, read.group), (Version::V2, 2_500, Addr::ANY_V6));
+    assert_eq!(
+        (read.version, read.max_response_ms, read.group),
+        (Version::V2, 2_500, Addr::ANY_V6)
+    );
     let mut v2 = query(28 + 16, 0x8001, "ff0e::7");
     v2[24..28].copy_from_slice(&[0x0b, 0x90, 0, 1]);
     v2[28..].copy_from_slice(addr("2001:db8::9").octets());
@@ -37,7 +40,11 @@ fn the_version_of_a_query_is_told_by_its_length() {
     assert_eq!((read.robustness, read.interval_s), (3, 256));
     assert_eq!(read.sources.iter().collect::<Vec<_>>(), [addr("2001:db8::9")]);
     for len in 25..28 {
-        assert_eq!(read_query(&query(len, 1, "::")), Err(Malformed::MldTooShort), "RFC 3810 8.1: ignored, {len}");
+        assert_eq!(
+            read_query(&query(len, 1, "::")),
+            Err(Malformed::MldTooShort),
+            "RFC 3810 8.1: ignored, {len}"
+        );
     }
 }
 
@@ -79,8 +86,10 @@ fn what_is_written_is_read_again() {
             }
             (Outgoing::Leave { .. }, Message::Leave { group: g }) => assert_eq!(g, group),
             (Outgoing::Records(_), Message::Records(read)) => {
-                let read: Vec<_> =
-                    read.iter().map(|r| (r.kind, r.group, r.sources.iter().collect::<Vec<_>>())).collect();
+                let read: Vec<_> = read
+                    .iter()
+                    .map(|r| (r.kind, r.group, r.sources.iter().collect::<Vec<_>>()))
+                    .collect();
                 assert_eq!(read, records.map(|r| (r.kind, r.group, r.sources.to_vec())));
             }
             other => panic!("{other:?}"),

@@ -46,7 +46,10 @@ fn every_message_comes_back_as_it_was_written() {
     ];
     let options = Options::build(&mut scratch, &list);
     assert_eq!(options.iter().collect::<Vec<_>>(), list);
-    assert_eq!((options.source_link(), options.target_link(), options.mtu()), (Some(MAC), Some(MAC), Some(1500)));
+    assert_eq!(
+        (options.source_link(), options.target_link(), options.mtu()),
+        (Some(MAC), Some(MAC), Some(1500))
+    );
     assert_eq!(options.prefixes().collect::<Vec<_>>(), [prefix_option()]);
     let target = addr("fe80::9");
     for message in [
@@ -63,7 +66,13 @@ fn every_message_comes_back_as_it_was_written() {
         },
         Ndp::NeighborSolicit { target, options },
         Ndp::NeighborAdvert { router: true, solicited: true, override_: false, target, options },
-        Ndp::NeighborAdvert { router: false, solicited: false, override_: true, target, options: Options::NONE },
+        Ndp::NeighborAdvert {
+            router: false,
+            solicited: false,
+            override_: true,
+            target,
+            options: Options::NONE,
+        },
         Ndp::Redirect { target, destination: addr("2001:db8::5"), options },
     ] {
         let bytes = bytes_of(&message);
@@ -137,8 +146,15 @@ fn a_probe_for_a_duplicate_goes_to_its_group_and_tells_no_link_address() {
 #[test]
 fn a_solicited_advertisement_is_not_multicast() {
     let (target, options) = (addr("fe80::1"), Options::NONE);
-    let advert =
-        |solicited| bytes_of(&Ndp::NeighborAdvert { router: false, solicited, override_: true, target, options });
+    let advert = |solicited| {
+        bytes_of(&Ndp::NeighborAdvert {
+            router: false,
+            solicited,
+            override_: true,
+            target,
+            options,
+        })
+    };
     let to_all = |bytes: &[u8]| check(&target, &Addr::ALL_NODES, 255, bytes).map(|_| ());
     assert_eq!(to_all(&advert(false)), Ok(()));
     assert_eq!(to_all(&advert(true)), Err(Malformed::NdpBadDestination));
@@ -156,7 +172,11 @@ fn router_adverts_and_redirects_come_from_link_local_addresses() {
         retrans_ms: 0,
         options,
     });
-    let redirect = bytes_of(&Ndp::Redirect { target: addr("fe80::9"), destination: addr("2001:db8::1"), options });
+    let redirect = bytes_of(&Ndp::Redirect {
+        target: addr("fe80::9"),
+        destination: addr("2001:db8::1"),
+        options,
+    });
     for bytes in [advert, redirect] {
         assert!(reread(&bytes).is_ok());
         let got = check(&addr("2001:db8::1"), &addr("fe80::2"), 255, &bytes);
@@ -172,16 +192,24 @@ fn targets_that_cannot_be_neighbours_are_refused() {
         assert_eq!(reread(&bytes), Err(Malformed::NdpBadTarget));
     }
     for (target, destination) in [("2001:db8::1", "2001:db8::2"), ("fe80::1", "ff02::1")] {
-        let bytes = bytes_of(&Ndp::Redirect { target: addr(target), destination: addr(destination), options });
+        let bytes = bytes_of(&Ndp::Redirect {
+            target: addr(target),
+            destination: addr(destination),
+            options,
+        });
         assert_eq!(reread(&bytes), Err(Malformed::NdpBadTarget));
     }
     let on_link = addr("2001:db8::2");
-    assert!(reread(&bytes_of(&Ndp::Redirect { target: on_link, destination: on_link, options })).is_ok());
+    assert!(
+        reread(&bytes_of(&Ndp::Redirect { target: on_link, destination: on_link, options }))
+            .is_ok()
+    );
 }
 
 #[test]
 fn codes_and_short_messages_are_refused() {
-    let mut bytes = bytes_of(&Ndp::NeighborSolicit { target: addr("fe80::9"), options: Options::NONE });
+    let mut bytes =
+        bytes_of(&Ndp::NeighborSolicit { target: addr("fe80::9"), options: Options::NONE });
     for len in 0..bytes.len() {
         assert_eq!(reread(&bytes[..len]), Err(Malformed::NdpTooShort), "{len}");
     }

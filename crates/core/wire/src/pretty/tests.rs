@@ -19,7 +19,12 @@ fn ipv4_packet(proto: Proto, payload: &[u8]) -> Vec<u8> {
     fragment_v4(proto, payload, 0, false)
 }
 
-fn fragment_v4(proto: Proto, payload: &[u8], fragment_offset: u16, more_fragments: bool) -> Vec<u8> {
+fn fragment_v4(
+    proto: Proto,
+    payload: &[u8],
+    fragment_offset: u16,
+    more_fragments: bool,
+) -> Vec<u8> {
     let header = ipv4::Header {
         src: addr("10.0.0.1"),
         dst: addr("10.0.0.2"),
@@ -76,8 +81,13 @@ fn line(packet: &[u8]) -> String {
 
 #[test]
 fn a_syn_ack_reads_as_in_tcpdump() {
-    let opts =
-        TcpOptions { mss: Some(1460), wscale: Some(7), sack_permitted: true, ts: Some((1, 1)), ..TcpOptions::NONE };
+    let opts = TcpOptions {
+        mss: Some(1460),
+        wscale: Some(7),
+        sack_permitted: true,
+        ts: Some((1, 1)),
+        ..TcpOptions::NONE
+    };
     let segment = Segment {
         src_port: 80,
         dst_port: 4242,
@@ -116,7 +126,10 @@ fn data_urgent_pointer_and_sack_blocks_are_told() {
 
 #[test]
 fn udp_and_unknown_protocols_tell_their_length() {
-    assert_eq!(line(&ipv4_packet(Proto::UDP, &udp_bytes(b"12345"))), "10.0.0.1:4242 > 10.0.0.2:53: UDP, length 5");
+    assert_eq!(
+        line(&ipv4_packet(Proto::UDP, &udp_bytes(b"12345"))),
+        "10.0.0.1:4242 > 10.0.0.2:53: UDP, length 5"
+    );
     assert_eq!(line(&ipv4_packet(Proto(99), &[0; 9])), "10.0.0.1 > 10.0.0.2: proto-99, length 9");
 }
 
@@ -143,7 +156,8 @@ fn icmp_errors_tell_about_whom() {
     let len = icmpv4::emit(&message, &mut out);
     assert_eq!(
         line(&ipv4_packet(Proto::ICMP, &out[..len])),
-        "10.0.0.1 > 10.0.0.2: ICMP port unreachable, about 10.0.0.1:4242 > 10.0.0.2:53 udp, length 36"
+        "10.0.0.1 > 10.0.0.2: ICMP port unreachable, about 10.0.0.1:4242 > 10.0.0.2:53 udp, \
+         length 36"
     );
     let len = icmpv4::emit(&Icmpv4::EchoRequest { id: 1, seq: 2, data: &[0; 56] }, &mut out);
     assert_eq!(
@@ -162,7 +176,8 @@ fn neighbour_discovery_is_told_with_its_options() {
     let len = icmpv6::emit(&addr(src), &addr(dst), &message, &mut out);
     assert_eq!(
         line(&ipv6_packet(src, dst, Proto::ICMPV6, &out[..len])),
-        "fe80::1 > ff02::1:ff00:2: ICMP6, neighbor solicitation, who has fe80::2, source link 02:00:00:00:00:01, length 32"
+        "fe80::1 > ff02::1:ff00:2: ICMP6, neighbor solicitation, who has fe80::2, source link \
+         02:00:00:00:00:01, length 32"
     );
     let advert = Ndp::NeighborAdvert {
         router: false,
@@ -174,7 +189,8 @@ fn neighbour_discovery_is_told_with_its_options() {
     let len = icmpv6::emit(&addr("fe80::2"), &addr(src), &Icmpv6::Ndp(advert), &mut out);
     assert_eq!(
         line(&ipv6_packet("fe80::2", src, Proto::ICMPV6, &out[..len])),
-        "fe80::2 > fe80::1: ICMP6, neighbor advertisement, tgt is fe80::2, solicited, override, length 24"
+        "fe80::2 > fe80::1: ICMP6, neighbor advertisement, tgt is fe80::2, solicited, override, \
+         length 24"
     );
 }
 
@@ -192,7 +208,10 @@ fn arp_and_tags_are_told() {
     arp::emit(&arp, &mut frame[at..]);
     let text = "vlan 5, arp who-has 10.0.0.2 tell 10.0.0.1 (02:00:00:00:00:01)";
     assert_eq!(Frame(&frame).to_string(), text);
-    assert_eq!(LinkFrame(&frame).to_string(), format!("02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff, {text}"));
+    assert_eq!(
+        LinkFrame(&frame).to_string(),
+        format!("02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff, {text}")
+    );
     arp::emit(&Arp { operation: Operation::Reply, ..arp }, &mut frame[at..]);
     assert_eq!(Frame(&frame).to_string(), "vlan 5, arp reply 10.0.0.1 is-at 02:00:00:00:00:01");
 }
@@ -202,8 +221,12 @@ fn what_cannot_be_read_is_named() {
     assert_eq!(line(&[]), "[not an IP packet], length 0");
     assert_eq!(line(&[0x45; 10]), "[ipv4-too-short], length 10");
     assert_eq!(Frame(&[0; 5]).to_string(), "[eth-too-short], length 5");
-    assert_eq!(line(&ipv4_packet(Proto::TCP, &[0; 19])), "10.0.0.1 > 10.0.0.2: tcp [tcp-too-short], length 19");
-    let mut broken = tcp_bytes(&Segment { src_port: 1, dst_port: 2, ..Segment::default() }, &[34, 1, 0, 0]);
+    assert_eq!(
+        line(&ipv4_packet(Proto::TCP, &[0; 19])),
+        "10.0.0.1 > 10.0.0.2: tcp [tcp-too-short], length 19"
+    );
+    let mut broken =
+        tcp_bytes(&Segment { src_port: 1, dst_port: 2, ..Segment::default() }, &[34, 1, 0, 0]);
     broken[12] = 0x60;
     assert_eq!(
         line(&ipv4_packet(Proto::TCP, &broken)),

@@ -1,6 +1,7 @@
 use super::*;
 
-const NEAR_THE_WRAP: [u32; 7] = [0, 1, 0x7fff_fffe, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, u32::MAX];
+const NEAR_THE_WRAP: [u32; 7] =
+    [0, 1, 0x7fff_fffe, 0x7fff_ffff, 0x8000_0000, 0x8000_0001, u32::MAX];
 
 #[test]
 fn order_is_kept_across_the_wrap_for_distances_below_half_the_circle() {

@@ -1,10 +1,12 @@
-//! TCP options: maximum segment size (RFC 9293 3.2), window scale and timestamps (RFC 7323 2, 3), selective acknowledgment (RFC 2018),
-//! counters of ECN (RFC 9768 3.2.3), Fast Open (RFC 7413 2.1.1).
+//! TCP options: maximum segment size (RFC 9293 3.2), window scale and timestamps (RFC 7323 2, 3),
+//! selective acknowledgment (RFC 2018), counters of ECN (RFC 9768 3.2.3), Fast Open (RFC 7413
+//! 2.1.1).
 //!
-//! Hostile lists. RFC 9293 3.1 asks that an illegal option length be expected (MUST-7) and only suggests a reset. Reading stops at the first
-//! option whose length is 0 or 1 or runs past the header: what stood before it counts, the rest is ignored, and
-//! [`TcpOptions::broken`] is set so that the segment can be counted. A known option of a wrong length is skipped like one that is not known (MUST-6). Of
-//! repeated options the first counts.
+//! Hostile lists. RFC 9293 3.1 asks that an illegal option length be expected (MUST-7) and only
+//! suggests a reset. Reading stops at the first option whose length is 0 or 1 or runs past the
+//! header: what stood before it counts, the rest is ignored, and [`TcpOptions::broken`] is set so
+//! that the segment can be counted. A known option of a wrong length is skipped like one that is
+//! not known (MUST-6). Of repeated options the first counts.
 
 use core::fmt;
 
@@ -34,7 +36,8 @@ const SACK_BLOCK_LEN: usize = 8;
 /// Bytes of two paddings, type and length before the blocks.
 const SACK_FIXED_LEN: usize = 4;
 
-/// Up to four blocks of received data, each from its first sequence number to the one behind its last.
+/// Up to four blocks of received data, each from its first sequence number to the one behind its
+/// last.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct SackBlocks {
     // Blocks beyond `len` are always zero, so that derived equality is right.
@@ -90,7 +93,8 @@ impl fmt::Debug for SackBlocks {
     }
 }
 
-/// The AccECN option: how many bytes of payload arrived with each ECN codepoint, 24 bits of each counter (RFC 9768 3.2.3).
+/// The AccECN option: how many bytes of payload arrived with each ECN codepoint, 24 bits of each
+/// counter (RFC 9768 3.2.3).
 ///
 /// Only the first ones may be there. Their order is ECT(0), CE, ECT(1), or the other way round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,7 +108,8 @@ pub struct AccEcn {
 }
 
 impl AccEcn {
-    /// The first `count` of three counters, in the order that `is_ect1_first` says. Of each the lower 24 bits are kept.
+    /// The first `count` of three counters, in the order that `is_ect1_first` says. Of each the
+    /// lower 24 bits are kept.
     #[inline]
     pub const fn new(is_ect1_first: bool, [ect0, ce, ect1]: [u32; 3], count: usize) -> AccEcn {
         const NONE: [u8; COUNTER_LEN] = [0; COUNTER_LEN];
@@ -122,7 +127,8 @@ impl AccEcn {
     #[inline]
     pub fn counters(&self) -> [Option<u32>; 3] {
         let [a, b, c] = self.counters.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]));
-        let held = [(self.len > 0).then_some(a), (self.len > 1).then_some(b), (self.len > 2).then_some(c)];
+        let held =
+            [(self.len > 0).then_some(a), (self.len > 1).then_some(b), (self.len > 2).then_some(c)];
         if self.is_ect1_first { [held[2], held[1], held[0]] } else { held }
     }
 
@@ -147,7 +153,8 @@ impl AccEcn {
     }
 
     fn parse(kind: u8, data: &[u8]) -> Option<AccEcn> {
-        // RFC 9768 3.2.3: lengths of 2, 5, 8 and 11; of a longer one the first three counters count.
+        // RFC 9768 3.2.3: lengths of 2, 5, 8 and 11; of a longer one the first three counters
+        // count.
         let len = (data.len() / COUNTER_LEN).min(3);
         if data.len() % COUNTER_LEN != 0 {
             return None;
@@ -179,9 +186,11 @@ impl FastOpenCookie {
     const MIN_LEN: usize = 4;
 
     /// An empty one asks for a cookie.
-    pub const REQUEST: FastOpenCookie = FastOpenCookie { bytes: [0; FastOpenCookie::MAX_LEN], len: 0 };
+    pub const REQUEST: FastOpenCookie =
+        FastOpenCookie { bytes: [0; FastOpenCookie::MAX_LEN], len: 0 };
 
-    /// The cookie with these bytes; None when there cannot be one of that length: 4 to 16 bytes and an even number, or no byte at all.
+    /// The cookie with these bytes; None when there cannot be one of that length: 4 to 16 bytes and
+    /// an even number, or no byte at all.
     pub fn new(cookie: &[u8]) -> Option<FastOpenCookie> {
         let len = cookie.len();
         if len != 0 && (!(Self::MIN_LEN..=Self::MAX_LEN).contains(&len) || len % 2 != 0) {
@@ -259,10 +268,14 @@ impl TcpOptions {
         Self::of_usual_syn(list).unwrap_or_else(|| Self::parse_any(list))
     }
 
-    /// The options of a SYN with everything in the order in which [`TcpOptions::emit`] writes it, and Linux too: [`TcpOptions::parse_any`] reads the same.
+    /// The options of a SYN with everything in the order in which [`TcpOptions::emit`] writes it,
+    /// and Linux too: [`TcpOptions::parse_any`] reads the same.
     #[inline]
     fn of_usual_syn(list: &[u8]) -> Option<TcpOptions> {
-        let &[MSS, 4, a, b, SACK_PERMITTED, 2, TS, 10, ref ts @ .., NOP, WSCALE, 3, shift] = list else { return None };
+        let &[MSS, 4, a, b, SACK_PERMITTED, 2, TS, 10, ref ts @ .., NOP, WSCALE, 3, shift] = list
+        else {
+            return None;
+        };
         let ts: &[u8; 8] = ts.try_into().ok()?;
         Some(TcpOptions {
             ts: Some((u32_at(ts, 0), u32_at(ts, 4))),
@@ -308,7 +321,8 @@ impl TcpOptions {
 
     #[inline]
     fn len_without_sack(&self) -> usize {
-        // SACK-permitted takes the place of the two paddings before timestamps, when both are there.
+        // SACK-permitted takes the place of the two paddings before timestamps, when both are
+        // there.
         let mss = if self.mss.is_some() { 4 } else { 0 };
         let wscale = if self.wscale.is_some() { 4 } else { 0 };
         let ts = if self.ts.is_some() { 12 } else { 0 };
@@ -318,8 +332,8 @@ impl TcpOptions {
         mss + wscale + ts + sack_permitted + acc_ecn + fast_open
     }
 
-    /// Bytes of the header that [`super::emit`] writes with these options: 20–60, a multiple of 4. SACK blocks that do not fit are left out, the last first:
-    /// three fit beside timestamps.
+    /// Bytes of the header that [`super::emit`] writes with these options: 20–60, a multiple of 4.
+    /// SACK blocks that do not fit are left out, the last first: three fit beside timestamps.
     #[inline]
     pub fn header_len(&self) -> usize {
         let other = self.len_without_sack();
@@ -348,8 +362,30 @@ impl TcpOptions {
     /// What [`TcpOptions::emit_any`] writes of a SYN that has everything.
     #[inline]
     fn emit_usual_syn(mss: u16, (val, ecr): (u32, u32), shift: u8, out: &mut [u8]) -> usize {
-        let ([a, b], [c, d, e, f], [g, h, i, j]) = (mss.to_be_bytes(), val.to_be_bytes(), ecr.to_be_bytes());
-        let list = [MSS, 4, a, b, SACK_PERMITTED, 2, TS, 10, c, d, e, f, g, h, i, j, NOP, WSCALE, 3, shift];
+        let ([a, b], [c, d, e, f], [g, h, i, j]) =
+            (mss.to_be_bytes(), val.to_be_bytes(), ecr.to_be_bytes());
+        let list = [
+            MSS,
+            4,
+            a,
+            b,
+            SACK_PERMITTED,
+            2,
+            TS,
+            10,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            j,
+            NOP,
+            WSCALE,
+            3,
+            shift,
+        ];
         out[..list.len()].copy_from_slice(&list);
         list.len()
     }

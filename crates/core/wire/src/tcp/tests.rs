@@ -51,8 +51,11 @@ fn a_header_comes_back_as_it_was_written() {
 
 #[test]
 fn a_plain_header_is_read_as_the_whole_reading_says() {
-    let stamped =
-        Segment { opts: TcpOptions { ts: Some((1, 0xff00_0002)), ..TcpOptions::NONE }, header_len: 32, ..SEGMENT };
+    let stamped = Segment {
+        opts: TcpOptions { ts: Some((1, 0xff00_0002)), ..TcpOptions::NONE },
+        header_len: 32,
+        ..SEGMENT
+    };
     let mut bytes = bytes_of(&stamped);
     bytes.extend([7; 9]);
     assert_eq!(plain_with_stamps(&bytes), Some(stamped.plain()));
@@ -61,7 +64,10 @@ fn a_plain_header_is_read_as_the_whole_reading_says() {
     // Another layout of the same options, and other options of the same length.
     assert_eq!(plain_with_stamps(&with_list(&[8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1])), None);
     assert_eq!(plain_with_stamps(&with_list(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2])), None);
-    assert_eq!(plain_with_stamps(&with_list(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 1, 1])), None);
+    assert_eq!(
+        plain_with_stamps(&with_list(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 1, 1])),
+        None
+    );
 
     let bare = bytes_of(&SEGMENT);
     assert_eq!(plain_without_options(&bare), Some(SEGMENT.plain()));
@@ -85,7 +91,9 @@ fn timestamps_alone_take_the_recommended_layout() {
 fn the_quick_way_and_the_long_way_read_the_same_timestamps() {
     let ts = [8, 10, 0, 0, 0, 5, 0, 0, 0, 6];
     let quick = options(&[&[1, 1], &ts[..]].concat());
-    for list in [[&ts[..], &[1, 1]].concat(), [&ts[..], &[0, 0]].concat(), [&[1], &ts[..], &[0]].concat()] {
+    for list in
+        [[&ts[..], &[1, 1]].concat(), [&ts[..], &[0, 0]].concat(), [&[1], &ts[..], &[0]].concat()]
+    {
         assert_eq!(options(&list), quick);
     }
     assert_eq!(quick, TcpOptions { ts: Some((5, 6)), ..TcpOptions::NONE });
@@ -93,8 +101,13 @@ fn the_quick_way_and_the_long_way_read_the_same_timestamps() {
 
 #[test]
 fn a_syn_carries_all_its_options() {
-    let opts =
-        TcpOptions { mss: Some(1460), wscale: Some(7), sack_permitted: true, ts: Some((1, 0)), ..TcpOptions::NONE };
+    let opts = TcpOptions {
+        mss: Some(1460),
+        wscale: Some(7),
+        sack_permitted: true,
+        ts: Some((1, 0)),
+        ..TcpOptions::NONE
+    };
     let bytes = bytes_of(&Segment { opts, ..SEGMENT });
     let list = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
     assert_eq!(bytes[20..], list);
@@ -127,7 +140,10 @@ fn every_combination_of_options_comes_back_and_is_padded_to_words() {
         assert_eq!(usize::from(got.header_len), bytes.len());
         assert_eq!(bytes.len() % 4, 0);
         assert_eq!(got.opts.sack.as_slice(), &opts.sack.as_slice()[..got.opts.sack.len()]);
-        assert_eq!(TcpOptions { sack: SackBlocks::NONE, ..got.opts }, TcpOptions { sack: SackBlocks::NONE, ..opts });
+        assert_eq!(
+            TcpOptions { sack: SackBlocks::NONE, ..got.opts },
+            TcpOptions { sack: SackBlocks::NONE, ..opts }
+        );
         let others = TcpOptions { sack: SackBlocks::NONE, ..opts }.header_len() - HEADER_LEN;
         let room = (MAX_OPTIONS_LEN - others - 4) / 8;
         assert_eq!(got.opts.sack.len(), opts.sack.len().min(room), "as many blocks as fit");
@@ -172,8 +188,15 @@ fn the_bit_beside_the_data_offset_is_ae() {
     let segment = Segment { flags: SEGMENT.flags | Flags::AE, ..SEGMENT };
     let bytes = bytes_of(&segment);
     assert_eq!((bytes[12] & 0x0f, parse(&bytes)), (1, Ok(segment)));
-    assert_eq!((segment.flags.ace() & 4, Flags::of_ace(0b111), Flags::of_ace(0b010)), (4, Flags::ACE, Flags::CWR));
-    assert_eq!((plain_with_stamps(&bytes), plain_without_options(&bytes)), (None, None), "for who reads it all");
+    assert_eq!(
+        (segment.flags.ace() & 4, Flags::of_ace(0b111), Flags::of_ace(0b010)),
+        (4, Flags::ACE, Flags::CWR)
+    );
+    assert_eq!(
+        (plain_with_stamps(&bytes), plain_without_options(&bytes)),
+        (None, None),
+        "for who reads it all"
+    );
 }
 
 /// RFC 9768 3.2.3: two orders, and none to three counters of 24 bits.
@@ -200,26 +223,40 @@ fn counters_of_ecn_are_written_and_read_in_both_orders() {
         for count in 0..=3 {
             let sent = AccEcn::new(ect1_first, [0x0100_000b, 12, 13], count);
             let list: Vec<u8> = sent.bytes().collect();
-            assert_eq!((list[0], usize::from(list[1]), list.len()), (kind, 2 + 3 * count, 2 + 3 * count));
+            assert_eq!(
+                (list[0], usize::from(list[1]), list.len()),
+                (kind, 2 + 3 * count, 2 + 3 * count)
+            );
             assert!(list[2..].chunks(3).zip(order).all(|(bytes, n)| bytes == [0, 0, n]));
-            let segment = Segment { opts: TcpOptions { acc_ecn: Some(sent), ..TcpOptions::NONE }, ..SEGMENT };
+            let segment =
+                Segment { opts: TcpOptions { acc_ecn: Some(sent), ..TcpOptions::NONE }, ..SEGMENT };
             let bytes = bytes_of(&segment);
             assert_eq!(bytes.len(), HEADER_LEN + AccEcn::padded_len(count));
             assert_eq!(parse(&bytes).unwrap().opts.acc_ecn, Some(sent));
             assert_eq!(sent.counters().iter().flatten().count(), count);
         }
     }
-    // Of an option that is longer than any of today the first three counters count; one with a part of a counter is none.
-    assert_eq!(options(&[172, 14, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4]).acc_ecn, Some(AccEcn::new(false, [1, 2, 3], 3)));
+    // Of an option that is longer than any of today the first three counters count; one with a part
+    // of a counter is none.
+    assert_eq!(
+        options(&[172, 14, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4]).acc_ecn,
+        Some(AccEcn::new(false, [1, 2, 3], 3))
+    );
     assert_eq!(options(&[172, 6, 0, 0, 1, 0]).acc_ecn, None);
 }
 
 #[test]
 fn an_illegal_option_length_ends_the_list_and_keeps_what_stood_before() {
     let mss = [2, 4, 5, 0xb4];
-    for broken in [&[3, 0, 7, 0][..], &[3, 1, 7, 0], &[8, 40, 0, 0], &[200, 255, 0, 0], &[1, 1, 1, 3]] {
+    for broken in
+        [&[3, 0, 7, 0][..], &[3, 1, 7, 0], &[8, 40, 0, 0], &[200, 255, 0, 0], &[1, 1, 1, 3]]
+    {
         let opts = options(&[&mss, broken].concat());
-        assert_eq!(opts, TcpOptions { mss: Some(1460), broken: true, ..TcpOptions::NONE }, "{broken:?}");
+        assert_eq!(
+            opts,
+            TcpOptions { mss: Some(1460), broken: true, ..TcpOptions::NONE },
+            "{broken:?}"
+        );
     }
 }
 
@@ -291,7 +328,10 @@ fn all_ways_to_the_checksum_agree() {
         ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap()),
     ];
     for (src, dst) in ends {
-        let mut bytes = bytes_of(&Segment { opts: TcpOptions { ts: Some((1, 2)), ..TcpOptions::NONE }, ..SEGMENT });
+        let mut bytes = bytes_of(&Segment {
+            opts: TcpOptions { ts: Some((1, 2)), ..TcpOptions::NONE },
+            ..SEGMENT
+        });
         bytes.extend(b"odd");
         let unfilled = bytes.clone();
         fill_checksum(&src, &dst, &mut bytes);

@@ -36,7 +36,8 @@ fn all_ways_to_the_checksum_agree() {
         header[6..].fill(0);
         fill_checksum_with(&src, &dst, &mut header, checksum::sum(b"odd"), 3);
         assert_eq!(header, bytes[..HEADER_LEN]);
-        // What a device does: the complement of the sum over the message with the partial sum in place.
+        // What a device does: the complement of the sum over the message with the partial sum in
+        // place.
         let mut partial = bytes.clone();
         fill_partial_checksum(&src, &dst, 11, &mut partial);
         let done = checksum::sum(&partial).finish();
@@ -60,7 +61,9 @@ fn lengths_that_lie_are_refused_and_trailing_bytes_cut_off() {
 
 #[test]
 fn no_checksum_is_allowed_over_ipv4_only() {
-    for ((src, dst), refused) in [(ends_v4(), None), (ends_v6(), Some(Malformed::UdpZeroChecksumV6))] {
+    for ((src, dst), refused) in
+        [(ends_v4(), None), (ends_v6(), Some(Malformed::UdpZeroChecksumV6))]
+    {
         let mut bytes = datagram((src, dst), b"abcd");
         bytes[6..8].fill(0);
         assert_eq!(check(&src, &dst, &bytes, true).err(), refused);
@@ -79,7 +82,8 @@ fn a_bad_checksum_is_refused_unless_the_device_vouched_for_it() {
 #[test]
 fn a_sum_of_zero_is_sent_as_all_ones() {
     let (src, dst) = ends_v4();
-    // The data is chosen so that the sum of everything else is taken to all ones, which would leave a checksum of zero.
+    // The data is chosen so that the sum of everything else is taken to all ones, which would leave
+    // a checksum of zero.
     let rest = datagram((src, dst), &[0, 0]);
     let bytes = datagram((src, dst), &rest[6..8]);
     assert_eq!(bytes[6..8], [0xff, 0xff]);

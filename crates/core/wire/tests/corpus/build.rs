@@ -6,8 +6,8 @@ use clearway_wire::icmpv4::Icmpv4;
 use clearway_wire::icmpv6::Icmpv6;
 use clearway_wire::ndp::{NdOption, Ndp, Options, Prefix};
 use clearway_wire::{
-    Addr, EtherType, Flags, Proto, Segment, Seq, TcpOptions, arp, checksum, eth, icmpv4, icmpv6, ipv4, ipv6, ipv6_ext,
-    tcp, udp,
+    Addr, EtherType, Flags, Proto, Segment, Seq, TcpOptions, arp, checksum, eth, icmpv4, icmpv6,
+    ipv4, ipv6, ipv6_ext, tcp, udp,
 };
 
 use super::read::Seen;
@@ -146,7 +146,13 @@ fn fragment_header(next: Proto, offset: u16, more: bool) -> Vec<u8> {
 }
 
 fn syn_options() -> TcpOptions {
-    TcpOptions { mss: Some(1460), wscale: Some(7), sack_permitted: true, ts: Some((1, 0)), ..TcpOptions::NONE }
+    TcpOptions {
+        mss: Some(1460),
+        wscale: Some(7),
+        sack_permitted: true,
+        ts: Some((1, 0)),
+        ..TcpOptions::NONE
+    }
 }
 
 fn ts_options() -> TcpOptions {
@@ -161,8 +167,16 @@ fn sack_options() -> TcpOptions {
     opts
 }
 
-/// Adds a packet of which every byte from `from` on, counted from the start of the IP header, is covered by a checksum.
-fn add(list: &mut Vec<Packet>, name: &'static str, kind: &'static str, v6: bool, packet: Vec<u8>, from: usize) {
+/// Adds a packet of which every byte from `from` on, counted from the start of the IP header, is
+/// covered by a checksum.
+fn add(
+    list: &mut Vec<Packet>,
+    name: &'static str,
+    kind: &'static str,
+    v6: bool,
+    packet: Vec<u8>,
+    from: usize,
+) {
     let len = ETH + packet.len();
     let ethertype = if v6 { EtherType::IPV6 } else { EtherType::IPV4 };
     let seen = Seen { kind, len, covered_from: ETH + from, covered_to: len };
@@ -182,9 +196,13 @@ pub(crate) fn corpus() -> Vec<Packet> {
 
 fn link(list: &mut Vec<Packet>) {
     let mut bytes = [0; arp::LEN];
-    for (name, operation) in [("arp request", Operation::Request), ("arp reply", Operation::Reply)] {
+    for (name, operation) in [("arp request", Operation::Request), ("arp reply", Operation::Reply)]
+    {
         let (sender, target) = (addr("10.0.0.1"), addr("10.0.0.2"));
-        arp::emit(&Arp { operation, sender_mac: MAC, sender, target_mac: PEER, target }, &mut bytes);
+        arp::emit(
+            &Arp { operation, sender_mac: MAC, sender, target_mac: PEER, target },
+            &mut bytes,
+        );
         let mut padded = bytes.to_vec();
         padded.resize(46, 0);
         let seen = Seen { kind: "arp", len: ETH + arp::LEN, covered_from: 0, covered_to: 0 };
@@ -196,10 +214,18 @@ fn link(list: &mut Vec<Packet>) {
         let at = ETH + 4 * tags.len();
         let len = frame.len();
         frame.resize(len.max(64), 0);
-        list.push(Packet { name, frame, seen: Seen { kind: "tcp", len, covered_from: at, covered_to: len } });
+        list.push(Packet {
+            name,
+            frame,
+            seen: Seen { kind: "tcp", len, covered_from: at, covered_to: len },
+        });
     }
     let seen = Seen { kind: "other", len: ETH, covered_from: 0, covered_to: 0 };
-    list.push(Packet { name: "a length of old 802.3", frame: frame(&[], EtherType(3), b"llc"), seen });
+    list.push(Packet {
+        name: "a length of old 802.3",
+        frame: frame(&[], EtherType(3), b"llc"),
+        seen,
+    });
 }
 
 fn transport_v4(list: &mut Vec<Packet>) {
@@ -219,11 +245,19 @@ fn transport_v4(list: &mut Vec<Packet>) {
     let packet = plain_v4(Proto::UDP, &unsummed);
     let len = ETH + packet.len();
     let seen = Seen { kind: "udp", len, covered_from: ETH, covered_to: ETH + 20 };
-    list.push(Packet { name: "udp without checksum", frame: frame(&[], EtherType::IPV4, &packet), seen });
+    list.push(Packet {
+        name: "udp without checksum",
+        frame: frame(&[], EtherType::IPV4, &packet),
+        seen,
+    });
     let packet = plain_v4(Proto(99), b"unknown");
     let len = ETH + packet.len();
     let seen = Seen { kind: "other", len, covered_from: ETH, covered_to: ETH + 20 };
-    list.push(Packet { name: "unknown protocol", frame: frame(&[], EtherType::IPV4, &packet), seen });
+    list.push(Packet {
+        name: "unknown protocol",
+        frame: frame(&[], EtherType::IPV4, &packet),
+        seen,
+    });
 }
 
 fn transport_v6(list: &mut Vec<Packet>) {
@@ -237,7 +271,14 @@ fn transport_v6(list: &mut Vec<Packet>) {
     chain.extend([Proto::FRAGMENT.0, 0, 4, 0, 0, 0, 0, 0]);
     chain.extend(fragment_header(Proto::UDP, 0, false));
     chain.extend(datagram(true, b"far behind"));
-    add(list, "udp6 behind extension headers", "udp", true, plain_v6(Proto::HOP_BY_HOP, &chain), 40 + 40);
+    add(
+        list,
+        "udp6 behind extension headers",
+        "udp",
+        true,
+        plain_v6(Proto::HOP_BY_HOP, &chain),
+        40 + 40,
+    );
     let nothing = plain_v6(Proto::NO_NEXT, b"");
     let from = nothing.len();
     add(list, "no next header", "no-next-header", true, nothing, from);
@@ -270,11 +311,19 @@ fn control_v6(list: &mut Vec<Packet>) {
     for (name, kind, message) in [
         ("echo6 request", "icmpv6", Icmpv6::EchoRequest { id: 1, seq: 2, data: b"ping" }),
         ("echo6 reply", "icmpv6", Icmpv6::EchoReply { id: 1, seq: 2, data: b"" }),
-        ("multicast report", "icmpv6", Icmpv6::Other { kind: 143, code: 0, rest: [0, 0, 0, 1], data: &[4; 20] }),
+        (
+            "multicast report",
+            "icmpv6",
+            Icmpv6::Other { kind: 143, code: 0, rest: [0, 0, 0, 1], data: &[4; 20] },
+        ),
         ("unreachable6", "icmpv6-error", Icmpv6::Unreachable { code: 4, quoted }),
         ("packet too big", "icmpv6-error", Icmpv6::PacketTooBig { mtu: 1280, quoted }),
         ("time exceeded6", "icmpv6-error", Icmpv6::TimeExceeded { code: 1, quoted }),
-        ("parameter problem6", "icmpv6-error", Icmpv6::ParamProblem { code: 1, pointer: 6, quoted }),
+        (
+            "parameter problem6",
+            "icmpv6-error",
+            Icmpv6::ParamProblem { code: 1, pointer: 6, quoted },
+        ),
     ] {
         add(list, name, kind, true, icmp_v6(me, peer, &message), 40);
     }
@@ -287,9 +336,13 @@ fn control_v6(list: &mut Vec<Packet>) {
         preferred_s: 3600,
     };
     let (mut a, mut b, mut c) = ([0; 64], [0; 8], [0; 64]);
-    let router = Options::build(&mut a, &[NdOption::SourceLink(MAC), NdOption::Mtu(1500), NdOption::Prefix(prefix)]);
+    let router = Options::build(
+        &mut a,
+        &[NdOption::SourceLink(MAC), NdOption::Mtu(1500), NdOption::Prefix(prefix)],
+    );
     let source = Options::build(&mut b, &[NdOption::SourceLink(MAC)]);
-    let target_link = Options::build(&mut c, &[NdOption::TargetLink(MAC), NdOption::Redirected(&quoted[..48])]);
+    let target_link =
+        Options::build(&mut c, &[NdOption::TargetLink(MAC), NdOption::Redirected(&quoted[..48])]);
     let advert = Ndp::RouterAdvert {
         hop_limit: 64,
         managed: false,
@@ -301,13 +354,23 @@ fn control_v6(list: &mut Vec<Packet>) {
     };
     let target = addr(me);
     let (router, solicited, override_) = (false, true, true);
-    let neighbor = Ndp::NeighborAdvert { router, solicited, override_, target, options: target_link };
-    let redirect = Ndp::Redirect { target: addr(peer), destination: addr("2001:db8::5"), options: target_link };
+    let neighbor =
+        Ndp::NeighborAdvert { router, solicited, override_, target, options: target_link };
+    let redirect = Ndp::Redirect {
+        target: addr(peer),
+        destination: addr("2001:db8::5"),
+        options: target_link,
+    };
     let probe = Ndp::NeighborSolicit { target, options: Options::NONE };
     for (name, src, dst, message) in [
         ("router solicitation", me, "ff02::2", Ndp::RouterSolicit { options: source }),
         ("router advertisement", me, "ff02::1", advert),
-        ("neighbor solicitation", me, peer, Ndp::NeighborSolicit { target: addr(peer), options: source }),
+        (
+            "neighbor solicitation",
+            me,
+            peer,
+            Ndp::NeighborSolicit { target: addr(peer), options: source },
+        ),
         ("probe for a duplicate", "::", "ff02::1:ff00:1", probe),
         ("neighbor advertisement", me, peer, neighbor),
         ("redirect6", me, peer, redirect),
@@ -318,17 +381,26 @@ fn control_v6(list: &mut Vec<Packet>) {
 
 fn fragments(list: &mut Vec<Packet>) {
     let data = [9; 32];
-    for (name, fragment_offset, more_fragments) in [("first fragment", 0, true), ("last fragment", 1480, false)] {
-        let header = ipv4::Header { fragment_offset, more_fragments, ..header_v4(Proto::UDP, data.len()) };
+    for (name, fragment_offset, more_fragments) in
+        [("first fragment", 0, true), ("last fragment", 1480, false)]
+    {
+        let header =
+            ipv4::Header { fragment_offset, more_fragments, ..header_v4(Proto::UDP, data.len()) };
         let packet = ip_v4(&header, &data);
-        let seen = Seen { kind: "fragment", len: ETH + packet.len(), covered_from: ETH, covered_to: ETH + 20 };
+        let seen = Seen {
+            kind: "fragment",
+            len: ETH + packet.len(),
+            covered_from: ETH,
+            covered_to: ETH + 20,
+        };
         list.push(Packet { name, frame: frame(&[], EtherType::IPV4, &packet), seen });
     }
     for (name, offset, more) in [("first fragment6", 0, true), ("later fragment6", 1232, true)] {
         let mut payload = fragment_header(Proto::TCP, offset, more);
         payload.extend(data);
         let packet = plain_v6(Proto::FRAGMENT, &payload);
-        let seen = Seen { kind: "fragment", len: ETH + packet.len(), covered_from: 0, covered_to: 0 };
+        let seen =
+            Seen { kind: "fragment", len: ETH + packet.len(), covered_from: 0, covered_to: 0 };
         list.push(Packet { name, frame: frame(&[], EtherType::IPV6, &packet), seen });
     }
 }

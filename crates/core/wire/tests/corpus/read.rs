@@ -2,7 +2,9 @@
 
 use clearway_wire::icmpv4::Icmpv4;
 use clearway_wire::icmpv6::Icmpv6;
-use clearway_wire::{Addr, EtherType, Malformed, Proto, arp, eth, icmpv4, icmpv6, ip, ipv4, ipv6, ipv6_ext, tcp, udp};
+use clearway_wire::{
+    Addr, EtherType, Malformed, Proto, arp, eth, icmpv4, icmpv6, ip, ipv4, ipv6, ipv6_ext, tcp, udp,
+};
 
 /// What a frame turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +45,8 @@ fn read_v4(bytes: &[u8], at: usize, verify: bool) -> Result<Seen, Malformed> {
         assert!(usize::from(ip.fragment_offset()) + ip.payload().len() <= ipv4::MAX_LEN);
         return Ok(Seen { kind: "fragment", len: end, covered_from: at, covered_to: header_end });
     }
-    let (kind, covered) = read_upper(&ip.src(), &ip.dst(), ip.proto(), ip.ttl(), ip.payload(), verify)?;
+    let (kind, covered) =
+        read_upper(&ip.src(), &ip.dst(), ip.proto(), ip.ttl(), ip.payload(), verify)?;
     let covered_to = if covered { end } else { header_end };
     Ok(Seen { kind, len: end, covered_from: at, covered_to })
 }
@@ -65,7 +68,8 @@ fn read_v6(bytes: &[u8], at: usize, verify: bool) -> Result<Seen, Malformed> {
         assert!(part.named_at < part.header_at && part.header_at + 8 == chain.upper_offset);
         return Ok(Seen { kind: "fragment", len: end, covered_from: 0, covered_to: 0 });
     }
-    let (kind, covered) = read_upper(&ip.src(), &ip.dst(), chain.upper, ip.hop_limit(), chain.bytes, verify)?;
+    let (kind, covered) =
+        read_upper(&ip.src(), &ip.dst(), chain.upper, ip.hop_limit(), chain.bytes, verify)?;
     let covered_from = if covered { at + chain.upper_offset } else { end };
     Ok(Seen { kind, len: end, covered_from, covered_to: end })
 }
@@ -101,7 +105,9 @@ fn read_upper(
             Ok(("udp", whole && bytes[6..8] != [0, 0]))
         }
         Proto::ICMP if src.is_v4() => read_icmpv4(bytes, verify).map(|kind| (kind, true)),
-        Proto::ICMPV6 if src.is_v6() => read_icmpv6(src, dst, hop_limit, bytes, verify).map(|kind| (kind, true)),
+        Proto::ICMPV6 if src.is_v6() => {
+            read_icmpv6(src, dst, hop_limit, bytes, verify).map(|kind| (kind, true))
+        }
         Proto::NO_NEXT => Ok(("no-next-header", false)),
         _ => Ok(("other", false)),
     }
@@ -129,7 +135,13 @@ fn read_icmpv4(bytes: &[u8], verify: bool) -> Result<&'static str, Malformed> {
     }
 }
 
-fn read_icmpv6(src: &Addr, dst: &Addr, hop_limit: u8, bytes: &[u8], verify: bool) -> Result<&'static str, Malformed> {
+fn read_icmpv6(
+    src: &Addr,
+    dst: &Addr,
+    hop_limit: u8,
+    bytes: &[u8],
+    verify: bool,
+) -> Result<&'static str, Malformed> {
     let message = icmpv6::check(src, dst, hop_limit, bytes, verify)?;
     assert_eq!(message.emitted_len(), bytes.len());
     match message {
@@ -147,7 +159,12 @@ fn read_icmpv6(src: &Addr, dst: &Addr, hop_limit: u8, bytes: &[u8], verify: bool
             | NeighborSolicit { options, .. }
             | NeighborAdvert { options, .. }
             | Redirect { options, .. }) = ndp;
-            let _ = (options.source_link(), options.target_link(), options.mtu(), options.prefixes().count());
+            let _ = (
+                options.source_link(),
+                options.target_link(),
+                options.mtu(),
+                options.prefixes().count(),
+            );
             assert!(options.iter().count() <= clearway_wire::ndp::MAX_OPTIONS);
             Ok("ndp")
         }

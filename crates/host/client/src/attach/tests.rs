@@ -4,10 +4,12 @@ use clearway_shm::{HostPage, RingConsumer, sleep};
 
 use super::*;
 
-/// An attachment to one worker that somebody plays: its page, its end of the ring, and its notifier.
+/// An attachment to one worker that somebody plays: its page, its end of the ring, and its
+/// notifier.
 fn attachment() -> (Attachment, HostPage, RingConsumer, OwnedFd) {
     let (page, page_fd) = HostPage::create(1, 1).unwrap();
-    let host = Arc::new(Segment::map_read_only(page_fd.as_fd(), page.len()).unwrap()).host().unwrap();
+    let host =
+        Arc::new(Segment::map_read_only(page_fd.as_fd(), page.len()).unwrap()).host().unwrap();
     let memory = Arc::new(Segment::create("ring", 1 << 14).unwrap().0);
     let ring = Mutex::new(RingProducer::new(&memory, 0, 64).unwrap());
     let taken = RingConsumer::new(&memory, 0, 64).unwrap();

@@ -11,7 +11,8 @@
 //! }
 //! ```
 //!
-//! Words of our own: `wildcard clearway|kernel`, `kernel ADDRESS[/LENGTH]`, `interfaces both|clearway|kernel`. `#` begins a comment. Line ends mean no more than spaces.
+//! Words of our own: `wildcard clearway|kernel`, `kernel ADDRESS[/LENGTH]`,
+//! `interfaces both|clearway|kernel`. `#` begins a comment. Line ends mean no more than spaces.
 
 use std::net::IpAddr;
 
@@ -71,7 +72,9 @@ fn setting(word: &str, words: &mut Words<'_>, config: &mut AppConfig) -> Result<
         "rx-fifo-size" => config.rx_fifo = words.value(word, |value| value.parse().ok())?,
         "tx-fifo-size" => config.tx_fifo = words.value(word, |value| value.parse().ok())?,
         "namespace-id" => config.namespace = words.value(word, |value| Some(value.into()))?,
-        "namespace-secret" => config.secret = Some(words.value(word, |value| Some(Secret(value.into())))?),
+        "namespace-secret" => {
+            config.secret = Some(words.value(word, |value| Some(Secret(value.into())))?)
+        }
         // What a program reaches is for its namespace's table to say, whatever the scope.
         "app-scope-global" => {}
         "app-scope-local" => config.cut_through = true,
@@ -82,7 +85,9 @@ fn setting(word: &str, words: &mut Words<'_>, config: &mut AppConfig) -> Result<
         _ => {
             let near = WORDS.iter().map(|(known, _)| (distance(known, word), known)).min();
             return Err(words.wrong(match near {
-                Some((distance, near)) if distance <= NEAR => format!("`{word}` is not known; `{near}` is"),
+                Some((distance, near)) if distance <= NEAR => {
+                    format!("`{word}` is not known; `{near}` is")
+                }
                 _ => {
                     let known: Vec<&str> = WORDS.iter().map(|(known, _)| *known).collect();
                     format!("`{word}` is not known; these are: {}", known.join(", "))
@@ -102,7 +107,8 @@ fn wildcard(value: &str) -> Option<Wildcard> {
 }
 
 fn prefix(value: &str) -> Option<(IpAddr, u8)> {
-    let (address, len) = value.split_once('/').map_or((value, None), |(address, len)| (address, Some(len)));
+    let (address, len) =
+        value.split_once('/').map_or((value, None), |(address, len)| (address, Some(len)));
     let address: IpAddr = address.parse().ok()?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let len = len.map_or(Some(most), |len| len.parse().ok())?;
@@ -145,11 +151,13 @@ impl<'a> Words<'a> {
 
     /// What follows `word`.
     fn value<T>(&mut self, word: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, Wrong> {
-        let expected = WORDS.iter().find(|(known, _)| *known == word).map_or("", |(_, expected)| expected);
+        let expected =
+            WORDS.iter().find(|(known, _)| *known == word).map_or("", |(_, expected)| expected);
         let Some(value) = self.next().filter(|value| !matches!(*value, "{" | "}")) else {
             return Err(self.wrong(format!("after `{word}` comes {expected}")));
         };
-        read(value).ok_or_else(|| self.wrong(format!("after `{word}` comes {expected}, not `{value}`")))
+        read(value)
+            .ok_or_else(|| self.wrong(format!("after `{word}` comes {expected}, not `{value}`")))
     }
 
     /// An error at the last word.
@@ -159,7 +167,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// How many letters must be put in, taken out or exchanged to make one word of the other (Levenshtein).
+/// How many letters must be put in, taken out or exchanged to make one word of the other
+/// (Levenshtein).
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {

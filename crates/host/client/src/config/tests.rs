@@ -26,9 +26,13 @@ fn the_documents_file_is_read_as_it_stands() {
 #[test]
 fn it_may_stand_in_one_line() {
     let mut config = AppConfig::default();
-    parse("vcl{namespace-id client wildcard kernel kernel 10.0.0.0/8 kernel ::1}", &mut config).unwrap();
+    parse("vcl{namespace-id client wildcard kernel kernel 10.0.0.0/8 kernel ::1}", &mut config)
+        .unwrap();
     assert_eq!((config.namespace.as_str(), config.wildcard), ("client", Wildcard::Kernel));
-    assert_eq!(config.kernel, vec![("10.0.0.0".parse().unwrap(), 8), ("::1".parse().unwrap(), 128)]);
+    assert_eq!(
+        config.kernel,
+        vec![("10.0.0.0".parse().unwrap(), 8), ("::1".parse().unwrap(), 128)]
+    );
 }
 
 #[test]
@@ -40,7 +44,8 @@ fn cut_through_is_asked_for_by_the_local_scope_and_by_a_variable() {
     assert!(parsed("vcl { app-scope-local app-scope-global }"));
     assert!(!parsed("vcl { app-scope-global }"));
     let said = |value: &'static str| {
-        AppConfig::from_variables(|name| (name == "CLEARWAY_CUT_THROUGH").then(|| value.into())).map(|c| c.cut_through)
+        AppConfig::from_variables(|name| (name == "CLEARWAY_CUT_THROUGH").then(|| value.into()))
+            .map(|c| c.cut_through)
     };
     assert!(said("1").unwrap() && !said("0").unwrap());
     assert!(said("yes").unwrap_err().to_string().contains("CLEARWAY_CUT_THROUGH=yes: 1 or 0"));
@@ -54,25 +59,41 @@ fn whose_interfaces_are_shown_is_said_by_the_file_and_by_a_variable() {
     assert_eq!(config.interfaces, ShownInterfaces::Kernel);
     assert!(wrong("vcl { interfaces none }").1.contains("both, clearway or kernel"));
     let said = |value: &'static str| {
-        AppConfig::from_variables(|name| (name == "CLEARWAY_INTERFACES").then(|| value.into())).map(|c| c.interfaces)
+        AppConfig::from_variables(|name| (name == "CLEARWAY_INTERFACES").then(|| value.into()))
+            .map(|c| c.interfaces)
     };
     assert_eq!(said("clearway").unwrap(), ShownInterfaces::Clearway);
-    assert!(said("all").unwrap_err().to_string().contains("CLEARWAY_INTERFACES=all: both, clearway or kernel"));
+    assert!(
+        said("all")
+            .unwrap_err()
+            .to_string()
+            .contains("CLEARWAY_INTERFACES=all: both, clearway or kernel")
+    );
 }
 
 #[test]
 fn comments_are_passed_over() {
     let mut config = AppConfig::default();
-    parse("# for the server\nvcl { # begins\n# namespace-id client\nnamespace-id server }", &mut config).unwrap();
+    parse(
+        "# for the server\nvcl { # begins\n# namespace-id client\nnamespace-id server }",
+        &mut config,
+    )
+    .unwrap();
     assert_eq!(config.namespace, "server");
 }
 
 #[test]
 fn an_unknown_word_is_shown_with_its_line_and_the_nearest_one() {
-    assert_eq!(wrong("vcl {\n rx-fifo-sise 5\n}"), (2, "`rx-fifo-sise` is not known; `rx-fifo-size` is".into()));
+    assert_eq!(
+        wrong("vcl {\n rx-fifo-sise 5\n}"),
+        (2, "`rx-fifo-sise` is not known; `rx-fifo-size` is".into())
+    );
     let (line, why) = wrong("vcl {\n\n preallocated-fifo-pairs 5\n}");
     assert_eq!(line, 3);
-    assert!(why.starts_with("`preallocated-fifo-pairs` is not known; these are: rx-fifo-size, "), "{why}");
+    assert!(
+        why.starts_with("`preallocated-fifo-pairs` is not known; these are: rx-fifo-size, "),
+        "{why}"
+    );
 }
 
 #[test]
@@ -85,7 +106,10 @@ fn what_is_missing_is_said() {
     assert_eq!(wrong("vcl {\napp-scope-global\n"), (2, "`}` is missing".into()));
     assert_eq!(wrong(""), (1, "the file begins with `vcl {`".into()));
     assert_eq!(wrong("vcl namespace-id x"), (1, "after `vcl` comes `{`".into()));
-    assert_eq!(wrong("vcl {\n}\nsession {}"), (3, "`session` stands behind the end of `vcl { … }`".into()));
+    assert_eq!(
+        wrong("vcl {\n}\nsession {}"),
+        (3, "`session` stands behind the end of `vcl { … }`".into())
+    );
     assert_eq!(wrong("vcl { kernel 10.0.0.0/33 }").0, 1);
 }
 
@@ -102,7 +126,9 @@ fn variables_go_before_the_file() {
     let path = folder.join("vcl.conf");
     std::fs::write(&path, "vcl { namespace-id server namespace-secret 1 }").unwrap();
     let path = path.to_str().unwrap();
-    let config = from(&[("VCL_CONFIG", path), ("CLEARWAY_NS", "client"), ("CLEARWAY_SPIN_US", "7")]).unwrap();
+    let config =
+        from(&[("VCL_CONFIG", path), ("CLEARWAY_NS", "client"), ("CLEARWAY_SPIN_US", "7")])
+            .unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(config.namespace, "client");
     assert_eq!(config.secret, Some(Secret("1".into())));

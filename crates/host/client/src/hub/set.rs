@@ -28,7 +28,8 @@ pub(crate) struct Set {
     /// Members that may be ready. Each is in it once at most.
     ready: VecDeque<usize>,
     pub(crate) watches: Vec<Watch>,
-    /// Wakes one of those that wait for the set. Never emptied: who waits for it sees its edges, also in a child of this process, which has it too.
+    /// Wakes one of those that wait for the set. Never emptied: who waits for it sees its edges,
+    /// also in a child of this process, which has it too.
     pub(crate) kick: Arc<Internal>,
     /// Threads that wait in the program's set, because there is no member here.
     pub(crate) waiting: u32,
@@ -133,7 +134,13 @@ impl Set {
 
 impl Inner {
     /// EPOLL_CTL_ADD.
-    pub(crate) fn add_member(&mut self, set: usize, fd: i32, what: What, event: EpollEvent) -> Result<(), Errno> {
+    pub(crate) fn add_member(
+        &mut self,
+        set: usize,
+        fd: i32,
+        what: What,
+        event: EpollEvent,
+    ) -> Result<(), Errno> {
         let EpollEvent { events, data } = event;
         if events & EXCLUSIVE != 0 && (matches!(what, What::Set(_)) || events & ONESHOT != 0) {
             return Err(Errno::INVAL);
@@ -145,7 +152,8 @@ impl Inner {
         // What happened to it before says nothing of when it becomes ready as a member.
         self.drain();
         let entry = self.sets.get_mut(set).ok_or(Errno::BADF)?;
-        let member = entry.members.insert(Member { what, fd, events, data, queued: false, disabled: false });
+        let member =
+            entry.members.insert(Member { what, fd, events, data, queued: false, disabled: false });
         entry.by_fd.insert(fd, member);
         entry.inner += usize::from(matches!(what, What::Set(_)));
         let watch = Watch::Member { set, member };
@@ -158,7 +166,12 @@ impl Inner {
     }
 
     /// EPOLL_CTL_MOD.
-    pub(crate) fn modify_member(&mut self, set: usize, fd: i32, event: EpollEvent) -> Result<(), Errno> {
+    pub(crate) fn modify_member(
+        &mut self,
+        set: usize,
+        fd: i32,
+        event: EpollEvent,
+    ) -> Result<(), Errno> {
         let EpollEvent { events, data } = event;
         let entry = self.sets.get_mut(set).ok_or(Errno::BADF)?;
         let index = *entry.by_fd.get(&fd).ok_or(Errno::NOENT)?;
@@ -223,7 +236,10 @@ impl Inner {
 
     /// A set that lies so deep in others, or holds such, is refused.
     pub(crate) fn may_nest(&self, outer: usize, inner: usize) -> Result<(), Errno> {
-        if outer == inner || self.holds(inner, outer, MAX_NESTING) || self.depth(inner, MAX_NESTING) >= MAX_NESTING {
+        if outer == inner
+            || self.holds(inner, outer, MAX_NESTING)
+            || self.depth(inner, MAX_NESTING) >= MAX_NESTING
+        {
             return Err(Errno::LOOP);
         }
         Ok(())
@@ -279,23 +295,30 @@ impl Inner {
     /// Sets among the members may be ready by what only the kernel knows.
     pub(crate) fn look_at_inner_sets(&mut self, set: usize) {
         let Some(entry) = self.sets.get(set).filter(|entry| entry.inner > 0) else { return };
-        let inner = entry.members.iter().filter(|(_, member)| matches!(member.what, What::Set(_)) && !member.queued);
+        let inner = entry
+            .members
+            .iter()
+            .filter(|(_, member)| matches!(member.what, What::Set(_)) && !member.queued);
         for member in inner.map(|(index, _)| index).collect::<Vec<_>>() {
             self.look_at_member(set, member);
         }
     }
 
-    /// A member that is ready now is put into the list, behind those that became so before it: their events lie in the rings by now, for a worker leaves the event of one before it makes
+    /// A member that is ready now is put into the list, behind those that became so before it:
+    /// their events lie in the rings by now, for a worker leaves the event of one before it makes
     /// the next one ready.
     fn look_at_member(&mut self, set: usize, member: usize) {
-        let Some(&entry) = self.sets.get(set).and_then(|set| set.members.get(member)) else { return };
+        let Some(&entry) = self.sets.get(set).and_then(|set| set.members.get(member)) else {
+            return;
+        };
         if self.found(&entry) != 0 {
             self.drain();
             self.enqueue(set, member);
         }
     }
 
-    /// What a member is ready for, of what it is asked for. A socket that is not ready tells when it is.
+    /// What a member is ready for, of what it is asked for. A socket that is not ready tells when
+    /// it is.
     fn found(&self, member: &Member) -> u32 {
         let interest = member.interest();
         match member.what {
@@ -316,15 +339,24 @@ impl Inner {
     /// `poll` of the set would find it readable.
     pub(crate) fn is_set_ready(&self, set: usize, fuel: usize) -> bool {
         let Some(entry) = self.sets.get(set) else { return false };
-        let any = entry.ready.iter().filter_map(|member| entry.members.get(*member)).any(|member| match member.what {
-            What::Set(inner) => fuel > 0 && self.is_set_ready(inner, fuel - 1),
-            What::Socket(_) => self.found(member) != 0,
-        });
+        let any =
+            entry.ready.iter().filter_map(|member| entry.members.get(*member)).any(|member| {
+                match member.what {
+                    What::Set(inner) => fuel > 0 && self.is_set_ready(inner, fuel - 1),
+                    What::Socket(_) => self.found(member) != 0,
+                }
+            });
         any || entry.kernel && kernel_is_ready(entry.epfd)
     }
 
     /// An event touched the socket or set that is this member.
-    pub(crate) fn mark_member(&mut self, set: usize, member: usize, bits: u32, exclusive_done: &mut bool) {
+    pub(crate) fn mark_member(
+        &mut self,
+        set: usize,
+        member: usize,
+        bits: u32,
+        exclusive_done: &mut bool,
+    ) {
         let Some(entry) = self.sets.get(set) else { return };
         let Some(&touched) = entry.members.get(member) else { return };
         if touched.interest() & bits == 0 {
@@ -340,13 +372,16 @@ impl Inner {
         self.enqueue(set, member);
     }
 
-    /// Some set must hear of every arrival: it is edge-triggered, or was passed over for another that asked for it exclusively.
+    /// Some set must hear of every arrival: it is edge-triggered, or was passed over for another
+    /// that asked for it exclusively.
     pub(crate) fn wants_each_arrival(&self, key: usize) -> bool {
         let Some(socket) = self.sockets.get(key) else { return false };
         socket.watches.iter().any(|watch| match watch {
             Watch::Member { set, member } => {
                 let member = self.sets.get(*set).and_then(|set| set.members.get(*member));
-                member.is_some_and(|member| member.events & (ET | EXCLUSIVE) != 0 && member.interest() & READ != 0)
+                member.is_some_and(|member| {
+                    member.events & (ET | EXCLUSIVE) != 0 && member.interest() & READ != 0
+                })
             }
             Watch::Thread { .. } | Watch::Acceptor { .. } => false,
         })
@@ -374,7 +409,8 @@ impl Inner {
         }
     }
 
-    /// Fills `out` with members that are ready, in the order in which they became so. Those that stay ready go to the end of the list.
+    /// Fills `out` with members that are ready, in the order in which they became so. Those that
+    /// stay ready go to the end of the list.
     pub(crate) fn harvest(&mut self, set: usize, out: &mut [EpollEvent]) -> usize {
         let mut filled = 0;
         let candidates = self.sets.get(set).map_or(0, |set| set.ready.len());

@@ -4,7 +4,11 @@ fn routes() -> Routes {
     Routes::new(Prefixes {
         generation: 1,
         local: vec!["172.16.1.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
-        routes: vec![("172.16.2.1".parse().unwrap(), 32), ("10.0.0.0".parse().unwrap(), 8), ("::".parse().unwrap(), 0)],
+        routes: vec![
+            ("172.16.2.1".parse().unwrap(), 32),
+            ("10.0.0.0".parse().unwrap(), 8),
+            ("::".parse().unwrap(), 0),
+        ],
         more: false,
     })
 }
@@ -20,11 +24,26 @@ fn local(config: &AppConfig, address: &str) -> bool {
 #[test]
 fn destinations_are_ours_by_route() {
     let config = AppConfig::default();
-    for address in ["172.16.1.1", "172.16.2.1", "10.255.0.1", "2001:db8::1", "2001:db8:1::5", "::ffff:10.1.2.3"] {
+    for address in [
+        "172.16.1.1",
+        "172.16.2.1",
+        "10.255.0.1",
+        "2001:db8::1",
+        "2001:db8:1::5",
+        "::ffff:10.1.2.3",
+    ] {
         assert!(remote(&config, address), "{address}");
     }
-    for address in ["172.16.2.2", "192.0.2.1", "127.0.0.1", "::1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "ff02::1"]
-    {
+    for address in [
+        "172.16.2.2",
+        "192.0.2.1",
+        "127.0.0.1",
+        "::1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "ff02::1",
+    ] {
         assert!(!remote(&config, address), "{address}");
     }
 }
@@ -60,7 +79,8 @@ fn without_addresses_the_wildcard_is_the_kernels() {
 
 #[test]
 fn a_loopback_address_that_the_namespace_owns_is_ours() {
-    let routes = Routes::new(Prefixes { local: vec!["127.0.0.5".parse().unwrap()], ..Prefixes::default() });
+    let routes =
+        Routes::new(Prefixes { local: vec!["127.0.0.5".parse().unwrap()], ..Prefixes::default() });
     assert!(routes.serves_remote(&AppConfig::default(), "127.0.0.5:80".parse().unwrap()));
     assert!(!routes.serves_remote(&AppConfig::default(), "127.0.0.1:80".parse().unwrap()));
 }

@@ -17,7 +17,12 @@ use crate::{Errno, Socket};
 const MAX_PAYLOAD: [usize; 2] = [65_507, 65_527];
 
 impl Socket {
-    pub(super) fn send_datagram(&self, from: &[IoSlice<'_>], how: &SendTo, flags: i32) -> Result<usize, Errno> {
+    pub(super) fn send_datagram(
+        &self,
+        from: &[IoSlice<'_>],
+        how: &SendTo,
+        flags: i32,
+    ) -> Result<usize, Errno> {
         let total: usize = from.iter().map(|part| part.len()).sum();
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::OPNOTSUPP);
@@ -42,7 +47,9 @@ impl Socket {
         let mut deadline = None;
         loop {
             let held = self.core.lock_tx();
-            let pushed = tx.with(&held, |tx| tx.push_datagram(head, from).map(|pushed| (pushed, pushed && tx.kick())));
+            let pushed = tx.with(&held, |tx| {
+                tx.push_datagram(head, from).map(|pushed| (pushed, pushed && tx.kick()))
+            });
             drop(held);
             let (pushed, kicked) = pushed.and_then(|pushed| pushed).map_err(broken)?;
             if kicked {
@@ -78,7 +85,11 @@ impl Socket {
         if alive || self.is_alive() { Ok(()) } else { Err(Errno::NETDOWN) }
     }
 
-    fn wait_to_send_datagram(&self, record: u32, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+    fn wait_to_send_datagram(
+        &self,
+        record: u32,
+        deadline: &mut Option<Deadline>,
+    ) -> Result<(), Errno> {
         let deadline = *deadline.get_or_insert_with(|| self.send_deadline());
         let can_go_on = || {
             let alive = self.is_alive();
@@ -89,7 +100,11 @@ impl Socket {
         self.client.wait_for(&self.core, WRITE, deadline, can_go_on)
     }
 
-    pub(super) fn recv_datagram(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Received, Errno> {
+    pub(super) fn recv_datagram(
+        &self,
+        into: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<Received, Errno> {
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::OPNOTSUPP);
         }
@@ -129,7 +144,11 @@ impl Socket {
     }
 
     /// Takes the next datagram, if there is one.
-    fn take_datagram(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Option<Received>, Errno> {
+    fn take_datagram(
+        &self,
+        into: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<Option<Received>, Errno> {
         let Some(rx) = self.core.rx() else { return Ok(None) };
         let held = self.core.lock_rx();
         let taken = rx.with(&held, |rx| {
@@ -143,7 +162,8 @@ impl Socket {
             Ok::<_, Hostile>(Some((head, copied, room_is_wanted)))
         });
         drop(held);
-        let Some((head, copied, room_is_wanted)) = taken.and_then(|taken| taken).map_err(broken)? else {
+        let Some((head, copied, room_is_wanted)) = taken.and_then(|taken| taken).map_err(broken)?
+        else {
             return Ok(None);
         };
         if room_is_wanted {
@@ -191,7 +211,11 @@ impl Socket {
 }
 
 /// Fills the parts one after the other.
-fn copy_datagram(rx: &mut Consumer, head: &DatagramHead, into: &mut [IoSliceMut<'_>]) -> Result<usize, Hostile> {
+fn copy_datagram(
+    rx: &mut Consumer,
+    head: &DatagramHead,
+    into: &mut [IoSliceMut<'_>],
+) -> Result<usize, Hostile> {
     let mut copied = 0;
     for part in into {
         copied += rx.peek_datagram(head, copied as u32, part)?;

@@ -28,7 +28,8 @@ impl Socket {
         }
     }
 
-    /// Refuses a datagram that is longer than the path takes, where those are not cut. What the path took when that was last asked holds until an error comes.
+    /// Refuses a datagram that is longer than the path takes, where those are not cut. What the
+    /// path took when that was last asked holds until an error comes.
     pub(super) fn may_leave(&self, how: &SendTo, total: usize) -> Result<(), Errno> {
         if !self.core.refuses_long(false) && !self.core.refuses_long(true) {
             return Ok(());
@@ -39,10 +40,13 @@ impl Socket {
         if !self.core.refuses_long(v6) {
             return Ok(());
         }
-        let len = if how.segment_size == 0 { total } else { total.min(how.segment_size.into()) } as u32;
+        let len =
+            if how.segment_size == 0 { total } else { total.min(how.segment_size.into()) } as u32;
         let errors = self.core.words().error.load(Ordering::Acquire);
         let known = *self.core.path.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_some_and(|(ip, mtu, then)| (ip, then) == (to, errors) && len + HEADERS[usize::from(v6)] <= mtu) {
+        if known.is_some_and(|(ip, mtu, then)| {
+            (ip, then) == (to, errors) && len + HEADERS[usize::from(v6)] <= mtu
+        }) {
             return Ok(());
         }
         let mtu = self.ask_path(how.to, len)?;
@@ -50,7 +54,8 @@ impl Socket {
         Ok(())
     }
 
-    /// The oldest error of a datagram that did not arrive (MSG_ERRQUEUE), when they are kept (IP_RECVERR). The socket's error is as Linux has it then: that of the next.
+    /// The oldest error of a datagram that did not arrive (MSG_ERRQUEUE), when they are kept
+    /// (IP_RECVERR). The socket's error is as Linux has it then: that of the next.
     ///
     /// # Errors
     /// When the host is gone.

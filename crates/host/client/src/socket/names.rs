@@ -8,7 +8,8 @@ use clearway_shm::layout::{flags, option_word, request, state};
 use crate::ready::ALL;
 use crate::{Errno, Socket};
 
-/// Options that bound how much a program may write: they have to hold for the write that comes next.
+/// Options that bound how much a program may write: they have to hold for the write that comes
+/// next.
 const BOUNDS_WRITES: [Field; 2] = [Field::SendBuffer, Field::NotsentLowat];
 
 impl Socket {
@@ -44,10 +45,12 @@ impl Socket {
         Ok(())
     }
 
-    /// Connects. None takes a datagram socket's peer away. A stream that does not block answers EINPROGRESS.
+    /// Connects. None takes a datagram socket's peer away. A stream that does not block answers
+    /// EINPROGRESS.
     ///
     /// # Errors
-    /// As `connect(2)`: `EINPROGRESS`, `EALREADY`, `EISCONN`, `ECONNREFUSED`, `ETIMEDOUT`, `ENETUNREACH`, `EADDRNOTAVAIL`.
+    /// As `connect(2)`: `EINPROGRESS`, `EALREADY`, `EISCONN`, `ECONNREFUSED`, `ETIMEDOUT`,
+    /// `ENETUNREACH`, `EADDRNOTAVAIL`.
     pub fn connect(&self, remote: Option<SocketAddr>) -> Result<(), Errno> {
         self.connect_with(remote, 0)
     }
@@ -58,7 +61,9 @@ impl Socket {
     /// As [`Socket::connect`].
     pub fn connect_with(&self, remote: Option<SocketAddr>, flags: i32) -> Result<(), Errno> {
         match self.core.kind {
-            Kind::Datagram => self.ask_session(&Request::Connect { session: self.core.id(), remote }),
+            Kind::Datagram => {
+                self.ask_session(&Request::Connect { session: self.core.id(), remote })
+            }
             Kind::Stream => self.connect_stream(remote.ok_or(Errno::OPNOTSUPP)?, flags),
         }
     }
@@ -81,12 +86,15 @@ impl Socket {
         }
         let again = self.flag(flags::DISCONNECTED);
         self.set_flag(flags::DISCONNECTED, false);
-        if let Err(errno) = self.ask_session(&Request::Connect { session: self.core.id(), remote: Some(remote) }) {
+        if let Err(errno) =
+            self.ask_session(&Request::Connect { session: self.core.id(), remote: Some(remote) })
+        {
             self.set_flag(flags::DISCONNECTED, again);
             return Err(errno);
         }
         self.with(|socket| socket.connecting = true);
-        let waits_for_data = self.options().fast_open_connect && self.core.state() & state::CONNECTING == 0;
+        let waits_for_data =
+            self.options().fast_open_connect && self.core.state() & state::CONNECTING == 0;
         match self.blocks(how) || waits_for_data {
             true => self.finish_connect(),
             // Linux does not look whether it is done already either.
@@ -99,15 +107,18 @@ impl Socket {
         let over = || self.core.state() & state::CONNECTING == 0 || !self.is_alive();
         if !over() {
             let waited = self.client.wait_for(&self.core, ALL, self.send_deadline(), over);
-            waited.map_err(|errno| if errno == Errno::AGAIN { Errno::INPROGRESS } else { errno })?;
+            waited
+                .map_err(|errno| if errno == Errno::AGAIN { Errno::INPROGRESS } else { errno })?;
         }
         self.with(|socket| socket.connecting = false);
-        let failed = self.core.state() & (state::CONNECTED | state::FAILED) != state::CONNECTED || !self.is_alive();
+        let failed = self.core.state() & (state::CONNECTED | state::FAILED) != state::CONNECTED
+            || !self.is_alive();
         let error = self.take_error();
         if failed {
             self.set_flag(flags::SHUT_READ | flags::SHUT_WRITE, false);
             self.set_flag(flags::DISCONNECTED, true);
-            // An address that only the attempt gave it is free again. Linux goes on showing the port.
+            // An address that only the attempt gave it is free again. Linux goes on showing the
+            // port.
             let any = self.unspecified().ip();
             self.with(|socket| {
                 let shown = socket.local.map(|local| SocketAddr::new(any, local.port()));
@@ -133,11 +144,18 @@ impl Socket {
         self.with(|socket| socket.remote).filter(|_| connected)
     }
 
-    /// Changes the membership of a datagram socket in a group, on the interface of this number; 0: as the route says.
+    /// Changes the membership of a datagram socket in a group, on the interface of this number; 0:
+    /// as the route says.
     ///
     /// # Errors
-    /// `EADDRINUSE` when it is a member, `EADDRNOTAVAIL` when it is none, `ENODEV`, `EINVAL`, `ENOBUFS` at a limit.
-    pub fn change_group(&self, iface: u32, group: IpAddr, change: GroupChange) -> Result<(), Errno> {
+    /// `EADDRINUSE` when it is a member, `EADDRNOTAVAIL` when it is none, `ENODEV`, `EINVAL`,
+    /// `ENOBUFS` at a limit.
+    pub fn change_group(
+        &self,
+        iface: u32,
+        group: IpAddr,
+        change: GroupChange,
+    ) -> Result<(), Errno> {
         self.ask(&Request::Group { session: self.core.id(), iface, group, change }).map(drop)
     }
 
@@ -146,14 +164,17 @@ impl Socket {
         self.with(|socket| socket.options)
     }
 
-    /// Sets all of them. A stream refuses none, so its worker is told by the ring, and nobody waits, but for what the next write has to find.
+    /// Sets all of them. A stream refuses none, so its worker is told by the ring, and nobody
+    /// waits, but for what the next write has to find.
     ///
     /// # Errors
     /// When the host is gone.
     pub fn set_options(&self, options: &SocketOptions) -> Result<(), Errno> {
         let told = match self.option_words(options) {
             Some(words) => self.tell_options(&words),
-            None => self.ask(&Request::Options { session: self.core.id(), options: *options }).map(drop),
+            None => {
+                self.ask(&Request::Options { session: self.core.id(), options: *options }).map(drop)
+            }
         };
         // One that comes back has them when it does.
         if told.is_err() && (self.is_alive() || !self.core.comes_back()) {
@@ -165,7 +186,8 @@ impl Socket {
         Ok(())
     }
 
-    /// What a message says of each option that is another than before. None: the host is to be asked.
+    /// What a message says of each option that is another than before. None: the host is to be
+    /// asked.
     fn option_words(&self, options: &SocketOptions) -> Option<Vec<u32>> {
         if self.core.kind != Kind::Stream {
             return None;
@@ -185,7 +207,8 @@ impl Socket {
 
     fn tell_options(&self, words: &[u32]) -> Result<(), Errno> {
         let attachment = self.attachment()?;
-        // Bytes may wait for what was set. Otherwise the worker need not hear of it before it hears of anything else.
+        // Bytes may wait for what was set. Otherwise the worker need not hear of it before it hears
+        // of anything else.
         let may_act = self.unsent_bytes() > 0;
         for word in words {
             let message = self.message(request::OPTION, *word);

@@ -47,7 +47,12 @@ impl Socket {
     }
 
     /// Waits for the end of the handshake, if the call blocks.
-    pub(super) fn may_send_soon(&self, sent: usize, flags: i32, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+    pub(super) fn may_send_soon(
+        &self,
+        sent: usize,
+        flags: i32,
+        deadline: &mut Option<Deadline>,
+    ) -> Result<(), Errno> {
         while !self.may_send(sent)? {
             if !self.blocks(flags) {
                 return Err(Errno::AGAIN);
@@ -58,7 +63,11 @@ impl Socket {
     }
 
     /// The FIFO is full: waits until there is room, if the call blocks.
-    pub(super) fn make_room(&self, flags: i32, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
+    pub(super) fn make_room(
+        &self,
+        flags: i32,
+        deadline: &mut Option<Deadline>,
+    ) -> Result<(), Errno> {
         if self.ask_for_room()? {
             return Ok(());
         }
@@ -69,12 +78,17 @@ impl Socket {
         Err(Errno::AGAIN)
     }
 
-    /// Whether bytes may be written now; false while the handshake goes on. An error is taken when nothing was sent, else it stays for the next call.
+    /// Whether bytes may be written now; false while the handshake goes on. An error is taken when
+    /// nothing was sent, else it stays for the next call.
     fn may_send(&self, sent: usize) -> Result<bool, Errno> {
         let alive = self.is_alive();
         let state = self.core.state();
         let shut = self.core.flags() & flags::SHUT_WRITE != 0;
-        if self.core.has_error(alive) || !alive || shut || state & (state::FAILED | state::CLOSED) != 0 {
+        if self.core.has_error(alive)
+            || !alive
+            || shut
+            || state & (state::FAILED | state::CLOSED) != 0
+        {
             return Err(match sent {
                 0 => self.core.take_error(alive).unwrap_or(Errno::PIPE),
                 _ => Errno::PIPE,
@@ -96,7 +110,8 @@ impl Socket {
             _ => self.core.room(&tx.mem) as usize,
         };
         let bounds = Bounds { skip, most, more: flags & libc::MSG_MORE != 0 };
-        let written = tx.with(&held, |tx| write_from(tx, from, bounds, || self.tell(request::WROTE, 0)));
+        let written =
+            tx.with(&held, |tx| write_from(tx, from, bounds, || self.tell(request::WROTE, 0)));
         written.and_then(|written| written).map_err(broken)
     }
 
@@ -110,13 +125,19 @@ impl Socket {
     fn wait_to_send(&self, deadline: &mut Option<Deadline>) -> Result<(), Errno> {
         let deadline = *deadline.get_or_insert_with(|| self.send_deadline());
         let can_go_on = || match self.may_send(1) {
-            Ok(connected) => connected && self.core.tx().is_some_and(|tx| self.core.room(&tx.mem) > 0),
+            Ok(connected) => {
+                connected && self.core.tx().is_some_and(|tx| self.core.room(&tx.mem) > 0)
+            }
             Err(_) => true,
         };
         self.client.wait_for(&self.core, WRITE, deadline, can_go_on)
     }
 
-    pub(super) fn recv_stream(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Received, Errno> {
+    pub(super) fn recv_stream(
+        &self,
+        into: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<Received, Errno> {
         if flags & libc::MSG_OOB != 0 {
             return self.recv_urgent(into, flags);
         }
@@ -160,8 +181,14 @@ impl Socket {
         Ok(Received { len: got, ..Received::default() })
     }
 
-    /// Reads what is there, behind the first `skip` bytes of the program's memory, and tells the worker when it waits for room.
-    fn read_some(&self, into: &mut [IoSliceMut<'_>], skip: usize, flags: i32) -> Result<usize, Errno> {
+    /// Reads what is there, behind the first `skip` bytes of the program's memory, and tells the
+    /// worker when it waits for room.
+    fn read_some(
+        &self,
+        into: &mut [IoSliceMut<'_>],
+        skip: usize,
+        flags: i32,
+    ) -> Result<usize, Errno> {
         let Some(rx) = self.core.rx() else { return Ok(0) };
         if self.core.state() & state::LISTENING != 0 {
             return Ok(0);
@@ -188,7 +215,8 @@ impl Socket {
         Ok(read)
     }
 
-    /// Nothing was there: true at the end of the stream, false when something may still come. An error is taken when nothing was read.
+    /// Nothing was there: true at the end of the stream, false when something may still come. An
+    /// error is taken when nothing was read.
     fn nothing_to_read(&self, state: u32, got: usize) -> Result<bool, Errno> {
         let alive = self.is_alive();
         if self.core.has_error(alive) {
@@ -222,7 +250,10 @@ impl Socket {
         self.client.wait_for(&self.core, READ, deadline, can_go_on)
     }
 
-    pub(super) fn accept_stream(&self, close_on_exec: bool) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
+    pub(super) fn accept_stream(
+        &self,
+        close_on_exec: bool,
+    ) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
         let mut deadline = None;
         loop {
             let alive = self.is_alive();
@@ -262,7 +293,10 @@ impl Socket {
     }
 
     /// Takes the next connection that waits.
-    fn take_connection(&self, close_on_exec: bool) -> Result<Option<(Arc<Socket>, OwnedFd, SocketAddr)>, Errno> {
+    fn take_connection(
+        &self,
+        close_on_exec: bool,
+    ) -> Result<Option<(Arc<Socket>, OwnedFd, SocketAddr)>, Errno> {
         if !self.core.readable() {
             return Ok(None);
         }
@@ -283,14 +317,21 @@ impl Socket {
             let Ok(words) = self.client.words_at(&attachment, record.head()) else { continue };
             let mine = taken_by(attachment.process);
             // Another process has it, or it went while it waited. The next one may be there.
-            if words.claim.compare_exchange(record.session, mine, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            if words
+                .claim
+                .compare_exchange(record.session, mine, Ordering::AcqRel, Ordering::Acquire)
+                .is_err()
+            {
                 continue;
             }
-            let session = words.described(record.session, record.head(), self.core.v6, self.options());
+            let session =
+                words.described(record.session, record.head(), self.core.v6, self.options());
             let adopted = self.adopt_connection(&attachment, &session);
             // Also of one that cannot be used: it ends with its session fd.
-            let claim = Message { session: record.session, what: request::CLAIM, aux: session_fd.name };
-            // Nobody waits for its hearing yet: it is heard when the process writes, or goes to sleep.
+            let claim =
+                Message { session: record.session, what: request::CLAIM, aux: session_fd.name };
+            // Nobody waits for its hearing yet: it is heard when the process writes, or goes to
+            // sleep.
             attachment.push_quietly(claim, || self.client.poll_once());
             let (socket, remote) = adopted?;
             socket.has_line(session_fd.line(&self.client, &attachment));
@@ -337,8 +378,13 @@ impl Socket {
         Ok(record)
     }
 
-    fn claim(&self, attachment: &Arc<Attachment>, session: u64) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
-        let (session, session_fd) = self.client.ask_session(attachment, &Request::Claim { session })?;
+    fn claim(
+        &self,
+        attachment: &Arc<Attachment>,
+        session: u64,
+    ) -> Result<(Arc<Socket>, OwnedFd, SocketAddr), Errno> {
+        let (session, session_fd) =
+            self.client.ask_session(attachment, &Request::Claim { session })?;
         let session_fd = session_fd.ok_or(Errno::PROTO)?;
         let (socket, remote) = self.adopt_connection(attachment, &session)?;
         Ok((socket, session_fd, remote))
@@ -375,8 +421,10 @@ impl Bounds {
     }
 }
 
-/// Copies bytes of `from` within the bounds, as long as there is room, and publishes them in chunks. All but the last say that more follows: where a chunk ends
-/// is nothing that the peer should find a small segment at, and wait for its acknowledgement. The last one says what the program says.
+/// Copies bytes of `from` within the bounds, as long as there is room, and publishes them in
+/// chunks. All but the last say that more follows: where a chunk ends is nothing that the peer
+/// should find a small segment at, and wait for its acknowledgement. The last one says what the
+/// program says.
 pub(super) fn write_from(
     tx: &mut Producer,
     from: &[IoSlice<'_>],
@@ -424,7 +472,8 @@ fn publish(tx: &mut Producer, len: u32, more: bool, tell: impl Fn()) {
     }
 }
 
-/// Copies at most `most` bytes, those behind the first `over` of the FIFO, to `into` behind the first `skip`. With MSG_TRUNC they are not copied.
+/// Copies at most `most` bytes, those behind the first `over` of the FIFO, to `into` behind the
+/// first `skip`. With MSG_TRUNC they are not copied.
 fn read_into(
     rx: &mut Consumer,
     into: &mut [IoSliceMut<'_>],

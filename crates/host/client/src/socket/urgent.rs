@@ -1,4 +1,5 @@
-//! The urgent byte of a stream (MSG_OOB). As in Linux it is the byte before the peer's urgent pointer, and stands outside of the stream unless SO_OOBINLINE is set.
+//! The urgent byte of a stream (MSG_OOB). As in Linux it is the byte before the peer's urgent
+//! pointer, and stands outside of the stream unless SO_OOBINLINE is set.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -11,8 +12,9 @@ use crate::core::Mark;
 use crate::{Errno, Socket};
 
 impl Socket {
-    /// How many of the `there` bytes are passed over, and how many behind those may be read at once: a read ends before the urgent byte, and the next one begins
-    /// behind it, unless it is in line.
+    /// How many of the `there` bytes are passed over, and how many behind those may be read at
+    /// once: a read ends before the urgent byte, and the next one begins behind it, unless it is in
+    /// line.
     pub(super) fn before_mark(&self, mark: Option<Mark>, there: u32) -> (u32, u32) {
         match mark {
             None => (0, there),
@@ -23,7 +25,11 @@ impl Socket {
     }
 
     /// MSG_OOB, to receive.
-    pub(super) fn recv_urgent(&self, into: &mut [IoSliceMut<'_>], flags: i32) -> Result<Received, Errno> {
+    pub(super) fn recv_urgent(
+        &self,
+        into: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<Received, Errno> {
         if self.core.state() & state::LISTENING != 0 {
             return Err(Errno::NOTCONN);
         }
@@ -32,10 +38,14 @@ impl Socket {
         let mark = self.core.urgent().filter(|mark| !mark.is_taken && !self.core.is_oob_inline());
         let mark = mark.ok_or(Errno::INVAL)?;
         let mut byte = [0];
-        let there = rx.with(&held, |rx| rx.peek(mark.distance, &mut byte)).and_then(|there| there).map_err(broken)?;
+        let there = rx
+            .with(&held, |rx| rx.peek(mark.distance, &mut byte))
+            .and_then(|there| there)
+            .map_err(broken)?;
         if there == 0 {
             // The peer has announced it, and it is under way.
-            let ended = self.core.state() & super::stream::ENDED != 0 || self.core.flags() & flags::SHUT_READ != 0;
+            let ended = self.core.state() & super::stream::ENDED != 0
+                || self.core.flags() & flags::SHUT_READ != 0;
             return if ended { Ok(Received::default()) } else { Err(Errno::AGAIN) };
         }
         if flags & libc::MSG_PEEK == 0 {
@@ -50,7 +60,8 @@ impl Socket {
         Ok(Received { len: 1, flags: libc::MSG_OOB, datagram: None })
     }
 
-    /// MSG_OOB, to send: the last byte is urgent. What does not fit into the FIFO at once goes before, as ordinary bytes.
+    /// MSG_OOB, to send: the last byte is urgent. What does not fit into the FIFO at once goes
+    /// before, as ordinary bytes.
     pub(super) fn send_urgent(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
         let total: usize = from.iter().map(|part| part.len()).sum();
         if total == 0 {
@@ -80,14 +91,19 @@ impl Socket {
         }
     }
 
-    /// Writes what lies behind the first `skip` bytes, if all of it fits, and announces the last byte as urgent before the worker can see any of it.
+    /// Writes what lies behind the first `skip` bytes, if all of it fits, and announces the last
+    /// byte as urgent before the worker can see any of it.
     fn write_urgent(&self, from: &[IoSlice<'_>], skip: usize, total: usize) -> Result<bool, Errno> {
         let Some(tx) = self.core.tx() else { return Ok(false) };
         let held = self.core.lock_tx();
         let room = tx.with(&held, |tx| tx.room()).and_then(|room| room).map_err(broken)?;
-        let Some(ahead) = u32::try_from(total - skip).ok().filter(|ahead| *ahead <= room) else { return Ok(false) };
+        let Some(ahead) = u32::try_from(total - skip).ok().filter(|ahead| *ahead <= room) else {
+            return Ok(false);
+        };
         self.ask(&Request::Urgent { session: self.core.id(), ahead })?;
-        let written = tx.with(&held, |tx| write_from(tx, from, Bounds::behind(skip), || self.tell(request::WROTE, 0)));
+        let written = tx.with(&held, |tx| {
+            write_from(tx, from, Bounds::behind(skip), || self.tell(request::WROTE, 0))
+        });
         written.and_then(|written| written).map(|_| true).map_err(broken)
     }
 

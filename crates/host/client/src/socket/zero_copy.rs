@@ -1,4 +1,5 @@
-//! MSG_ZEROCOPY: bytes are copied into the FIFO before the call returns, so what is told of their completion is that they were copied.
+//! MSG_ZEROCOPY: bytes are copied into the FIFO before the call returns, so what is told of their
+//! completion is that they were copied.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -18,7 +19,8 @@ pub(crate) struct Completions {
 struct Numbers {
     /// The number of the next send.
     next: u32,
-    /// The first and the last that the program was not told of. All in between are done too, so that one range says it all.
+    /// The first and the last that the program was not told of. All in between are done too, so
+    /// that one range says it all.
     done: Option<(u32, u32)>,
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_client::{
-    AppConfig, AttachError, Client, EpollEvent, EpollSet, Errno, How, Kind, PollEntry, Socket, SocketOptions, Target,
-    poll,
+    AppConfig, AttachError, Client, EpollEvent, EpollSet, Errno, How, Kind, PollEntry, Socket,
+    SocketOptions, Target, poll,
 };
 use clearway_shm::wait::{self, PollFd};
 use rustix::event::epoll as kernel;
@@ -24,7 +24,11 @@ const AGAINST_HANGS: Duration = Duration::from_secs(30);
 const ROUNDS: u64 = 300;
 
 fn attach(host: &FakeHost, spin_us: u32) -> Arc<Client> {
-    let config = AppConfig { socket: Some(host.attach_socket.clone()), spin_us: Some(spin_us), ..AppConfig::default() };
+    let config = AppConfig {
+        socket: Some(host.attach_socket.clone()),
+        spin_us: Some(spin_us),
+        ..AppConfig::default()
+    };
     Client::attach(config).expect("the host lets everybody in")
 }
 
@@ -97,7 +101,9 @@ fn every_way_at_once(spin_us: u32) {
                     0 => blocking(&socket),
                     1 => polling(client, &socket),
                     2 => waiting(client, &socket, session_fd.as_raw_fd(), IN),
-                    _ => waiting(client, &socket, session_fd.as_raw_fd(), IN | libc::EPOLLET as u32),
+                    _ => {
+                        waiting(client, &socket, session_fd.as_raw_fd(), IN | libc::EPOLLET as u32)
+                    }
                 }
             });
         }
@@ -139,7 +145,8 @@ fn two_threads_on_one_socket() {
     });
 }
 
-/// A worker that tells of room has taken the wish for it back, and looked at the FIFO a moment before: there may be too little.
+/// A worker that tells of room has taken the wish for it back, and looked at the FIFO a moment
+/// before: there may be too little.
 #[test]
 fn who_was_told_too_early_asks_again() {
     let host = FakeHost::start_hasty();
@@ -152,11 +159,13 @@ fn who_was_told_too_early_asks_again() {
             Ok(sent) => unsent -= sent,
             Err(errno) => assert_eq!(errno, Errno::AGAIN),
         }
-        // What comes back is read first: the host may have filled that FIFO while we were sending, and then there is never any room.
+        // What comes back is read first: the host may have filled that FIFO while we were sending,
+        // and then there is never any room.
         while let Ok(bytes) = recv_all(&socket, 5000, libc::MSG_DONTWAIT) {
             unread -= bytes.len();
         }
-        let mut entries = [PollEntry { target: Target::Ours(&socket), events: libc::EPOLLOUT as u16, found: 0 }];
+        let mut entries =
+            [PollEntry { target: Target::Ours(&socket), events: libc::EPOLLOUT as u16, found: 0 }];
         let found = poll(&client, &mut entries, Some(AGAINST_HANGS), None);
         assert_eq!(found, Ok(1), "nobody told of room; {unsent} bytes are left");
     }
@@ -242,19 +251,28 @@ fn a_set_that_nobody_waits_for_any_more_is_not_ready_for_the_set_it_lies_in() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let timeout = Some(Duration::from_micros(100));
-                inner.wait(inner_fd.as_raw_fd(), &mut [EpollEvent::default()], timeout, None).unwrap()
+                inner
+                    .wait(inner_fd.as_raw_fd(), &mut [EpollEvent::default()], timeout, None)
+                    .unwrap()
             });
             std::thread::sleep(Duration::from_micros(50));
             inner.add(session_fd.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
         });
         let mut fds = [PollFd { fd: inner_fd.as_raw_fd(), events: libc::POLLIN, found: 0 }];
-        assert_eq!(wait::poll(&mut fds, Some(Duration::ZERO), None).unwrap(), 0, "there is nothing to be found in it");
+        assert_eq!(
+            wait::poll(&mut fds, Some(Duration::ZERO), None).unwrap(),
+            0,
+            "there is nothing to be found in it"
+        );
         inner.remove(session_fd.as_raw_fd()).unwrap();
     }
     let (socket, session_fd) = connected(&client);
     inner.add(session_fd.as_raw_fd(), &socket, EpollEvent { events: IN, data: 1 }).unwrap();
     outer.add_set(inner_fd.as_raw_fd(), &inner, EpollEvent { events: IN, data: 2 }).unwrap();
-    assert_eq!(outer.wait(outer_fd.as_raw_fd(), &mut out, Some(Duration::from_millis(1)), None), Ok(0));
+    assert_eq!(
+        outer.wait(outer_fd.as_raw_fd(), &mut out, Some(Duration::from_millis(1)), None),
+        Ok(0)
+    );
     send_all(&socket, b"x");
     assert_eq!(outer.wait(outer_fd.as_raw_fd(), &mut out, Some(AGAINST_HANGS), None), Ok(1));
     assert_eq!({ out[0].data }, 2);
@@ -276,7 +294,8 @@ impl Bereaved {
         let old = connected(&client);
         let epfd = kernel::create(kernel::CreateFlags::CLOEXEC).unwrap();
         let set = EpollSet::new(&client, epfd.as_raw_fd()).unwrap();
-        set.add(old.1.as_raw_fd(), &old.0, EpollEvent { events: libc::EPOLLET as u32, data: 1 }).unwrap();
+        set.add(old.1.as_raw_fd(), &old.0, EpollEvent { events: libc::EPOLLET as u32, data: 1 })
+            .unwrap();
         drop(host);
         let bereaved = Bereaved { client, attach_socket, set, epfd, _old: old };
         assert_eq!(bereaved.wait(), Ok(1), "the old socket has failed, and says so once");
@@ -319,7 +338,12 @@ fn who_polls_without_a_host_hears_of_the_next_one() {
     std::thread::scope(|scope| {
         let poller = scope.spawn(|| {
             let target = Target::Epoll(&bereaved.set, bereaved.epfd.as_raw_fd());
-            poll(&bereaved.client, &mut [PollEntry { target, events: IN as u16, found: 0 }], Some(AGAINST_HANGS), None)
+            poll(
+                &bereaved.client,
+                &mut [PollEntry { target, events: IN as u16, found: 0 }],
+                Some(AGAINST_HANGS),
+                None,
+            )
         });
         std::thread::sleep(Duration::from_millis(20));
         let _host = FakeHost::start_at(bereaved.attach_socket.clone());
@@ -351,8 +375,11 @@ fn a_ring_that_nobody_empties_any_more_holds_nobody() {
 #[test]
 fn a_refusal_is_an_error_of_its_own() {
     let host = FakeHost::start();
-    let config =
-        AppConfig { socket: Some(host.attach_socket.clone()), namespace: "closed".into(), ..AppConfig::default() };
+    let config = AppConfig {
+        socket: Some(host.attach_socket.clone()),
+        namespace: "closed".into(),
+        ..AppConfig::default()
+    };
     match Client::attach(config) {
         Err(AttachError::Refused { errno, .. }) => assert_eq!(errno, Errno(libc::EACCES)),
         Err(other) => panic!("{other}"),
@@ -368,7 +395,12 @@ fn a_host_that_comes_again_is_found_by_new_sockets() {
     let (old, _old_session_fd) = connected(&client);
     let epfd = kernel::create(kernel::CreateFlags::CLOEXEC).unwrap();
     let set = EpollSet::new(&client, epfd.as_raw_fd()).unwrap();
-    set.add(_old_session_fd.as_raw_fd(), &old, EpollEvent { events: IN | libc::EPOLLET as u32, data: 1 }).unwrap();
+    set.add(
+        _old_session_fd.as_raw_fd(),
+        &old,
+        EpollEvent { events: IN | libc::EPOLLET as u32, data: 1 },
+    )
+    .unwrap();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| recv_all(&old, 1, 0));
         std::thread::sleep(Duration::from_millis(20));
@@ -378,7 +410,11 @@ fn a_host_that_comes_again_is_found_by_new_sockets() {
     let mut out = [EpollEvent::default(); 2];
     assert_eq!(set.wait(epfd.as_raw_fd(), &mut out, None, None), Ok(1));
     assert_ne!({ out[0].events } & libc::EPOLLHUP as u32, 0);
-    assert_eq!(set.wait(epfd.as_raw_fd(), &mut out, Some(Duration::from_millis(5)), None), Ok(0), "told once");
+    assert_eq!(
+        set.wait(epfd.as_raw_fd(), &mut out, Some(Duration::from_millis(5)), None),
+        Ok(0),
+        "told once"
+    );
 
     let _again = FakeHost::start_at(attach_socket);
     let (new, session_fd) = connected(&client);

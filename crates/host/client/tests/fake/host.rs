@@ -1,6 +1,7 @@
 //! A host without a stack: what a program sends on a connection comes back on it.
 //!
-//! One thread is supervisor and worker. It speaks the attach socket and keeps the handshakes of rings, FIFOs and notifiers as a host must.
+//! One thread is supervisor and worker. It speaks the attach socket and keeps the handshakes of
+//! rings, FIFOs and notifiers as a host must.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,8 +20,8 @@ use clearway_shm::notifier::RemoteNotifier;
 use clearway_shm::ring::ring_len;
 use clearway_shm::wait::{self, PollFd};
 use clearway_shm::{
-    Consumer, FifoMem, HostPage, Notifier, Producer, QueuePairView, RingConsumer, RingProducer, Segment, SessionView,
-    sleep, socket,
+    Consumer, FifoMem, HostPage, Notifier, Producer, QueuePairView, RingConsumer, RingProducer,
+    Segment, SessionView, sleep, socket,
 };
 
 pub(crate) const SLOTS: u32 = 64;
@@ -145,7 +146,17 @@ impl Host {
         let (page, page_fd) = HostPage::create(boot, 1).unwrap();
         let notifier = Notifier::new().unwrap();
         let notifier_fd = notifier.as_fd().try_clone_to_owned().unwrap();
-        Host { listener, stop, boot, page, page_fd, notifier, notifier_fd, guests: Vec::new(), manner }
+        Host {
+            listener,
+            stop,
+            boot,
+            page,
+            page_fd,
+            notifier,
+            notifier_fd,
+            guests: Vec::new(),
+            manner,
+        }
     }
 
     fn run(&mut self) {
@@ -200,7 +211,10 @@ impl Host {
     /// Answers a question. False: the process is gone.
     fn answer(&mut self, index: usize) -> bool {
         let guest = &mut self.guests[index];
-        let Ok(Some((question, _))) = socket::recv::<Request>(guest.attach_socket.as_fd(), 0) else { return false };
+        let Ok(Some((question, _))) = socket::recv::<Request>(guest.attach_socket.as_fd(), 0)
+        else {
+            return false;
+        };
         if let Request::Hello(hello) = question {
             if hello.namespace == "closed" {
                 refuse(guest, libc::EACCES);
@@ -208,9 +222,14 @@ impl Host {
             }
             let (member, welcome, queue_pair_fd, notifier_fd) = Member::new(self.manner);
             let welcome = Welcome { boot: self.boot, host_len: self.page.len() as u32, ..welcome };
-            let descriptors =
-                [queue_pair_fd.as_fd(), self.page_fd.as_fd(), notifier_fd.as_fd(), self.notifier_fd.as_fd()];
-            socket::send(guest.attach_socket.as_fd(), &Reply::Welcome(welcome), &descriptors).unwrap();
+            let descriptors = [
+                queue_pair_fd.as_fd(),
+                self.page_fd.as_fd(),
+                notifier_fd.as_fd(),
+                self.notifier_fd.as_fd(),
+            ];
+            socket::send(guest.attach_socket.as_fd(), &Reply::Welcome(welcome), &descriptors)
+                .unwrap();
             guest.member = Some(member);
             return true;
         }
@@ -241,7 +260,8 @@ impl Member {
         let requests = size_of::<QueuePairHead>() as u32;
         let events = requests + ring_len(SLOTS);
         let queue_pair_len = (events + ring_len(SLOTS)).next_multiple_of(4096);
-        let (queue_pair, queue_pair_fd) = Segment::create("fake-queue-pair", queue_pair_len as usize).unwrap();
+        let (queue_pair, queue_pair_fd) =
+            Segment::create("fake-queue-pair", queue_pair_len as usize).unwrap();
         let queue_pair = Arc::new(queue_pair);
         let view = queue_pair.queue_pair().unwrap();
         view.magic.store(MAGIC, Ordering::Relaxed);
@@ -360,11 +380,16 @@ impl Member {
             self.tell(message.session, news);
         }
         if self.manner == Manner::Hasty {
-            let news: Vec<_> = self.sessions.iter_mut().map(|(id, echo)| (*id, echo.pump_later())).collect();
+            let news: Vec<_> =
+                self.sessions.iter_mut().map(|(id, echo)| (*id, echo.pump_later())).collect();
             news.into_iter().for_each(|(id, news)| self.tell(id, news));
         }
-        let closed: Vec<_> =
-            self.sessions.iter().filter(|(_, echo)| hung_up(&echo.session_fd)).map(|(id, _)| *id).collect();
+        let closed: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(_, echo)| hung_up(&echo.session_fd))
+            .map(|(id, _)| *id)
+            .collect();
         for id in closed {
             // Its place stays taken: ids are never used again here.
             if let Some(echo) = self.sessions.get_mut(&id) {
@@ -394,7 +419,8 @@ fn hung_up(session_fd: &OwnedFd) -> bool {
 }
 
 impl Echo {
-    /// Waits until it is asked for room, tells of it, and makes some later. Then it tells of it only if it was asked again.
+    /// Waits until it is asked for room, tells of it, and makes some later. Then it tells of it
+    /// only if it was asked again.
     fn pump_later(&mut self) -> u32 {
         if let Some(until) = self.rests_until {
             if Instant::now() < until {

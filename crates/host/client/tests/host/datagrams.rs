@@ -18,7 +18,10 @@ fn a_datagram_goes_there_and_back() {
     let world = World::new();
     let (ours, theirs) = bound(&world);
     let to = SendTo { to: Some(theirs.local()), ..SendTo::default() };
-    assert_eq!(ours.send_to(&[IoSlice::new(b"to whom "), IoSlice::new(b"it concerns")], &to, 0), Ok(19));
+    assert_eq!(
+        ours.send_to(&[IoSlice::new(b"to whom "), IoSlice::new(b"it concerns")], &to, 0),
+        Ok(19)
+    );
     let mut bytes = [0; 100];
     let received = theirs.recv(&mut [IoSliceMut::new(&mut bytes)], 0).unwrap();
     assert_eq!(&bytes[..received.len], b"to whom it concerns");
@@ -40,7 +43,11 @@ fn a_connected_socket_needs_no_address() {
     assert_eq!(send(&ours, b""), Ok(0));
     assert_eq!(send(&ours, b"second"), Ok(6));
     assert_eq!(recv(&theirs, 10, 0).unwrap(), b"", "an empty datagram is one");
-    assert_eq!(recv(&theirs, 10, libc::MSG_PEEK).unwrap(), b"second", "looking waits until it is there");
+    assert_eq!(
+        recv(&theirs, 10, libc::MSG_PEEK).unwrap(),
+        b"second",
+        "looking waits until it is there"
+    );
     assert_eq!(theirs.readable_bytes(), 6);
     assert_eq!(recv(&theirs, 10, 0).unwrap(), b"second");
 }
@@ -53,7 +60,8 @@ fn what_does_not_fit_is_cut_and_said_to_be() {
     send(&ours, b"0123456789").unwrap();
     send(&ours, b"next").unwrap();
     let mut bytes = [0; 4];
-    let peeked = theirs.recv(&mut [IoSliceMut::new(&mut bytes)], libc::MSG_PEEK | libc::MSG_TRUNC).unwrap();
+    let peeked =
+        theirs.recv(&mut [IoSliceMut::new(&mut bytes)], libc::MSG_PEEK | libc::MSG_TRUNC).unwrap();
     assert_eq!((peeked.len, peeked.flags), (10, libc::MSG_TRUNC));
     let received = theirs.recv(&mut [IoSliceMut::new(&mut bytes)], 0).unwrap();
     assert_eq!((received.len, received.flags, &bytes), (4, libc::MSG_TRUNC, b"0123"));

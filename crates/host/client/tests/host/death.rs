@@ -58,7 +58,8 @@ fn whoever_waits_is_told_when_the_host_goes() {
         assert_eq!(ready, Ok(1));
         assert_eq!(found, libc::POLLIN as u16);
     });
-    // As a connection that went before it was accepted, and once: nothing more is ready, and nothing can be accepted.
+    // As a connection that went before it was accepted, and once: nothing more is ready, and
+    // nothing can be accepted.
     assert_eq!(idle.accept().err(), Some(Errno::CONNABORTED));
     idle.set_flag(clearway_client::flags::NONBLOCK, true);
     assert_eq!(idle.accept().err(), Some(Errno::AGAIN));
@@ -68,7 +69,10 @@ fn whoever_waits_is_told_when_the_host_goes() {
     assert_eq!(recv(&ours, 20, 0).unwrap(), b"before the end", "what was there can be read");
     assert_eq!(recv(&ours, 20, 0), Err(Errno::CONNRESET));
     assert!(client.open(Kind::Stream, false, &SocketOptions::default()).is_err());
-    assert!(client.serves_remote("172.16.1.1:80".parse().unwrap()), "an address stays Clearway's without its host");
+    assert!(
+        client.serves_remote("172.16.1.1:80".parse().unwrap()),
+        "an address stays Clearway's without its host"
+    );
 }
 
 #[test]

@@ -31,7 +31,9 @@ impl Both {
     }
 
     fn add(&self, socket: &Own, events: u32, data: u64) {
-        self.set.add(socket.session_fd.as_raw_fd(), &socket.socket, EpollEvent { events, data }).unwrap();
+        self.set
+            .add(socket.session_fd.as_raw_fd(), &socket.socket, EpollEvent { events, data })
+            .unwrap();
     }
 
     fn modify(&self, socket: &Own, events: u32, data: u64) {
@@ -39,7 +41,8 @@ impl Both {
     }
 
     fn add_kernel(&self, fd: &impl std::os::fd::AsFd, data: u64) {
-        kernel::add(&self.epfd, fd, kernel::EventData::new_u64(data), kernel::EventFlags::IN).unwrap();
+        kernel::add(&self.epfd, fd, kernel::EventData::new_u64(data), kernel::EventFlags::IN)
+            .unwrap();
         self.set.has_kernel_members();
     }
 
@@ -64,8 +67,8 @@ fn arrived(socket: &Socket, len: usize) {
     told(socket.client());
 }
 
-/// Waits until the program has been told all that happened: the worker tells it at the end of its turn, before the turn
-/// in which it gives the second of two answers.
+/// Waits until the program has been told all that happened: the worker tells it at the end of its
+/// turn, before the turn in which it gives the second of two answers.
 fn told(client: &Arc<Client>) {
     for _ in 0..2 {
         open(client, Kind::Stream).bind("0.0.0.0:0".parse().unwrap()).expect("bind");
@@ -106,7 +109,8 @@ fn members_are_reported_in_the_order_in_which_they_became_ready() {
         send_all(theirs, b"x");
         arrived(ours, 1);
     }
-    // One that is ready already is no earlier than one whose readiness nobody here has heard of yet.
+    // One that is ready already is no earlier than one whose readiness nobody here has heard of
+    // yet.
     set.add(&pairs[1].0, IN, 1);
     set.modify(&pairs[2].0, IN, 2);
     assert_eq!(set.now(), [(0, IN), (1, IN), (2, IN)]);
@@ -393,7 +397,11 @@ fn poll_waits_for_sets() {
     let (a, b) = pair(&world);
     let set = Both::new(a.client());
     set.add(&a, IN, 1);
-    let entry = || PollEntry { target: Target::Epoll(&set.set, set.epfd.as_raw_fd()), events: IN as u16, found: 0 };
+    let entry = || PollEntry {
+        target: Target::Epoll(&set.set, set.epfd.as_raw_fd()),
+        events: IN as u16,
+        found: 0,
+    };
     assert_eq!(poll(a.client(), &mut [entry()], Some(Duration::from_millis(1)), None), Ok(0));
     let waker = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));

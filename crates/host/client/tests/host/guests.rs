@@ -42,7 +42,8 @@ pub(crate) fn client(world: &World) -> Arc<Client> {
 }
 
 pub(crate) fn open(client: &Arc<Client>, kind: Kind) -> Own {
-    let (socket, session_fd) = client.open(kind, false, &SocketOptions::default()).expect("a socket");
+    let (socket, session_fd) =
+        client.open(kind, false, &SocketOptions::default()).expect("a socket");
     Own { socket, session_fd }
 }
 

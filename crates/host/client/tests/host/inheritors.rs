@@ -17,9 +17,13 @@ fn who_holds_a_session_fd_is_let_in_and_finds_the_socket() {
     theirs.set_options(&SocketOptions { nodelay: true, ..SocketOptions::default() }).unwrap();
     send_all(&ours, b"hello");
     // Without the secret: the session fd is enough.
-    let inheritor =
-        Client::attach_as_inheritor(config(&world, "", ""), theirs.session_fd.as_fd()).unwrap().expect("a session fd");
-    let inherited = inheritor.inherit_session_fd(theirs.session_fd.as_fd()).expect("it is ours").expect("a socket");
+    let inheritor = Client::attach_as_inheritor(config(&world, "", ""), theirs.session_fd.as_fd())
+        .unwrap()
+        .expect("a session fd");
+    let inherited = inheritor
+        .inherit_session_fd(theirs.session_fd.as_fd())
+        .expect("it is ours")
+        .expect("a socket");
     assert_eq!((inherited.local(), inherited.remote()), (theirs.local(), theirs.remote()));
     assert!(inherited.options().nodelay);
     assert_eq!(recv_all(&inherited, 5), b"hello");
@@ -40,7 +44,11 @@ fn what_is_no_session_fd_is_left_alone() {
     let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
     for fd in [&other, &stream, &file] {
         assert!(client.inherit_session_fd(fd.as_fd()).unwrap().is_none());
-        assert!(Client::attach_as_inheritor(config(&world, "server", "1234"), fd.as_fd()).unwrap().is_none());
+        assert!(
+            Client::attach_as_inheritor(config(&world, "server", "1234"), fd.as_fd())
+                .unwrap()
+                .is_none()
+        );
     }
     assert!(may_be_session_fd(one.as_fd()) && !may_be_session_fd(stream.as_fd()));
 }
@@ -52,7 +60,8 @@ fn who_does_not_hold_a_session_fd_gets_nothing_by_its_name() {
     let held = listener(&program, "172.16.1.1:80");
     let cookie = socket::cookie(held.session_fd.as_fd()).unwrap();
     let stranger = socket::connect(&world.attach_socket()).unwrap();
-    // As often as it likes: what it asks for lies where it cannot reach it, and does not become more and more.
+    // As often as it likes: what it asks for lies where it cannot reach it, and does not become
+    // more and more.
     for _ in 0..1000 {
         socket::send(stranger.as_fd(), &Request::Inherit { cookie }, &[]).unwrap();
         let (reply, descriptors) = socket::recv::<Reply>(stranger.as_fd(), 1).unwrap().unwrap();

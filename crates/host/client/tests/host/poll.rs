@@ -21,7 +21,11 @@ fn kernel<'a>(fd: &impl AsRawFd, events: u16) -> PollEntry<'a> {
     PollEntry { target: Target::Kernel(fd.as_raw_fd()), events, found: 0 }
 }
 
-fn found(client: &Client, entries: &mut [PollEntry<'_>], timeout: Option<u64>) -> (usize, Vec<u16>) {
+fn found(
+    client: &Client,
+    entries: &mut [PollEntry<'_>],
+    timeout: Option<u64>,
+) -> (usize, Vec<u16>) {
     let ready = poll(client, entries, timeout.map(Duration::from_millis), None).unwrap();
     (ready, entries.iter().map(|entry| entry.found).collect())
 }

@@ -14,7 +14,8 @@ fn a_connection_that_is_closed_as_soon_as_it_was_accepted_ends_for_its_peer() {
     let world = World::new();
     let (client, server) = (client(&world), server(&world));
     let listener = listener(&server, "172.16.1.1:80");
-    // Enough for session fds ahead of need: then nobody is asked, and nobody is woken for the claim.
+    // Enough for session fds ahead of need: then nobody is asked, and nobody is woken for the
+    // claim.
     for _ in 0..40 {
         let ours = connect(&client, listener.local());
         drop(accept(&listener));
@@ -69,10 +70,12 @@ fn more_than_the_fifos_hold() {
 fn parts_are_gathered_and_scattered() {
     let world = World::new();
     let (ours, theirs) = pair(&world);
-    let parts = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two "), IoSlice::new(b"three")];
+    let parts =
+        [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two "), IoSlice::new(b"three")];
     assert_eq!(ours.send(&parts, 0), Ok(13));
     let (mut first, mut second) = ([0; 6], [0; 7]);
-    let received = theirs.recv(&mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)], libc::MSG_WAITALL);
+    let received = theirs
+        .recv(&mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)], libc::MSG_WAITALL);
     assert_eq!(received.unwrap().len, 13);
     assert_eq!((&first, &second), (b"one tw", b"o three"));
 }
@@ -95,7 +98,9 @@ fn truncating_throws_away() {
     let (ours, theirs) = pair(&world);
     send_all(&ours, b"forget this, keep that");
     let mut untouched = [7; 13];
-    let received = theirs.recv(&mut [IoSliceMut::new(&mut untouched)], libc::MSG_TRUNC | libc::MSG_WAITALL).unwrap();
+    let received = theirs
+        .recv(&mut [IoSliceMut::new(&mut untouched)], libc::MSG_TRUNC | libc::MSG_WAITALL)
+        .unwrap();
     assert_eq!((received.len, untouched), (13, [7; 13]));
     assert_eq!(recv(&theirs, 20, 0).unwrap(), b"keep that");
 }
@@ -131,7 +136,8 @@ fn timeouts_end_calls() {
     assert_eq!(recv(&ours, 1, 0), Err(Errno::AGAIN));
     let bytes = pattern(0, 4 << 20);
     let mut sent = send(&ours, &bytes).expect("what fits is sent");
-    // A host that is kept waiting moves bytes on after the time is over, and then there is room again: as often as the FIFOs of both ends are filled.
+    // A host that is kept waiting moves bytes on after the time is over, and then there is room
+    // again: as often as the FIFOs of both ends are filled.
     let ended = loop {
         assert!(sent < bytes.len(), "nobody reads");
         match send(&ours, &bytes) {
@@ -229,7 +235,11 @@ fn connecting_without_blocking() {
         std::thread::yield_now();
     }
     assert_eq!(ours.take_error(), None);
-    assert_eq!(ours.connect(Some(listener.local())), Ok(()), "the first to ask again learns that it is done");
+    assert_eq!(
+        ours.connect(Some(listener.local())),
+        Ok(()),
+        "the first to ask again learns that it is done"
+    );
     assert_eq!(ours.connect(Some(listener.local())), Err(Errno::ISCONN));
 
     let refused = open(&client, Kind::Stream);
@@ -255,7 +265,10 @@ fn what_is_not_connected_says_so() {
     assert_eq!(fresh.readiness(), closed);
     // An error, and done all the same, as on Linux.
     assert_eq!(fresh.shutdown(How::Both), Err(Errno::NOTCONN));
-    assert_eq!(fresh.readiness(), closed | (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP) as u32);
+    assert_eq!(
+        fresh.readiness(),
+        closed | (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP) as u32
+    );
 }
 
 #[test]
@@ -314,7 +327,9 @@ fn options_of_a_stream_hold_without_a_question() {
     }
     assert_eq!(asked(), before);
     // Who asks is told of what was said before.
-    let inheritor = Client::attach_as_inheritor(config(&world, "", ""), ours.session_fd.as_fd()).unwrap().unwrap();
+    let inheritor = Client::attach_as_inheritor(config(&world, "", ""), ours.session_fd.as_fd())
+        .unwrap()
+        .unwrap();
     let inherited = inheritor.inherit_session_fd(ours.session_fd.as_fd()).unwrap().unwrap();
     assert_eq!(inherited.options(), set);
     // What does not fit a message is asked for, behind what did.
@@ -323,7 +338,10 @@ fn options_of_a_stream_hold_without_a_question() {
     theirs.set_options(&long).unwrap();
     assert_eq!(asked(), before + 1);
     // What bounds the next write holds when the call returns, so the answer is waited for.
-    for bound in [SocketOptions { notsent_lowat: 32_768, ..long }, SocketOptions { send_buffer: 32_768, ..long }] {
+    for bound in [
+        SocketOptions { notsent_lowat: 32_768, ..long },
+        SocketOptions { send_buffer: 32_768, ..long },
+    ] {
         let before = asked();
         theirs.set_options(&bound).unwrap();
         assert_eq!(asked(), before + 1, "{bound:?}");
@@ -361,13 +379,19 @@ fn connections_that_are_closed_by_a_message_make_no_descriptor_and_hardly_a_ques
     let before = world.host.counts().unwrap();
     assert_eq!((0..MANY).filter(|_| round()).count(), MANY as usize);
     let after = world.host.counts().unwrap();
-    assert!(after.session_fds <= before.session_fds, "{} after {}", after.session_fds, before.session_fds);
+    assert!(
+        after.session_fds <= before.session_fds,
+        "{} after {}",
+        after.session_fds,
+        before.session_fds
+    );
     // A connect is asked for, and streams by the dozen.
     let asked = after.questions - before.questions;
     assert!(asked <= u64::from(MANY) * 9 / 8, "{asked} questions for {MANY} connections");
     // Many that are open at once, and closed at once.
     let wave = || {
-        let pairs: Vec<_> = (0..40).map(|_| (connect(&client, listener.local()), accept(&listener))).collect();
+        let pairs: Vec<_> =
+            (0..40).map(|_| (connect(&client, listener.local()), accept(&listener))).collect();
         let closed = pairs.iter().flat_map(|(ours, theirs)| [theirs, ours]);
         closed.filter(|socket| socket.close_by_message(socket.session_fd.as_fd())).count()
     };

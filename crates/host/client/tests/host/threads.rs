@@ -78,7 +78,8 @@ fn of_threads_that_are_blocked_in_accept_one_is_woken_for_each_connection() {
         assert_eq!(recv_all(&ours, 1), b"x");
     }
     listener.shutdown(clearway_client::How::Read).unwrap();
-    let served: Vec<(u64, u64)> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let served: Vec<(u64, u64)> =
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     assert_eq!(served.iter().map(|(accepted, _)| accepted).sum::<u64>(), CONNECTIONS);
     let asleep: u64 = served.iter().map(|(_, asleep)| asleep).sum();
     assert!(asleep < CONNECTIONS * THREADS / 2, "all were woken for each: {served:?}");
@@ -170,7 +171,8 @@ fn threads_share_a_set_and_nothing_is_lost() {
         .map(|data| {
             let (ours, theirs) = (connect(&client, listener.local()), accept(&listener));
             let events = (libc::EPOLLIN | libc::EPOLLET | libc::EPOLLONESHOT) as u32;
-            set.add(theirs.session_fd.as_raw_fd(), &theirs.socket, EpollEvent { events, data }).unwrap();
+            set.add(theirs.session_fd.as_raw_fd(), &theirs.socket, EpollEvent { events, data })
+                .unwrap();
             (ours, theirs)
         })
         .collect();
@@ -180,7 +182,9 @@ fn threads_share_a_set_and_nothing_is_lost() {
             scope.spawn(|| {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     let mut out = [EpollEvent::default(); 4];
-                    let filled = set.wait(epfd.as_raw_fd(), &mut out, Some(Duration::from_millis(50)), None).unwrap();
+                    let filled = set
+                        .wait(epfd.as_raw_fd(), &mut out, Some(Duration::from_millis(50)), None)
+                        .unwrap();
                     for event in &out[..filled] {
                         let theirs = &pairs[{ event.data } as usize].1;
                         while let Ok(bytes) = recv(theirs, 8, libc::MSG_DONTWAIT) {
@@ -225,8 +229,11 @@ fn polling_threads_do_not_take_each_others_wake_ups() {
             let server = &server;
             scope.spawn(move || {
                 for _ in 0..ROUNDS {
-                    let mut entries =
-                        [PollEntry { target: Target::Ours(&theirs), events: libc::POLLIN as u16, found: 0 }];
+                    let mut entries = [PollEntry {
+                        target: Target::Ours(&theirs),
+                        events: libc::POLLIN as u16,
+                        found: 0,
+                    }];
                     assert_eq!(poll(server, &mut entries, None, None), Ok(1));
                     let bytes = recv(&theirs, 8, libc::MSG_DONTWAIT).unwrap();
                     send_all(&theirs, &bytes);

@@ -20,7 +20,10 @@ fn numbers_have_no_sign_and_stay_in_their_range() {
 #[test]
 fn ports_are_one_or_a_range() {
     assert_eq!(Kind::Ports.check("80"), Ok(Value::Ports(PortRange { first: 80, last: 80 })));
-    assert_eq!(Kind::Ports.check("1-65535"), Ok(Value::Ports(PortRange { first: 1, last: 65_535 })));
+    assert_eq!(
+        Kind::Ports.check("1-65535"),
+        Ok(Value::Ports(PortRange { first: 1, last: 65_535 }))
+    );
     for bad in ["2-1", "-", "1-", "65536", "a"] {
         assert!(Kind::Ports.check(bad).is_err(), "{bad:?}");
     }

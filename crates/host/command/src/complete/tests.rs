@@ -51,7 +51,10 @@ fn help_tells_the_kind_of_an_argument_and_where_a_line_may_end() {
     let text = help("set interface ip address loop0 ", &NoNames);
     assert!(text.contains("PREFIX  an address with its prefix length"), "{text}");
     let text = help("show interface ", &NoNames);
-    assert!(text.contains("<end>") && text.contains("address") && text.contains("rx-placement"), "{text}");
+    assert!(
+        text.contains("<end>") && text.contains("address") && text.contains("rx-placement"),
+        "{text}"
+    );
     assert!(help("", &NoNames).contains("set"), "the beginning of everything");
 }
 

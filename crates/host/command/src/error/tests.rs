@@ -21,14 +21,23 @@ fn columns_are_characters_in_any_script() {
 fn a_bad_argument_is_told_what_it_must_be() {
     let error = parse("set interface ip table loop0 one").unwrap_err();
     assert!(matches!(error.problem(), Problem::BadValue(_)));
-    assert!(error.to_string().contains("`one` is no TABLE: the number of a routing table"), "{error}");
+    assert!(
+        error.to_string().contains("`one` is no TABLE: the number of a routing table"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_short_form_of_several_words_names_them() {
     let error = parse("show s").unwrap_err();
-    assert_eq!(*error.problem(), Problem::Ambiguous(vec!["session".into(), "segments".into(), "settings".into()]));
-    assert!(error.to_string().starts_with("`s` may be `session`, `segments` or `settings`"), "{error}");
+    assert_eq!(
+        *error.problem(),
+        Problem::Ambiguous(vec!["session".into(), "segments".into(), "settings".into()])
+    );
+    assert!(
+        error.to_string().starts_with("`s` may be `session`, `segments` or `settings`"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -10,22 +10,29 @@ const fn form(pattern: &'static str, help: &'static str, make: fn(&Got<'_>) -> M
 #[rustfmt::skip]
 pub(super) const FORMS: &[Form] = &[
     form("create loopback interface { instance N | mtu MTU | fault FAULT }",
-        "Make a loopback interface: loop0, loop1 and so on. Its answer is its name.", create_loopback),
-    form("create tap { id N | host-if-name HOST-INTERFACE | hw-addr MAC | host-ip4-addr PREFIX:host4 | host-ip6-addr PREFIX:host6 | host-mtu-size MTU | tun | fault FAULT }",
-        "Make a TAP interface of Linux and the interface tapN on it. Its answer is its name.", create_tap),
+        "Make a loopback interface: loop0, loop1 and so on. Its answer is its name.",
+            create_loopback),
+    form("create tap { id N | host-if-name HOST-INTERFACE | hw-addr MAC | host-ip4-addr \
+        PREFIX:host4 | host-ip6-addr PREFIX:host6 | host-mtu-size MTU | tun | fault FAULT }",
+        "Make a TAP interface of Linux and the interface tapN on it. Its answer is its name.",
+            create_tap),
     form("delete loopback interface [intfc] INTERFACE",
-        "Take a loopback interface away. Connections that use its addresses are reset.", delete_interface),
+        "Take a loopback interface away. Connections that use its addresses are reset.",
+            delete_interface),
     form("delete tap INTERFACE",
-        "Take a TAP interface away. Connections that use its addresses are reset.", delete_interface),
+        "Take a TAP interface away. Connections that use its addresses are reset.",
+            delete_interface),
 
     form("set interface state INTERFACE (up|down)",
         "Bring an interface up or down.", set_state),
     form("set interface ip address INTERFACE PREFIX",
         "Give an interface an address.", add_address),
     form("set interface ip address (del|delete) INTERFACE (PREFIX|all)",
-        "Take an address of an interface away, or all that it was given: its own link-local address stays.", del_address),
+        "Take an address of an interface away, or all that it was given: its own link-local \
+         address stays.", del_address),
     form("set interface (ip|ip6) table INTERFACE TABLE",
-        "Put an interface into a routing table. Connections that use its addresses are reset.", set_table),
+        "Put an interface into a routing table. Connections that use its addresses are reset.",
+            set_table),
     form("set interface mtu [(packet|ip4|ip6|mpls)] MTU INTERFACE",
         "Set an interface's MTU in bytes.", set_mtu),
     form("set interface mac address INTERFACE MAC",
@@ -33,19 +40,30 @@ pub(super) const FORMS: &[Form] = &[
     form("set interface promiscuous (on|off) INTERFACE",
         "Let an interface receive frames for other link addresses, or not.", set_promiscuous),
     form("set interface rx-mode INTERFACE [queue QUEUE] (polling|interrupt|adaptive)",
-        "How workers wait for an interface's packets: polling never sleeps, interrupt sleeps at once, adaptive looks for a while first.", set_rx_mode),
+        "How workers wait for an interface's packets: polling never sleeps, interrupt sleeps at \
+         once, adaptive looks for a while first.", set_rx_mode),
     form("set interface rx-placement INTERFACE [queue QUEUE] (worker WORKER|main)",
         "Which worker serves a queue of an interface.", set_rx_placement),
 
     form("(ip|ip6) table (add|del|delete) TABLE",
         "Make a routing table, or take it away. Table 0 is always there.", table),
-    form("(ip|ip6) route add PREFIX [table TABLE] via (ADDRESS [INTERFACE]|INTERFACE|lookup in table TABLE:inner|drop|unreachable)",
-        "Add a route. `lookup` goes on in another table; `drop` drops in silence; `unreachable` tells the sender.", add_route),
-    form("(ip|ip6) route (del|delete) PREFIX [table TABLE] [via (ADDRESS [INTERFACE]|INTERFACE|lookup in table TABLE:inner|drop|unreachable)]",
+    form("(ip|ip6) route add PREFIX [table TABLE] via (ADDRESS [INTERFACE]|INTERFACE|lookup in \
+        table TABLE:inner|drop|unreachable)",
+        "Add a route. `lookup` goes on in another table; `drop` drops in silence; `unreachable` \
+         tells the sender.", add_route),
+    form("(ip|ip6) route (del|delete) PREFIX [table TABLE] [via (ADDRESS \
+        [INTERFACE]|INTERFACE|lookup in table TABLE:inner|drop|unreachable)]",
         "Take a route away.", del_route),
 
-    form("app ns add id NAMESPACE { secret SECRET | if INTERFACE | table TABLE | sessions N:sessions | listeners N:listeners | processes N:processes | udp-sockets N:udp-sockets | memory N:memory | all-sessions N:all-sessions | all-listeners N:all-listeners | all-processes N:all-processes | all-udp-sockets N:all-udp-sockets | all-memory N:all-memory }",
-        "Make an application namespace. Programs enter it with its secret, use the addresses of its interface and see its table. sessions, listeners, processes, udp-sockets and memory (bytes) bound each program in it, in place of the settings' limits; with all- before them, all of its programs together.", add_namespace),
+    form("app ns add id NAMESPACE { secret SECRET | if INTERFACE | table TABLE | sessions \
+        N:sessions | listeners N:listeners | processes N:processes | udp-sockets N:udp-sockets | \
+        memory N:memory | all-sessions N:all-sessions | all-listeners N:all-listeners | \
+        all-processes N:all-processes | all-udp-sockets N:all-udp-sockets | all-memory \
+        N:all-memory }",
+        "Make an application namespace. Programs enter it with its secret, use the addresses of \
+         its interface and see its table. sessions, listeners, processes, udp-sockets and memory \
+         (bytes) bound each program in it, in place of the settings' limits; with all- before \
+         them, all of its programs together.", add_namespace),
     form("app ns (del|delete) [id] NAMESPACE",
         "Take a namespace away: nobody enters it any more. Programs in it stay.", delete_namespace),
     form("session (enable|disable)",
@@ -55,45 +73,67 @@ pub(super) const FORMS: &[Form] = &[
         "Show what is captured, and how much there is of it.", |_| show(Show::Pcap)),
     form("pcap trace off",
         "Stop capturing, and finish the file.", |_| Ok(Command::PcapOff)),
-    form("pcap trace (rx|tx|drop) { rx | tx | drop | max N | max-bytes-per-pkt N:bytes | intfc (INTERFACE|any) | file FILE | net NET | proto PROTOCOL | port PORTS }",
-        "Capture packets into a pcapng file: that come in, go out or are dropped (these with the reason as a comment). net, proto and port are the filter.", pcap_trace),
+    form("pcap trace (rx|tx|drop) { rx | tx | drop | max N | max-bytes-per-pkt N:bytes | intfc \
+        (INTERFACE|any) | file FILE | net NET | proto PROTOCOL | port PORTS }",
+        "Capture packets into a pcapng file: that come in, go out or are dropped (these with the \
+         reason as a comment). net, proto and port are the filter.", pcap_trace),
 
-    form("acl add (permit|deny) { (in|out) | intfc (INTERFACE|any) | proto PROTOCOL | src NET:src | dst NET:dst | sport PORTS:sport | dport PORTS:dport }",
-        "Add a rule. The first rule that fits decides; what none fits may pass. Its answer is its number.", acl_add),
+    form("acl add (permit|deny) { (in|out) | intfc (INTERFACE|any) | proto PROTOCOL | src NET:src \
+        | dst NET:dst | sport PORTS:sport | dport PORTS:dport }",
+        "Add a rule. The first rule that fits decides; what none fits may pass. Its answer is its \
+         number.", acl_add),
     form("acl (del|delete) (N|all)",
         "Take a rule away, or all.", acl_delete),
 
     form("show version", "The version of the host.", |_| show(Show::Version)),
     form("show plugins", "What is built in.", |_| show(Show::Plugins)),
-    form("show interface/interfaces [INTERFACE]", "Interfaces: state, MTU, counters.", |got| show(Show::Interface { interface: got.text("INTERFACE") })),
-    form("show interface/interfaces address [INTERFACE]", "Interfaces and their addresses.", |got| show(Show::InterfaceAddress { interface: got.text("INTERFACE") })),
-    form("show interface/interfaces rx-placement", "Which worker serves which queue, and how it waits.", |_| show(Show::RxPlacement)),
-    form("show (ip|ip6) neighbors/neighbor", "Neighbours on links, and their Ethernet addresses.", |got| show(Show::Neighbors { version: version(got) })),
-    form("show (ip|ip6) (fib|route) [table TABLE] [NET]", "Routes, or the one that a destination takes.", show_fib),
+    form("show interface/interfaces [INTERFACE]", "Interfaces: state, MTU, counters.",
+        |got| show(Show::Interface { interface: got.text("INTERFACE") })),
+    form("show interface/interfaces address [INTERFACE]", "Interfaces and their addresses.",
+        |got| show(Show::InterfaceAddress { interface: got.text("INTERFACE") })),
+    form("show interface/interfaces rx-placement",
+        "Which worker serves which queue, and how it waits.", |_| show(Show::RxPlacement)),
+    form("show (ip|ip6) neighbors/neighbor", "Neighbours on links, and their Ethernet addresses.",
+        |got| show(Show::Neighbors { version: version(got) })),
+    form("show (ip|ip6) (fib|route) [table TABLE] [NET]",
+        "Routes, or the one that a destination takes.", show_fib),
     form("show (ip|ip6) table/tables", "Routing tables.", |_| show(Show::Tables)),
-    form("show session/sessions [verbose [N]]", "Sessions of programs; verbose 2 shows each in full.", show_session),
-    form("show app/apps [verbose]", "Programs that are attached.", |got| show(Show::App { verbose: got.has("verbose") })),
-    form("show app ns", "Application namespaces. Secrets are never shown.", |_| show(Show::Namespaces)),
-    form("show limits/limit", "How much of each thing the host, namespaces and programs have, and may have.", |_| show(Show::Limits)),
+    form("show session/sessions [verbose [N]]",
+        "Sessions of programs; verbose 2 shows each in full.", show_session),
+    form("show app/apps [verbose]", "Programs that are attached.",
+        |got| show(Show::App { verbose: got.has("verbose") })),
+    form("show app ns", "Application namespaces. Secrets are never shown.",
+        |_| show(Show::Namespaces)),
+    form("show limits/limit",
+        "How much of each thing the host, namespaces and programs have, and may have.",
+            |_| show(Show::Limits)),
     form("show segments/segment", "Shared memory of programs.", |_| show(Show::Segments)),
-    form("show errors/error [all]", "Why packets were dropped; all shows also what never happened.", |got| show(Show::Errors { all: got.has("all") })),
+    form("show errors/error [all]", "Why packets were dropped; all shows also what never happened.",
+        |got| show(Show::Errors { all: got.has("all") })),
     form("show buffers/buffer", "Packet buffers.", |_| show(Show::Buffers)),
     form("show tcp [stats]", "Counters of TCP.", |_| show(Show::Tcp)),
     form("show udp [stats]", "Counters of UDP.", |_| show(Show::Udp)),
     form("show threads/thread", "Workers: core, mode, turns, sleeps.", |_| show(Show::Threads)),
     form("show acl", "Rules, and how many packets each fitted.", |_| show(Show::Acl)),
     form("show pcap", "The same as `pcap trace status`.", |_| show(Show::Pcap)),
-    form("show explain [PID]", "Sockets of programs that stayed with the kernel, and why.", show_explain),
+    form("show explain [PID]", "Sockets of programs that stayed with the kernel, and why.",
+        show_explain),
     form("show settings", "The settings that the host runs with.", |_| show(Show::Settings)),
 
-    form("clear interface/interfaces [INTERFACE]", "Set counters of interfaces to zero.", |got| clear(Clear::Interfaces { interface: got.text("INTERFACE") })),
-    form("clear errors/error", "Set the counters of drop reasons to zero.", |_| clear(Clear::Errors)),
+    form("clear interface/interfaces [INTERFACE]", "Set counters of interfaces to zero.",
+        |got| clear(Clear::Interfaces { interface: got.text("INTERFACE") })),
+    form("clear errors/error", "Set the counters of drop reasons to zero.",
+        |_| clear(Clear::Errors)),
     form("clear tcp [stats]", "Set the counters of TCP to zero.", |_| clear(Clear::Tcp)),
     form("clear acl [stats]", "Set the counters of rules to zero.", |_| clear(Clear::Acl)),
-    form("show dpdk version", "The version of DPDK that was built in.", |_| show(Show::DpdkVersion)),
-    form("show dpdk buffer", "The buffers that DPDK has for each interface.", |_| show(Show::DpdkBuffers)),
+    form("show dpdk version", "The version of DPDK that was built in.",
+        |_| show(Show::DpdkVersion)),
+    form("show dpdk buffer", "The buffers that DPDK has for each interface.",
+        |_| show(Show::DpdkBuffers)),
     form("show dpdk physmem", "The memory that DPDK has.", |_| show(Show::DpdkMemory)),
-    form("test dpdk buffer [(allocate|free) N]", "Not offered: DPDK's buffers are taken and given back by the ports only.", |_| Ok(Command::NotBuiltIn("taking DPDK's buffers by hand"))),
+    form("test dpdk buffer [(allocate|free) N]",
+        "Not offered: DPDK's buffers are taken and given back by the ports only.",
+            |_| Ok(Command::NotBuiltIn("taking DPDK's buffers by hand"))),
 
     form("exec FILE", "Do what a file of commands says.", exec),
     form("help [all]", "What commands there are.", |_| Ok(Command::Help(String::new()))),
@@ -184,7 +224,11 @@ fn set_rx_mode(got: &Got<'_>) -> Made {
 
 fn set_rx_placement(got: &Got<'_>) -> Made {
     let on = got.small("WORKER")?.map_or(PlaceOn::Main, PlaceOn::Worker);
-    Ok(Command::SetRxPlacement { interface: got.interface(), queue: got.small("QUEUE")?.unwrap_or(0), on })
+    Ok(Command::SetRxPlacement {
+        interface: got.interface(),
+        queue: got.small("QUEUE")?.unwrap_or(0),
+        on,
+    })
 }
 
 fn table(got: &Got<'_>) -> Made {
@@ -214,7 +258,10 @@ fn route(got: &Got<'_>, add: bool) -> Made {
             return Err(Refusal::of("ADDRESS", "the router must be of the prefix's family"));
         }
         Some(RouteVia::Lookup(table)) if *table == got.table("TABLE")?.unwrap_or(0) => {
-            return Err(Refusal::of("inner", "this table is where the route is: it would lead to itself"));
+            return Err(Refusal::of(
+                "inner",
+                "this table is where the route is: it would lead to itself",
+            ));
         }
         _ => {}
     }
@@ -261,7 +308,9 @@ fn at_least<N: Copy + PartialOrd + std::fmt::Display>(
     least: N,
 ) -> Result<Option<N>, Refusal> {
     match given {
-        Some(number) if number < least => Err(Refusal::of(key, format!("{number} is too little: at least {least}"))),
+        Some(number) if number < least => {
+            Err(Refusal::of(key, format!("{number} is too little: at least {least}")))
+        }
         other => Ok(other),
     }
 }

@@ -67,7 +67,10 @@ fn a_route_into_another_table_has_both_tables() {
     else {
         panic!()
     };
-    assert_eq!((prefix.to_string().as_str(), table, via, add), ("172.16.1.1/32", 2, Some(RouteVia::Lookup(1)), true));
+    assert_eq!(
+        (prefix.to_string().as_str(), table, via, add),
+        ("172.16.1.1/32", 2, Some(RouteVia::Lookup(1)), true)
+    );
 }
 
 #[test]
@@ -94,8 +97,14 @@ fn a_namespace_is_made_with_every_limit_that_the_settings_have() {
         (Some(1), Some(2), Some(3), Some(4))
     );
     let together = limits.together;
-    assert_eq!((together.sessions, together.listeners, together.processes), (Some(5), Some(6), Some(7)));
-    assert_eq!((together.udp_sockets, limits.memory, together.memory), (Some(8), Some(1 << 20), Some(2 << 20)));
+    assert_eq!(
+        (together.sessions, together.listeners, together.processes),
+        (Some(5), Some(6), Some(7))
+    );
+    assert_eq!(
+        (together.udp_sockets, limits.memory, together.memory),
+        (Some(8), Some(1 << 20), Some(2 << 20))
+    );
 }
 
 #[test]
@@ -108,9 +117,9 @@ fn quotes_make_an_argument_of_a_word() {
 
 #[test]
 fn a_capture_has_its_directions_and_its_filter() {
-    let Command::PcapTrace(trace) =
-        command("pcap trace rx drop max 10 intfc any file /tmp/a.pcap net 10.0.0.0/8 proto tcp port 80-90")
-    else {
+    let Command::PcapTrace(trace) = command(
+        "pcap trace rx drop max 10 intfc any file /tmp/a.pcap net 10.0.0.0/8 proto tcp port 80-90",
+    ) else {
         panic!()
     };
     assert!(trace.rx && trace.drop && !trace.tx);
@@ -168,9 +177,13 @@ fn no_two_forms_take_the_same_words() {
     for form in forms() {
         let line = example(form.pattern);
         let words = lex::words(&line).unwrap();
-        let readings = matcher::read(&line, &words, beginnings()).unwrap_or_else(|error| panic!("{error}"));
-        let complete: Vec<_> =
-            readings.iter().filter(|reading| reading.complete()).map(|reading| reading.form).collect();
+        let readings =
+            matcher::read(&line, &words, beginnings()).unwrap_or_else(|error| panic!("{error}"));
+        let complete: Vec<_> = readings
+            .iter()
+            .filter(|reading| reading.complete())
+            .map(|reading| reading.form)
+            .collect();
         assert!(complete.iter().all(|form| *form == complete[0]), "{line}");
         assert_eq!(forms()[complete[0]].pattern, form.pattern, "{line}");
     }
@@ -210,8 +223,20 @@ fn word() -> impl Strategy<Value = String> {
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .chain(
-            ["10.0.0.0/8", "::1", "1", "99999999999999999999", "{", "}", "?", "\"", "--json", "comment", "é"]
-                .map(String::from),
+            [
+                "10.0.0.0/8",
+                "::1",
+                "1",
+                "99999999999999999999",
+                "{",
+                "}",
+                "?",
+                "\"",
+                "--json",
+                "comment",
+                "é",
+            ]
+            .map(String::from),
         )
         .collect();
     prop_oneof![4 => proptest::sample::select(known), 1 => any::<String>()]
@@ -244,11 +269,13 @@ proptest! {
         let line = words.join(" ") + " ";
         if let Ok(before) = lex::words(&line) {
             if !before.iter().any(is_json) && matcher::read(&line, &before, beginnings()).is_ok() {
-                for candidate in complete(&line, &NoNames).into_iter().filter(|candidate| candidate.literal) {
+                for candidate in complete(&line, &NoNames).into_iter()
+                    .filter(|candidate| candidate.literal) {
                     let longer = format!("{line}{}", candidate.text);
                     let words = lex::words(&longer).unwrap();
                     if words.len() > before.len() {
-                        prop_assert!(matcher::read(&longer, &words, beginnings()).is_ok(), "{longer}");
+                        prop_assert!(matcher::read(&longer, &words, beginnings()).is_ok(),
+                            "{longer}");
                     }
                 }
             }

@@ -16,7 +16,8 @@ struct TempFile(PathBuf);
 impl TempFile {
     fn new() -> TempFile {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cwcapture-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("cwcapture-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         TempFile(std::env::temp_dir().join(name))
     }
 
@@ -45,7 +46,8 @@ impl Drop for TempFile {
 
 /// An IPv4 packet with UDP from 10.0.0.1:1000 to 10.0.0.2:`port`.
 fn udp(port: u16) -> Vec<u8> {
-    let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 232];
+    let mut packet =
+        vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 232];
     packet.extend(port.to_be_bytes());
     packet.extend([0, 8, 0, 0]);
     packet
@@ -53,7 +55,13 @@ fn udp(port: u16) -> Vec<u8> {
 
 fn wanted(file: &TempFile, ways: &str) -> PcapTrace {
     let has = |way| ways.split(' ').any(|word| word == way);
-    PcapTrace { rx: has("rx"), tx: has("tx"), drop: has("drop"), file: Some(file.0.clone()), ..PcapTrace::default() }
+    PcapTrace {
+        rx: has("rx"),
+        tx: has("tx"),
+        drop: has("drop"),
+        file: Some(file.0.clone()),
+        ..PcapTrace::default()
+    }
 }
 
 fn rx(watcher: &mut Watcher, iface: Iface, frame: &[u8]) -> Verdict {
@@ -113,7 +121,9 @@ fn a_capture_ends_at_its_count_and_keeps_to_its_interface_and_filter() {
     assert!(packets.status().text.starts_with("Finished: rx into "));
     assert!(packets.watcher(0, &LINKS).is_none(), "nobody looks for more");
     assert_eq!(file.frames(), [udp(80), udp(90)]);
-    packets.begin(&wanted, Some(LOOP), Vec::new()).expect("a finished capture may be followed by another");
+    packets
+        .begin(&wanted, Some(LOOP), Vec::new())
+        .expect("a finished capture may be followed by another");
 }
 
 #[test]
@@ -121,7 +131,9 @@ fn dropped_packets_carry_their_reason() {
     let file = TempFile::new();
     let mut packets = Packets::default();
     packets.begin(&wanted(&file, "drop"), None, Vec::new()).unwrap();
-    packets.add_rule(&Rule { dst_ports: Some(22..=22), ..Rule::any(Action::Deny) }, None, 1).unwrap();
+    packets
+        .add_rule(&Rule { dst_ports: Some(22..=22), ..Rule::any(Action::Deny) }, None, 1)
+        .unwrap();
     let mut watcher = packets.watcher(0, &LINKS).unwrap();
     assert!(watcher.wants_drops());
     assert_eq!(rx(&mut watcher, LOOP, &udp(22)), Verdict::Drop);
@@ -141,7 +153,10 @@ fn rules_count_over_all_workers_and_what_they_denied_is_not_forgotten_with_them(
         assert_eq!(rx(&mut watcher, LOOP, &udp(1)), Verdict::Drop);
         assert_eq!(tx(&mut watcher, LOOP, &udp(1)), Verdict::Pass);
     }
-    assert_eq!((packets.rules()[0].packets, packets.rules()[0].bytes, packets.denied()), (2, 56, 2));
+    assert_eq!(
+        (packets.rules()[0].packets, packets.rules()[0].bytes, packets.denied()),
+        (2, 56, 2)
+    );
     packets.clear_rules();
     assert_eq!((packets.rules()[0].packets, packets.denied()), (0, 2));
     packets.remove_rule(None).unwrap();

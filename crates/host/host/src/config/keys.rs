@@ -30,7 +30,8 @@ const fn key(
     Key { section, name, what, set }
 }
 
-/// Sections whose keys may change while the host runs: it takes them over when it is asked to read its settings again.
+/// Sections whose keys may change while the host runs: it takes them over when it is asked to read
+/// its settings again.
 pub(super) fn may_change(section: &str, name: &str) -> bool {
     section == "namespaces" || (section, name) == ("log", "level")
 }
@@ -57,19 +58,26 @@ pub const KEYS: &[Key] = &[
     key("cores", "workers", "The cores of the workers, one thread each: \"1\", \"1,2\" or \"1-3\". Without it: one worker on any core.",
         set_workers),
     key("cores", "policy", "How the system divides the workers' time: \"other\", \"batch\", \"fifo\" or \"rr\". Without it: \"other\".",
-        to!(policy = |v: &Value<'_, '_>| v.one_of(&[("other", Policy::Other), ("batch", Policy::Batch), ("fifo", Policy::Fifo), ("rr", Policy::RoundRobin)]))),
-    key("cores", "priority", "The workers' priority under \"fifo\" and \"rr\", 1 to 99. Without it: 1.",
+        to!(policy = |v: &Value<'_, '_>| v.one_of(&[("other", Policy::Other),
+            ("batch", Policy::Batch), ("fifo", Policy::Fifo), ("rr", Policy::RoundRobin)]))),
+    key("cores", "priority", "The workers' priority under \"fifo\" and \"rr\", 1 to 99. Without \
+        it: 1.",
         to!(priority = |v: &Value<'_, '_>| v.number(1..=99))),
     key("cores", "mode", "What a worker does when there is nothing to do: \"interrupt\" sleeps at once, \"adaptive\" looks for a while first, \"polling\" never sleeps. Without it: \"adaptive\".",
         set_mode),
-    key("cores", "spin-us", "How long an adaptive worker looks for packets before it sleeps, in microseconds, 0 to 1000000. Without it: 20.",
+    key("cores", "spin-us", "How long an adaptive worker looks for packets before it sleeps, in \
+        microseconds, 0 to 1000000. Without it: 20.",
         set_spin),
 
-    key("buffers", "bytes", "Bytes of packet buffers for each worker, half for ordinary frames and half for long ones, such as \"32M\". Without it: \"32M\".",
+    key("buffers", "bytes", "Bytes of packet buffers for each worker, half for ordinary frames and \
+        half for long ones, such as \"32M\". Without it: \"32M\".",
         set_buffer_bytes),
-    key("buffers", "small-count", "How many buffers for ordinary frames.", to!(pool.small_count = |v: &Value<'_, '_>| v.number(64..=MAX))),
-    key("buffers", "small-len", "Bytes of a buffer for ordinary frames, 256 to 65664.", to!(pool.small_len = |v: &Value<'_, '_>| v.number(256..=65_664))),
-    key("buffers", "large-count", "How many buffers for long frames.", to!(pool.large_count = |v: &Value<'_, '_>| v.number(8..=MAX))),
+    key("buffers", "small-count", "How many buffers for ordinary frames.",
+        to!(pool.small_count = |v: &Value<'_, '_>| v.number(64..=MAX))),
+    key("buffers", "small-len", "Bytes of a buffer for ordinary frames, 256 to 65664.",
+        to!(pool.small_len = |v: &Value<'_, '_>| v.number(256..=65_664))),
+    key("buffers", "large-count", "How many buffers for long frames.",
+        to!(pool.large_count = |v: &Value<'_, '_>| v.number(8..=MAX))),
 
     key("ports", "port", "What it is: \"tap:NAME\", \"tun:NAME\", \"loop\", \"pcap:FILE\" or \"dpdk:DEVICE\", with options behind commas.",
         |s, v| port(s, v, |port, v| { port.port = Some(v.parsed()?); Ok(()) })),
@@ -85,78 +93,158 @@ pub const KEYS: &[Key] = &[
         |s, v| port(s, v, |port, v| { port.fault = Some(v.parsed()?); Ok(()) })),
 
     key("tcp", "congestion", "Congestion control of connections that choose none: \"cubic\", \"reno\" or \"bbr\". Without it: \"cubic\".",
-        to!(tcp.defaults.congestion = |v: &Value<'_, '_>| v.one_of(&[("cubic", Congestion::Cubic), ("reno", Congestion::Reno), ("bbr", Congestion::Bbr)]))),
-    key("tcp", "ecn", "Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 none, 1 asked for and accepted, 2 accepted, 3 AccECN asked for and accepted, 4 AccECN accepted and ECN asked for, 5 AccECN accepted. Without it: 2.",
-        to!(tcp.defaults.ecn = |v: &Value<'_, '_>| v.number(0..=5).map(|n: u64| EcnMode::of(n).unwrap_or_default()))),
-    key("tcp", "nodelay", "Small segments do not wait for company: true or false. Without it: false.",
+        to!(tcp.defaults.congestion = |v: &Value<'_,
+            '_>| v.one_of(&[("cubic", Congestion::Cubic), ("reno", Congestion::Reno),
+                ("bbr", Congestion::Bbr)]))),
+    key("tcp", "ecn", "Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 \
+        none, 1 asked for and accepted, 2 accepted, 3 AccECN asked for and accepted, 4 AccECN \
+        accepted and ECN asked for, 5 AccECN accepted. Without it: 2.",
+        to!(tcp.defaults.ecn = |v: &Value<'_,
+            '_>| v.number(0..=5).map(|n: u64| EcnMode::of(n).unwrap_or_default()))),
+    key("tcp", "nodelay",
+        "Small segments do not wait for company: true or false. Without it: false.",
         to!(tcp.defaults.nodelay = |v: &Value<'_, '_>| v.boolean())),
-    key("tcp", "sack", "Selective acknowledgements: true or false. Without it: true.", to!(tcp.sack = |v: &Value<'_, '_>| v.boolean())),
-    key("tcp", "tail-loss-probe", "Probes for the loss of the last segments (RFC 8985): true or false. Without it: true.",
+    key("tcp", "sack", "Selective acknowledgements: true or false. Without it: true.",
+        to!(tcp.sack = |v: &Value<'_, '_>| v.boolean())),
+    key("tcp", "tail-loss-probe",
+        "Probes for the loss of the last segments (RFC 8985): true or false. Without it: true.",
         to!(tcp.tail_loss_probe = |v: &Value<'_, '_>| v.boolean())),
-    key("tcp", "timestamps", "Timestamps: true or false. Without it: true.", to!(tcp.timestamps = |v: &Value<'_, '_>| v.boolean())),
-    key("tcp", "window-scaling", "Windows beyond 64 KiB: true or false. Without it: true.", to!(tcp.window_scaling = |v: &Value<'_, '_>| v.boolean())),
-    key("tcp", "syn-cookies", "SYN cookies when the table of handshakes is full: true or false. Without it: true.", to!(tcp.syn_cookies = |v: &Value<'_, '_>| v.boolean())),
-    key("tcp", "when-full", "What becomes of a new connection when every place for connections is taken: \"make-room\" resets the idlest of the busiest source, \"reset\" resets the new one, \"drop\" drops its SYN. Without it: \"make-room\".",
-        to!(tcp.when_full = |v: &Value<'_, '_>| v.one_of(&[("make-room", WhenFull::MakeRoom), ("reset", WhenFull::Reset), ("drop", WhenFull::Drop)]))),
+    key("tcp", "timestamps", "Timestamps: true or false. Without it: true.",
+        to!(tcp.timestamps = |v: &Value<'_, '_>| v.boolean())),
+    key("tcp", "window-scaling", "Windows beyond 64 KiB: true or false. Without it: true.",
+        to!(tcp.window_scaling = |v: &Value<'_, '_>| v.boolean())),
+    key("tcp", "syn-cookies",
+        "SYN cookies when the table of handshakes is full: true or false. Without it: true.",
+            to!(tcp.syn_cookies = |v: &Value<'_, '_>| v.boolean())),
+    key("tcp", "when-full",
+        "What becomes of a new connection when every place for connections is taken: \"make-room\" resets the idlest of the busiest source, \"reset\" resets the new one, \"drop\" drops its SYN. Without it: \"make-room\".",
+        to!(tcp.when_full = |v: &Value<'_, '_>| v.one_of(&[("make-room", WhenFull::MakeRoom), (
+            "reset", WhenFull::Reset), ("drop", WhenFull::Drop)]))),
     key("tcp", "mtu-probing", "When connections look for the longest packet that a path carries: \"never\", \"black-holes\" when full segments vanish, \"always\". Without it: \"black-holes\".",
-        to!(tcp.mtu_probing = |v: &Value<'_, '_>| v.one_of(&[("never", MtuProbing::Never), ("black-holes", MtuProbing::BlackHoles), ("always", MtuProbing::Always)]))),
-    key("tcp", "initial-window", "Segments that a connection may send at first, 1 to 64. Without it: 10.", to!(tcp.initial_window = |v: &Value<'_, '_>| v.number(1..=64))),
-    key("tcp", "max-segment", "Payload bytes of a segment at most, 0 for what the link carries. Without it: 0.", to!(tcp.defaults.max_segment = |v: &Value<'_, '_>| v.number(0..=65_495))),
-    key("tcp", "max-receive-window", "Bytes of receive window at most, 64K to 1G; never more than a receive FIFO may hold. Without it: 32M.",
+        to!(tcp.mtu_probing = |v: &Value<'_, '_>| v.one_of(&[("never", MtuProbing::Never), (
+            "black-holes", MtuProbing::BlackHoles), ("always", MtuProbing::Always)]))),
+    key("tcp", "initial-window",
+        "Segments that a connection may send at first, 1 to 64. Without it: 10.",
+            to!(tcp.initial_window = |v: &Value<'_, '_>| v.number(1..=64))),
+    key("tcp", "max-segment",
+        "Payload bytes of a segment at most, 0 for what the link carries. Without it: 0.",
+            to!(tcp.defaults.max_segment = |v: &Value<'_, '_>| v.number(0..=65_495))),
+    key("tcp", "max-receive-window", "Bytes of receive window at most, 64K to 1G; never more than \
+        a receive FIFO may hold. Without it: 32M.",
         set_window),
-    key("tcp", "rto-min-ms", "The shortest retransmission timeout in milliseconds, 1 to 10000. Without it: 200.", to!(tcp.rto_min = |v: &Value<'_, '_>| millis(v, 1..=10_000))),
-    key("tcp", "delayed-ack-ms", "How long an acknowledgement may wait for company in milliseconds, 0 to 500. Without it: 40.", to!(tcp.delayed_ack = |v: &Value<'_, '_>| millis(v, 0..=500))),
-    key("tcp", "time-wait-ms", "How long the remains of a connection stay in milliseconds, 0 to 240000. Without it: 60000.", to!(tcp.time_wait = |v: &Value<'_, '_>| millis(v, 0..=240_000))),
-    key("tcp", "orphan-ms", "How long a closed connection may have next to nothing acknowledged although its peer answers, in milliseconds, 1000 to 600000. Without it: 60000.", to!(tcp.orphan = |v: &Value<'_, '_>| millis(v, 1_000..=600_000))),
-    key("tcp", "fin-wait-2-ms", "How long a closed connection waits for its peer in milliseconds, 0 to 600000. Without it: 60000.", to!(tcp.fin_wait_2 = |v: &Value<'_, '_>| millis(v, 0..=600_000))),
-    key("tcp", "syn-retries", "How often a SYN is sent again, 0 to 127. Without it: 6.", to!(tcp.syn_retries = |v: &Value<'_, '_>| v.number(0..=127))),
-    key("tcp", "fast-open", "Who may use Fast Open, by the numbers of Linux's tcp_fastopen: 0 nobody, 1 programs that connect, 2 programs that listen, 3 both; each when it asks for it. Without it: 1.",
-        to!(tcp.fast_open = |v: &Value<'_, '_>| v.number(0..=3).map(|n: u8| FastOpenMode { client: n & 1 != 0, server: n & 2 != 0 }))),
-    key("tcp", "retries", "How often data is sent again before the connection fails, 0 to 127. Without it: 15.", to!(tcp.retries = |v: &Value<'_, '_>| v.number(0..=127))),
-    key("tcp", "ephemeral-ports", "The ports that the stack chooses from: [first, last]. Without it: [32768, 60999].", set_ephemeral_ports),
+    key("tcp", "rto-min-ms",
+        "The shortest retransmission timeout in milliseconds, 1 to 10000. Without it: 200.",
+            to!(tcp.rto_min = |v: &Value<'_, '_>| millis(v, 1..=10_000))),
+    key("tcp", "delayed-ack-ms", "How long an acknowledgement may wait for company in \
+        milliseconds, 0 to 500. Without it: 40.",
+            to!(tcp.delayed_ack = |v: &Value<'_, '_>| millis(v, 0..=500))),
+    key("tcp", "time-wait-ms", "How long the remains of a connection stay in milliseconds, 0 to \
+        240000. Without it: 60000.", to!(tcp.time_wait = |v: &Value<'_,
+            '_>| millis(v, 0..=240_000))),
+    key("tcp", "orphan-ms", "How long a closed connection may have next to nothing acknowledged \
+        although its peer answers, in milliseconds, 1000 to 600000. Without it: 60000.",
+            to!(tcp.orphan = |v: &Value<'_, '_>| millis(v, 1_000..=600_000))),
+    key("tcp", "fin-wait-2-ms", "How long a closed connection waits for its peer in milliseconds, \
+        0 to 600000. Without it: 60000.",
+            to!(tcp.fin_wait_2 = |v: &Value<'_, '_>| millis(v, 0..=600_000))),
+    key("tcp", "syn-retries", "How often a SYN is sent again, 0 to 127. Without it: 6.",
+        to!(tcp.syn_retries = |v: &Value<'_, '_>| v.number(0..=127))),
+    key("tcp", "fast-open", "Who may use Fast Open, by the numbers of Linux's tcp_fastopen: 0 \
+        nobody, 1 programs that connect, 2 programs that listen, 3 both; each when it asks for it. \
+        Without it: 1.",
+        to!(tcp.fast_open = |v: &Value<'_,
+            '_>| v.number(0..=3).map(|n: u8| FastOpenMode { client: n & 1 != 0,
+                server: n & 2 != 0 }))),
+    key("tcp", "retries",
+        "How often data is sent again before the connection fails, 0 to 127. Without it: 15.",
+            to!(tcp.retries = |v: &Value<'_, '_>| v.number(0..=127))),
+    key("tcp", "ephemeral-ports",
+        "The ports that the stack chooses from: [first, last]. Without it: [32768, 60999].",
+            set_ephemeral_ports),
 
-    key("sessions", "rx-fifo", "Bytes of a receive FIFO of programs that ask for none, 4K to 1G. Without it: \"1M\".", to!(program.rx_fifo = |v: &Value<'_, '_>| v.number(4096..=1 << 30))),
-    key("sessions", "tx-fifo", "Bytes of a transmit FIFO of programs that ask for none, 4K to 1G. Without it: \"1M\".", to!(program.tx_fifo = |v: &Value<'_, '_>| v.number(4096..=1 << 30))),
-    key("sessions", "max-fifo", "Bytes of a FIFO that a program may ask for, 4K to 1G. Without it: \"64M\".", to!(program.max_fifo = |v: &Value<'_, '_>| v.number(4096..=1 << 30))),
+    key("sessions", "rx-fifo",
+        "Bytes of a receive FIFO of programs that ask for none, 4K to 1G. Without it: \"1M\".",
+            to!(program.rx_fifo = |v: &Value<'_, '_>| v.number(4096..=1 << 30))),
+    key("sessions", "tx-fifo",
+        "Bytes of a transmit FIFO of programs that ask for none, 4K to 1G. Without it: \"1M\".",
+            to!(program.tx_fifo = |v: &Value<'_, '_>| v.number(4096..=1 << 30))),
+    key("sessions", "max-fifo",
+        "Bytes of a FIFO that a program may ask for, 4K to 1G. Without it: \"64M\".",
+            to!(program.max_fifo = |v: &Value<'_, '_>| v.number(4096..=1 << 30))),
 
-    key("limits", "programs", "Programs at once.", to!(programs = |v: &Value<'_, '_>| v.number(1..=MAX))),
-    key("limits", "processes", "Processes of all programs at once.", to!(processes = |v: &Value<'_, '_>| v.number(1..=MAX))),
-    key("limits", "sessions", "Sessions of each worker at once.", to!(sessions = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
-    key("limits", "program-sessions", "Sessions of one program at once.", to!(program.sessions = |v: &Value<'_, '_>| v.number(1..=MAX))),
-    key("limits", "program-listeners", "Listeners of one program at once.", to!(program.listeners = |v: &Value<'_, '_>| v.number(1..=MAX))),
-    key("limits", "program-processes", "Processes of one program at once.", to!(program.processes = |v: &Value<'_, '_>| v.number(1..=MAX))),
-    key("limits", "program-memory", "Bytes of shared memory of one program, such as \"1G\".", to!(program.memory = |v: &Value<'_, '_>| v.number((1 << 20)..=(1 << 44)))),
-    key("limits", "program-udp-sockets", "UDP sockets of one program at once.", to!(program.udp_sockets = |v: &Value<'_, '_>| v.number(1..=MAX))),
+    key("limits", "programs", "Programs at once.",
+        to!(programs = |v: &Value<'_, '_>| v.number(1..=MAX))),
+    key("limits", "processes", "Processes of all programs at once.",
+        to!(processes = |v: &Value<'_, '_>| v.number(1..=MAX))),
+    key("limits", "sessions", "Sessions of each worker at once.",
+        to!(sessions = |v: &Value<'_, '_>| v.number(1..=(1 << 24)))),
+    key("limits", "program-sessions", "Sessions of one program at once.",
+        to!(program.sessions = |v: &Value<'_, '_>| v.number(1..=MAX))),
+    key("limits", "program-listeners", "Listeners of one program at once.",
+        to!(program.listeners = |v: &Value<'_, '_>| v.number(1..=MAX))),
+    key("limits", "program-processes", "Processes of one program at once.",
+        to!(program.processes = |v: &Value<'_, '_>| v.number(1..=MAX))),
+    key("limits", "program-memory", "Bytes of shared memory of one program, such as \"1G\".",
+        to!(program.memory = |v: &Value<'_, '_>| v.number((1 << 20)..=(1 << 44)))),
+    key("limits", "program-udp-sockets", "UDP sockets of one program at once.",
+        to!(program.udp_sockets = |v: &Value<'_, '_>| v.number(1..=MAX))),
     key("limits", "memory", "Bytes of shared memory of all programs, such as \"4G\". Without it: a quarter of the machine's memory.", to!(memory = |v: &Value<'_, '_>| v.number((1 << 20)..=(1 << 44)))),
     key("limits", "orphans", "Connections of each worker that were closed and wait for their peers.", to!(limits.orphans = |v: &Value<'_, '_>| v.number(1..=MOST))),
-    key("limits", "orphan-memory", "Bytes of each worker that such connections still have to send, such as \"256M\".", to!(limits.orphan_bytes = |v: &Value<'_, '_>| v.number((1 << 16)..=(1 << 44)))),
-    key("limits", "binds", "Reserved TCP ports of each worker.", to!(limits.binds = |v: &Value<'_, '_>| v.number(1..=MOST))),
-    key("limits", "connections", "Connections of each worker at once.", to!(limits.connections = |v: &Value<'_, '_>| v.number(1..=MOST))),
-    key("limits", "half-open", "Handshakes of strangers of each worker at once; beyond this, SYN cookies.", to!(limits.half_open = |v: &Value<'_, '_>| v.number(1..=MOST))),
-    key("limits", "time-wait", "Remains of connections of each worker.", to!(limits.time_wait = |v: &Value<'_, '_>| v.number(1..=MOST))),
-    key("limits", "listeners", "Listeners of each worker.", to!(limits.listeners = |v: &Value<'_, '_>| v.number(1..=65_535))),
-    key("limits", "udp-sockets", "UDP sockets of each worker.", to!(limits.udp_sockets = |v: &Value<'_, '_>| v.number(1..=65_535))),
-    key("limits", "interfaces", "Interfaces, 1 to 1024. Without it: 64.", to!(limits.interfaces = |v: &Value<'_, '_>| v.number(1..=1024))),
-    key("limits", "addresses", "Addresses over all interfaces. Without it: 256.", to!(limits.addresses = |v: &Value<'_, '_>| v.number(1..=65_535))),
-    key("limits", "routes", "Routes over all tables. Without it: 1024.", to!(limits.routes = |v: &Value<'_, '_>| v.number(1..=MOST))),
-    key("limits", "tables", "Routing tables, 1 to 65535. Without it: 64.", to!(limits.tables = |v: &Value<'_, '_>| v.number(1..=65_535))),
-    key("limits", "neighbours", "Neighbours over all interfaces. Without it: 1024.", to!(limits.neighbours = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "orphan-memory",
+        "Bytes of each worker that such connections still have to send, such as \"256M\".",
+            to!(limits.orphan_bytes = |v: &Value<'_, '_>| v.number((1 << 16)..=(1 << 44)))),
+    key("limits", "binds", "Reserved TCP ports of each worker.",
+        to!(limits.binds = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "connections", "Connections of each worker at once.",
+        to!(limits.connections = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "half-open",
+        "Handshakes of strangers of each worker at once; beyond this, SYN cookies.",
+            to!(limits.half_open = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "time-wait", "Remains of connections of each worker.",
+        to!(limits.time_wait = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "listeners", "Listeners of each worker.",
+        to!(limits.listeners = |v: &Value<'_, '_>| v.number(1..=65_535))),
+    key("limits", "udp-sockets", "UDP sockets of each worker.",
+        to!(limits.udp_sockets = |v: &Value<'_, '_>| v.number(1..=65_535))),
+    key("limits", "interfaces", "Interfaces, 1 to 1024. Without it: 64.",
+        to!(limits.interfaces = |v: &Value<'_, '_>| v.number(1..=1024))),
+    key("limits", "addresses", "Addresses over all interfaces. Without it: 256.",
+        to!(limits.addresses = |v: &Value<'_, '_>| v.number(1..=65_535))),
+    key("limits", "routes", "Routes over all tables. Without it: 1024.",
+        to!(limits.routes = |v: &Value<'_, '_>| v.number(1..=MOST))),
+    key("limits", "tables", "Routing tables, 1 to 65535. Without it: 64.",
+        to!(limits.tables = |v: &Value<'_, '_>| v.number(1..=65_535))),
+    key("limits", "neighbours", "Neighbours over all interfaces. Without it: 1024.",
+        to!(limits.neighbours = |v: &Value<'_, '_>| v.number(1..=MOST))),
 
-    key("control", "socket", "The socket at which programs are let in. Without it: host.sock in the runtime folder.", to!(socket = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
+    key("control", "socket",
+        "The socket at which programs are let in. Without it: host.sock in the runtime folder.",
+            to!(socket = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
     key("control", "socket-mode", "The file mode of that socket, who may knock, such as \"660\". Without it: \"660\".", set_socket_mode),
-    key("control", "command-socket", "The socket of the command language. Without it: beside the other, ending in .ctl.", to!(control = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
-    key("control", "script", "Commands to begin with, a file.", to!(script = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
-    key("control", "fault", "What happens to packets of interfaces that say nothing about it, for tests.", to!(fault = |v: &Value<'_, '_>| v.parsed::<FaultSpec>().map(Some))),
-    key("control", "core-dumps", "Whether the system may write the host's memory, with secrets and bytes of all programs, into a core dump, and debuggers of its user may read it: true or false. Without it: false.", to!(core_dumps = |v: &Value<'_, '_>| v.boolean())),
+    key("control", "command-socket",
+        "The socket of the command language. Without it: beside the other, ending in .ctl.",
+            to!(control = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
+    key("control", "script", "Commands to begin with, a file.",
+        to!(script = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
+    key("control", "fault",
+        "What happens to packets of interfaces that say nothing about it, for tests.",
+            to!(fault = |v: &Value<'_, '_>| v.parsed::<FaultSpec>().map(Some))),
+    key("control", "core-dumps", "Whether the system may write the host's memory, with secrets and \
+        bytes of all programs, into a core dump, and debuggers of its user may read it: true or \
+        false. Without it: false.", to!(core_dumps = |v: &Value<'_, '_>| v.boolean())),
 
-    key("log", "file", "The file that the log goes to. Without it: standard error; of a host in the background the file beside the socket, ending in .log.", to!(log_file = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
+    key("log", "file", "The file that the log goes to. Without it: standard error; of a host in \
+        the background the file beside the socket, ending in .log.",
+            to!(log_file = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
     key("log", "level", "How much goes into the log: \"off\", \"error\", \"warn\", \"info\" or \"debug\". Without it: \"info\".", to!(log_level = |v: &Value<'_, '_>| v.one_of(&[("off", LogLevel::Off), ("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info), ("debug", LogLevel::Debug)]))),
 
     key("namespaces", "id", "Its name: letters, digits, `-`, `_` and `.`.",
         |s, v| namespace(s, v, |n, v| { n.id = v.text()?; Ok(()) })),
-    key("namespaces", "secret", "What a program must know to enter it. Without it: whoever may knock comes in.",
+    key("namespaces", "secret",
+        "What a program must know to enter it. Without it: whoever may knock comes in.",
         |s, v| namespace(s, v, |n, v| { n.secret = Some(Secret(v.text()?)); Ok(()) })),
-    key("namespaces", "interface", "Programs use the addresses of this interface first, and its table.",
+    key("namespaces", "interface",
+        "Programs use the addresses of this interface first, and its table.",
         |s, v| namespace(s, v, |n, v| { n.interface = Some(v.text()?); Ok(()) })),
     key("namespaces", "table", "Programs use this routing table. Without it: the interface's, or 0.",
         |s, v| namespace(s, v, |n, v| { n.table = Some(v.number(0..=MAX)?); Ok(()) })),
@@ -169,17 +257,22 @@ pub const KEYS: &[Key] = &[
     key("namespaces", "program-udp-sockets", "As in `limits`, for each program in this namespace.",
         |s, v| namespace(s, v, |n, v| { n.limits.udp_sockets = Some(v.number(1..=MAX)?); Ok(()) })),
     key("namespaces", "sessions", "Sessions of all programs in this namespace together.",
-        |s, v| namespace(s, v, |n, v| { n.limits.together.sessions = Some(v.number(1..=MAX)?); Ok(()) })),
+        |s, v| namespace(s, v, |n, v| { n.limits.together.sessions = Some(v.number(1..=MAX)?);
+            Ok(()) })),
     key("namespaces", "listeners", "Listeners of all programs in this namespace together.",
-        |s, v| namespace(s, v, |n, v| { n.limits.together.listeners = Some(v.number(1..=MAX)?); Ok(()) })),
+        |s, v| namespace(s, v, |n, v| { n.limits.together.listeners = Some(v.number(1..=MAX)?);
+            Ok(()) })),
     key("namespaces", "processes", "Processes of all programs in this namespace together.",
-        |s, v| namespace(s, v, |n, v| { n.limits.together.processes = Some(v.number(1..=MAX)?); Ok(()) })),
+        |s, v| namespace(s, v, |n, v| { n.limits.together.processes = Some(v.number(1..=MAX)?);
+            Ok(()) })),
     key("namespaces", "udp-sockets", "UDP sockets of all programs in this namespace together.",
-        |s, v| namespace(s, v, |n, v| { n.limits.together.udp_sockets = Some(v.number(1..=MAX)?); Ok(()) })),
+        |s, v| namespace(s, v, |n, v| { n.limits.together.udp_sockets = Some(v.number(1..=MAX)?);
+            Ok(()) })),
     key("namespaces", "memory", "Bytes of shared memory of all programs in this namespace together.",
         |s, v| namespace(s, v, |n, v| { n.limits.together.memory = Some(v.number((1 << 20)..=(1 << 44))?); Ok(()) })),
     key("namespaces", "program-memory", "As in `limits`, for each program in this namespace.",
-        |s, v| namespace(s, v, |n, v| { n.limits.memory = Some(v.number((1 << 20)..=(1 << 44))?); Ok(()) })),
+        |s, v| namespace(s, v, |n, v| { n.limits.memory = Some(v.number((1 << 20)..=(1 << 44))?);
+            Ok(()) })),
 ];
 
 fn millis(value: &Value<'_, '_>, bounds: std::ops::RangeInclusive<u64>) -> Result<Duration, Wrong> {
@@ -188,9 +281,12 @@ fn millis(value: &Value<'_, '_>, bounds: std::ops::RangeInclusive<u64>) -> Resul
 
 fn set_workers(settings: &mut Settings, value: &Value<'_, '_>) -> Set {
     let cores = value.list(|one| one.number(0..=1023).or(Ok(usize::MAX)))?;
-    let cores = if cores.contains(&usize::MAX) { value.parsed::<Cores>()?.list().to_vec() } else { cores };
+    let cores =
+        if cores.contains(&usize::MAX) { value.parsed::<Cores>()?.list().to_vec() } else { cores };
     if let Some(twice) = cores.iter().enumerate().find(|(at, core)| cores[..*at].contains(core)) {
-        return Err(value.wrong(format!("core {} is named twice: one worker runs on each core", twice.1)));
+        return Err(
+            value.wrong(format!("core {} is named twice: one worker runs on each core", twice.1))
+        );
     }
     settings.workers = cores.into_iter().map(Some).collect();
     Ok(())
@@ -201,7 +297,11 @@ fn set_mode(settings: &mut Settings, value: &Value<'_, '_>) -> Set {
         Mode::Adaptive(spin) => spin,
         Mode::Interrupt | Mode::Polling => Duration::from_micros(SPIN_US),
     };
-    let modes = [("interrupt", Mode::Interrupt), ("adaptive", Mode::Adaptive(spin)), ("polling", Mode::Polling)];
+    let modes = [
+        ("interrupt", Mode::Interrupt),
+        ("adaptive", Mode::Adaptive(spin)),
+        ("polling", Mode::Polling),
+    ];
     settings.mode = value.one_of(&modes)?;
     Ok(())
 }
@@ -236,11 +336,16 @@ fn set_ephemeral_ports(settings: &mut Settings, value: &Value<'_, '_>) -> Set {
 fn set_socket_mode(settings: &mut Settings, value: &Value<'_, '_>) -> Set {
     let text = value.text()?;
     let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
-    settings.socket_mode = mode.ok_or_else(|| value.wrong("expected a file mode such as \"660\""))?;
+    settings.socket_mode =
+        mode.ok_or_else(|| value.wrong("expected a file mode such as \"660\""))?;
     Ok(())
 }
 
-fn port(settings: &mut Settings, value: &Value<'_, '_>, set: fn(&mut PortSetting, &Value<'_, '_>) -> Set) -> Set {
+fn port(
+    settings: &mut Settings,
+    value: &Value<'_, '_>,
+    set: fn(&mut PortSetting, &Value<'_, '_>) -> Set,
+) -> Set {
     settings.ports.last_mut().map_or(Ok(()), |port| set(port, value))
 }
 

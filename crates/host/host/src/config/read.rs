@@ -29,7 +29,8 @@ impl Settings {
 
 /// The settings that a text holds.
 fn settings(text: &str) -> Result<Settings, Wrong> {
-    let root = DeTable::parse(text).map_err(|error| Wrong::new(error.span().unwrap_or(0..0), error.message()))?;
+    let root = DeTable::parse(text)
+        .map_err(|error| Wrong::new(error.span().unwrap_or(0..0), error.message()))?;
     let mut settings = Settings::default();
     for (name, value) in root.get_ref() {
         section(&mut settings, name, value)?;
@@ -42,12 +43,19 @@ fn settings(text: &str) -> Result<Settings, Wrong> {
 fn remember(settings: &mut Settings, section: &str, value: &Spanned<DeValue<'_>>) {
     match value.get_ref() {
         DeValue::Table(keys) => {
-            for (name, value) in keys.iter().filter(|(name, _)| !may_change(section, name.get_ref())) {
-                settings.fixed.insert(format!("{section}.{}", name.get_ref()), said(value.get_ref()));
+            for (name, value) in
+                keys.iter().filter(|(name, _)| !may_change(section, name.get_ref()))
+            {
+                settings
+                    .fixed
+                    .insert(format!("{section}.{}", name.get_ref()), said(value.get_ref()));
             }
         }
         DeValue::Array(list) if !may_change(section, "") => {
-            settings.fixed.insert(format!("[[{section}]]"), list.iter().map(|one| said(one.get_ref())).collect());
+            settings.fixed.insert(
+                format!("[[{section}]]"),
+                list.iter().map(|one| said(one.get_ref())).collect(),
+            );
         }
         _ => {}
     }
@@ -63,8 +71,10 @@ fn said(value: &DeValue<'_>) -> String {
         DeValue::Datetime(time) => time.to_string(),
         DeValue::Array(list) => list.iter().map(|one| said(one.get_ref()) + ",").collect(),
         DeValue::Table(keys) => {
-            let mut all: Vec<String> =
-                keys.iter().map(|(name, value)| format!("{}={};", name.get_ref(), said(value.get_ref()))).collect();
+            let mut all: Vec<String> = keys
+                .iter()
+                .map(|(name, value)| format!("{}={};", name.get_ref(), said(value.get_ref())))
+                .collect();
             all.sort();
             all.concat()
         }
@@ -76,7 +86,8 @@ type Name<'i> = Spanned<Cow<'i, str>>;
 fn section(settings: &mut Settings, name: &Name<'_>, value: &Spanned<DeValue<'_>>) -> Set {
     let mut sections: Vec<&str> = KEYS.iter().map(|key| key.section).collect();
     sections.dedup();
-    let Some(&section) = sections.iter().find(|section| **section == name.get_ref().as_ref()) else {
+    let Some(&section) = sections.iter().find(|section| **section == name.get_ref().as_ref())
+    else {
         return Err(unknown("section", name, sections.into_iter()));
     };
     match (section, value.get_ref()) {
@@ -90,17 +101,25 @@ fn section(settings: &mut Settings, name: &Name<'_>, value: &Spanned<DeValue<'_>
             each(settings, section, one)?;
             namespace_is_named(settings, one.span())
         }),
-        ("ports" | "namespaces", _) => {
-            Err(Wrong::new(name.span(), format!("`{section}` is a list: write [[{section}]] before each")))
-        }
+        ("ports" | "namespaces", _) => Err(Wrong::new(
+            name.span(),
+            format!("`{section}` is a list: write [[{section}]] before each"),
+        )),
         (_, DeValue::Table(_)) => each(settings, section, value),
-        _ => Err(Wrong::new(name.span(), format!("`{section}` is a section: write [{section}], then its keys below"))),
+        _ => Err(Wrong::new(
+            name.span(),
+            format!("`{section}` is a section: write [{section}], then its keys below"),
+        )),
     }
 }
 
 fn port_is_named(settings: &Settings, at: Range<usize>) -> Set {
     let named = settings.ports.last().is_some_and(|port| port.port.is_some());
-    if named { Ok(()) } else { Err(Wrong::new(at, "this port has no `port`, such as port = \"tap:clearway0\"")) }
+    if named {
+        Ok(())
+    } else {
+        Err(Wrong::new(at, "this port has no `port`, such as port = \"tap:clearway0\""))
+    }
 }
 
 fn namespace_is_named(settings: &Settings, at: Range<usize>) -> Set {
@@ -127,7 +146,9 @@ fn unknown<'a>(what: &str, name: &Name<'_>, known: impl Iterator<Item = &'a str>
     let word = name.get_ref().as_ref();
     let known: Vec<&str> = known.collect();
     let nearest = known.iter().min_by_key(|candidate| strsim::osa_distance(word, candidate));
-    let close = nearest.filter(|candidate| strsim::osa_distance(word, candidate) <= (word.chars().count() / 2).max(1));
+    let close = nearest.filter(|candidate| {
+        strsim::osa_distance(word, candidate) <= (word.chars().count() / 2).max(1)
+    });
     let hint = match close {
         Some(candidate) => format!("Did you mean `{candidate}`?"),
         None => format!("There are: {}.", known.join(", ")),

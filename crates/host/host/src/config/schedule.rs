@@ -26,17 +26,24 @@ fn schedule(policy: Policy, priority: u8) -> Result<(), String> {
         Policy::Other => ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other),
         Policy::Batch => ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Batch),
         Policy::Fifo => ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo),
-        Policy::RoundRobin => ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin),
+        Policy::RoundRobin => {
+            ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin)
+        }
     };
     // The other policies know no priority but 0.
     let wanted = if matches!(policy, Policy::Fifo | Policy::RoundRobin) { priority } else { 0 };
     let refused = |error: &dyn std::fmt::Debug| {
         let name = policy.name();
         format!(
-            "cannot run under the scheduler policy \"{name}\" with priority {priority}: {error:?}. Root may, and who has CAP_SYS_NICE"
+            "cannot run under the scheduler policy \"{name}\" with priority {priority}: {error:?}. \
+             Root may, and who has CAP_SYS_NICE"
         )
     };
     let value = ThreadPriorityValue::try_from(wanted).map_err(|error| refused(&error))?;
-    let done = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Crossplatform(value), system);
+    let done = set_thread_priority_and_policy(
+        thread_native_id(),
+        ThreadPriority::Crossplatform(value),
+        system,
+    );
     done.map_err(|error| refused(&error))
 }

@@ -156,7 +156,8 @@ pub struct Settings {
     pub namespaces: Vec<NamespaceSetting>,
     /// What happens to packets of interfaces that say nothing about it.
     pub fault: Option<FaultSpec>,
-    /// The system may write the memory of a host that breaks into a file, with the secrets and bytes of all programs.
+    /// The system may write the memory of a host that breaks into a file, with the secrets and
+    /// bytes of all programs.
     pub core_dumps: bool,
     /// The file that the log goes to; standard error without it.
     pub log_file: Option<PathBuf>,
@@ -169,12 +170,14 @@ pub struct Settings {
 /// How long an adaptive worker looks for packets before it sleeps, in microseconds.
 pub(super) const SPIN_US: u64 = 20;
 
-/// Interfaces, addresses, routes and tables: more than the stack's own defaults, because here they come and go at run time.
+/// Interfaces, addresses, routes and tables: more than the stack's own defaults, because here they
+/// come and go at run time.
 pub(super) const INTERFACES: u16 = 64;
 pub(super) const ADDRESSES: u16 = 256;
 pub(super) const TABLES: u16 = 64;
 
-/// Packets that wait for one neighbour's address, and for all: a program's burst of datagrams to somebody new is not lost, as it is not at the kernel, which keeps 208 KiB for each.
+/// Packets that wait for one neighbour's address, and for all: a program's burst of datagrams to
+/// somebody new is not lost, as it is not at the kernel, which keeps 208 KiB for each.
 pub(super) const NEIGHBOUR_QUEUE: u8 = 128;
 pub(super) const WAITING_FRAMES: u16 = 1_024;
 
@@ -219,10 +222,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Keys, as `section.key`, that another text of the settings says otherwise and that cannot change while the host runs.
+    /// Keys, as `section.key`, that another text of the settings says otherwise and that cannot
+    /// change while the host runs.
     pub(crate) fn differs_for_good(&self, other: &Settings) -> Vec<String> {
         let keys: BTreeSet<&String> = self.fixed.keys().chain(other.fixed.keys()).collect();
-        keys.into_iter().filter(|key| self.fixed.get(*key) != other.fixed.get(*key)).cloned().collect()
+        keys.into_iter()
+            .filter(|key| self.fixed.get(*key) != other.fixed.get(*key))
+            .cloned()
+            .collect()
     }
 
     /// What the control plane needs to know of them.
@@ -244,7 +251,9 @@ impl Settings {
 
     /// Rows for `show settings`; no secret is among them.
     fn shown(&self) -> Vec<(String, String)> {
-        let shared = |limit: u64, none: u64| if limit == none { "shared".to_owned() } else { limit.to_string() };
+        let shared = |limit: u64, none: u64| {
+            if limit == none { "shared".to_owned() } else { limit.to_string() }
+        };
         let core = |core: &Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
         let workers: Vec<String> = self.workers.iter().map(core).collect();
         let rows = [
@@ -268,7 +277,10 @@ impl Settings {
             ("limits.orphans", self.limits.orphans.to_string()),
             ("limits.orphan-memory", self.limits.orphan_bytes.to_string()),
             ("limits.program-sessions", shared(self.program.sessions.into(), u32::MAX.into())),
-            ("limits.program-udp-sockets", shared(self.program.udp_sockets.into(), u32::MAX.into())),
+            (
+                "limits.program-udp-sockets",
+                shared(self.program.udp_sockets.into(), u32::MAX.into()),
+            ),
             ("limits.program-memory", shared(self.program.memory, u64::MAX)),
             ("limits.program-listeners", shared(self.program.listeners.into(), u32::MAX.into())),
             ("limits.program-processes", self.program.processes.to_string()),

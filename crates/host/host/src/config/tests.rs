@@ -12,7 +12,11 @@ fn parse(text: &str) -> Result<Settings, String> {
 #[test]
 fn the_example_of_the_documentation_is_taken() {
     let page = include_str!("../../../../../docs/config.md");
-    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example in TOML");
+    let example = page
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("an example in TOML");
     let settings = parse(example).unwrap();
     assert_eq!(settings.workers, [Some(1), Some(2)]);
     assert_eq!(settings.ports.len(), 1);
@@ -47,11 +51,17 @@ fn an_unknown_key_is_told_with_its_line_and_the_nearest() {
 #[test]
 fn values_are_checked_and_the_line_is_told() {
     for (text, wanted) in [
-        ("[cores]\npolicy = \"fast\"\n", "host.toml:2: expected \"other\", \"batch\", \"fifo\", \"rr\""),
+        (
+            "[cores]\npolicy = \"fast\"\n",
+            "host.toml:2: expected \"other\", \"batch\", \"fifo\", \"rr\"",
+        ),
         ("[cores]\npriority = 100\n", "host.toml:2: expected a number from 1 to 99"),
         ("[cores]\nworkers = [1, 1]\n", "host.toml:2: core 1 is named twice"),
         ("[limits]\nconnections = 16777217\n", "host.toml:2: expected a number from 1 to 16777216"),
-        ("[tcp]\nwhen-full = \"queue\"\n", "host.toml:2: expected \"make-room\", \"reset\", \"drop\""),
+        (
+            "[tcp]\nwhen-full = \"queue\"\n",
+            "host.toml:2: expected \"make-room\", \"reset\", \"drop\"",
+        ),
         ("[tcp]\nsack = 1\n", "host.toml:2: expected true or false"),
         ("[tcp]\nephemeral-ports = [2, 1]\n", "host.toml:2: expected [first, last]"),
         ("[[ports]]\naddresses = [\"10.0.0.1\"]\n", "host.toml:2: expected ADDRESS/LENGTH"),
@@ -68,8 +78,13 @@ fn values_are_checked_and_the_line_is_told() {
 
 #[test]
 fn what_a_full_table_does_is_a_setting() {
-    for (word, wanted) in [("make-room", WhenFull::MakeRoom), ("reset", WhenFull::Reset), ("drop", WhenFull::Drop)] {
-        assert_eq!(parse(&format!("[tcp]\nwhen-full = \"{word}\"\n")).unwrap().tcp.when_full, wanted);
+    for (word, wanted) in
+        [("make-room", WhenFull::MakeRoom), ("reset", WhenFull::Reset), ("drop", WhenFull::Drop)]
+    {
+        assert_eq!(
+            parse(&format!("[tcp]\nwhen-full = \"{word}\"\n")).unwrap().tcp.when_full,
+            wanted
+        );
     }
     assert_eq!(parse("").unwrap().tcp.when_full, WhenFull::MakeRoom);
 }
@@ -95,11 +110,14 @@ fn a_secret_is_not_printed() {
 
 #[test]
 fn a_namespace_has_limits_of_its_own() {
-    let text =
-        "[[namespaces]]\nid = \"a\"\nprogram-sessions = 5\nprogram-memory = \"2M\"\n[[namespaces]]\nid = \"b\"\n";
+    let text = "[[namespaces]]\nid = \"a\"\nprogram-sessions = 5\nprogram-memory = \"2M\"\n[[namespaces]]\nid = \"b\"\n";
     let settings = parse(text).unwrap();
     let limits = AppLimits { sessions: Some(5), memory: Some(2 << 20), ..AppLimits::default() };
     assert_eq!(settings.namespaces[0].limits, limits);
     assert_eq!(settings.namespaces[1].limits, AppLimits::default());
-    assert!(parse("[[namespaces]]\nid = \"a\"\nprogram-memory = 5\n").unwrap_err().contains("expected a number from"));
+    assert!(
+        parse("[[namespaces]]\nid = \"a\"\nprogram-memory = 5\n")
+            .unwrap_err()
+            .contains("expected a number from")
+    );
 }

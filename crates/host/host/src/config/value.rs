@@ -50,7 +50,10 @@ impl Value<'_, '_> {
     /// A whole number within bounds.
     pub(super) fn number<N: TryFrom<u64>>(&self, bounds: RangeInclusive<u64>) -> Result<N, Wrong> {
         let (least, most) = (*bounds.start(), *bounds.end());
-        let fits = self.whole().filter(|number| bounds.contains(number)).and_then(|number| N::try_from(number).ok());
+        let fits = self
+            .whole()
+            .filter(|number| bounds.contains(number))
+            .and_then(|number| N::try_from(number).ok());
         fits.ok_or_else(|| self.wrong(format!("expected a number from {least} to {most}")))
     }
 
@@ -61,7 +64,8 @@ impl Value<'_, '_> {
 
     /// One of several words.
     pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Wrong> {
-        let found = self.value.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text));
+        let found =
+            self.value.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text));
         found.map(|(_, value)| *value).ok_or_else(|| {
             let words: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
             self.wrong(format!("expected {}", words.join(", ")))
@@ -69,11 +73,15 @@ impl Value<'_, '_> {
     }
 
     /// The values of a list; one value stands for a list of one.
-    pub(super) fn list<T>(&self, each: impl Fn(&Value<'_, '_>) -> Result<T, Wrong>) -> Result<Vec<T>, Wrong> {
+    pub(super) fn list<T>(
+        &self,
+        each: impl Fn(&Value<'_, '_>) -> Result<T, Wrong>,
+    ) -> Result<Vec<T>, Wrong> {
         match self.value {
-            DeValue::Array(list) => {
-                list.iter().map(|one| each(&Value { at: one.span(), value: one.get_ref() })).collect()
-            }
+            DeValue::Array(list) => list
+                .iter()
+                .map(|one| each(&Value { at: one.span(), value: one.get_ref() }))
+                .collect(),
             _ => Ok(vec![each(self)?]),
         }
     }

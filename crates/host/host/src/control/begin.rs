@@ -22,7 +22,8 @@ impl From<&NamespaceSetting> for AppNamespace {
 }
 
 impl Control {
-    /// Makes the ports and namespaces of the settings, and carries out the scripts. The first thing that cannot be done ends it.
+    /// Makes the ports and namespaces of the settings, and carries out the scripts. The first thing
+    /// that cannot be done ends it.
     pub fn begin(&self, settings: &Settings, scripts: &[PathBuf]) -> Result<(), CommandError> {
         let mut state = self.lock();
         for port in &settings.ports {
@@ -51,7 +52,12 @@ impl Control {
             let any = if gateway.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
             let Some(everywhere) = Cidr::new(any, 0) else { continue };
             let interface = gateway.is_link_local().then(|| name.to_owned());
-            self.add_route(state, everywhere, port.table, Some(&RouteVia::Gateway(*gateway, interface)))?;
+            self.add_route(
+                state,
+                everywhere,
+                port.table,
+                Some(&RouteVia::Gateway(*gateway, interface)),
+            )?;
         }
         Ok(())
     }

@@ -18,7 +18,9 @@ impl Control {
             Clear::Interfaces { interface } => {
                 let wanted = interface.as_deref().map(|name| self.iface(name)).transpose()?;
                 let counters = show::counters(&self.host)?;
-                let cleared = counters.into_iter().filter(|(iface, _)| wanted.is_none_or(|wanted| wanted == *iface));
+                let cleared = counters
+                    .into_iter()
+                    .filter(|(iface, _)| wanted.is_none_or(|wanted| wanted == *iface));
                 for (iface, counters) in cleared {
                     state.baselines.set_interface(iface, counters);
                 }

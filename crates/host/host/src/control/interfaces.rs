@@ -66,11 +66,17 @@ impl Control {
         )
     }
 
-    pub(super) fn free_name(&self, wanted: Option<String>, stem: &str) -> Result<String, CommandError> {
+    pub(super) fn free_name(
+        &self,
+        wanted: Option<String>,
+        stem: &str,
+    ) -> Result<String, CommandError> {
         let interfaces = self.host.interfaces();
         let interfaces = crate::outcome::locked(&interfaces);
         match wanted {
-            Some(name) if interfaces.find(&name).is_some() => Err(clearway_session::NamesError::Exists(name).into()),
+            Some(name) if interfaces.find(&name).is_some() => {
+                Err(clearway_session::NamesError::Exists(name).into())
+            }
             Some(name) => Ok(name),
             None => Ok(interfaces.free_name(stem)),
         }
@@ -117,10 +123,12 @@ impl Control {
         Ok(Output::new(format!("{name}\n"), json!({ "interface": name })))
     }
 
-    /// What is sent to an address of ours never leaves the stack: every table with an interface that leads outside has a loopback of its own for that, which nobody
-    /// sees or sets.
+    /// What is sent to an address of ours never leaves the stack: every table with an interface
+    /// that leads outside has a loopback of its own for that, which nobody sees or sets.
     fn ensure_local(&self, state: &mut State, iface: Iface) -> Result<(), CommandError> {
-        let info = self.host.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface))?;
+        let info = self
+            .host
+            .ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface))?;
         let Some(info) = info.filter(|info| info.link != Link::Loopback) else { return Ok(()) };
         if state.locals.iter().any(|(table, _)| *table == info.table) {
             return Ok(());
@@ -164,12 +172,17 @@ impl Control {
         }
     }
 
-    pub(super) fn delete_interface(&self, state: &mut State, name: &str) -> Result<Output, CommandError> {
+    pub(super) fn delete_interface(
+        &self,
+        state: &mut State,
+        name: &str,
+    ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
         self.abort_unreachable(iface)?;
         let removed = self.host.ask_all(move |worker| {
             let stack = worker.stack();
-            let addresses: Vec<_> = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
+            let addresses: Vec<_> =
+                stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
             for address in addresses {
                 stack.remove_address(iface, address);
             }
@@ -179,7 +192,11 @@ impl Control {
         state.placements.forget(iface);
         state.baselines.forget(iface);
         self.interfaces_changed(state)?;
-        if removed.contains(&true) { Ok(Output::done()) } else { Err(CommandError::NoInterface(name.into())) }
+        if removed.contains(&true) {
+            Ok(Output::done())
+        } else {
+            Err(CommandError::NoInterface(name.into()))
+        }
     }
 
     pub(super) fn set_state(&self, name: &str, up: bool) -> Result<Output, CommandError> {
@@ -204,7 +221,8 @@ impl Control {
             }
             (None, true) => return Err(CommandError::Missing("address".into())),
             (prefix, false) => {
-                let gone = self.host.ask_all(move |worker| remove_addresses(worker, iface, prefix))?;
+                let gone =
+                    self.host.ask_all(move |worker| remove_addresses(worker, iface, prefix))?;
                 if let (Some(prefix), false) = (prefix, gone.contains(&true)) {
                     return Err(CommandError::Missing(format!("address {prefix} on {name}")));
                 }
@@ -225,14 +243,21 @@ impl Control {
         self.all_or_none(format!("{prefix} on {name}"), done, undo)
     }
 
-    pub(super) fn set_table(&self, state: &mut State, name: &str, number: u32) -> Result<Output, CommandError> {
+    pub(super) fn set_table(
+        &self,
+        state: &mut State,
+        name: &str,
+        number: u32,
+    ) -> Result<Output, CommandError> {
         let (iface, table) = (self.iface(name)?, state.tables.find(number)?);
-        let before =
-            self.host.ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.table))?;
+        let before = self.host.ask(0, move |worker| {
+            worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.table)
+        })?;
         if before.is_some_and(|before| before != table) {
             self.abort_unreachable(iface)?;
         }
-        let done = self.host.ask_all(move |worker| worker.stack().set_interface_table(iface, table))?;
+        let done =
+            self.host.ask_all(move |worker| worker.stack().set_interface_table(iface, table))?;
         let undo = move |worker: &mut Worker| {
             let _ = before.map(|before| worker.stack().set_interface_table(iface, before));
         };
@@ -242,23 +267,31 @@ impl Control {
         Ok(Output::done())
     }
 
-    /// Ends the connections that use addresses of an interface which is about to go elsewhere: what comes for them would find nobody, and both sides would wait
-    /// for an answer until they give up.
+    /// Ends the connections that use addresses of an interface which is about to go elsewhere: what
+    /// comes for them would find nobody, and both sides would wait for an answer until they give
+    /// up.
     fn abort_unreachable(&self, iface: Iface) -> Result<(), CommandError> {
         self.host.ask_all(move |worker| {
             let stack = worker.stack();
             let table = stack.interfaces().find(|i| i.iface == iface).map(|i| i.table);
-            let ours: Vec<_> = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
+            let ours: Vec<_> =
+                stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
             let uses = |c: &ConnSummary| Some(c.table) == table && ours.contains(&c.local.addr);
             let ended: Vec<_> = stack.connections().filter(uses).map(|c| c.conn).collect();
             ended.into_iter().for_each(|conn| stack.abort_unreachable(conn));
         })?;
-        // Resets leave at the end of a turn and, on a loopback, arrive in the next one, over the interface as it is. A worker makes a turn before it answers again.
+        // Resets leave at the end of a turn and, on a loopback, arrive in the next one, over the
+        // interface as it is. A worker makes a turn before it answers again.
         (0..TURNS).try_for_each(|_| self.host.ask_all(|_| ()).map(drop))?;
         Ok(())
     }
 
-    pub(super) fn set_mtu(&self, name: &str, kind: MtuKind, mtu: u32) -> Result<Output, CommandError> {
+    pub(super) fn set_mtu(
+        &self,
+        name: &str,
+        kind: MtuKind,
+        mtu: u32,
+    ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
         let why = match kind {
             MtuKind::Packet => None,
@@ -274,15 +307,19 @@ impl Control {
             let before = worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.mtu);
             (before, worker.engine().set_mtu(iface, mtu))
         })?;
-        let Some(failed) = done.iter().position(|(_, result)| result.is_err()) else { return Ok(Output::done()) };
+        let Some(failed) = done.iter().position(|(_, result)| result.is_err()) else {
+            return Ok(Output::done());
+        };
         let before = done[failed].0;
         for (worker, _) in done.iter().enumerate().filter(|(_, (_, result))| result.is_ok()) {
-            let undo = move |worker: &mut Worker| before.map(|before| worker.engine().set_mtu(iface, before));
+            let undo = move |worker: &mut Worker| {
+                before.map(|before| worker.engine().set_mtu(iface, before))
+            };
             let _ = self.host.ask(worker, undo)?;
         }
-        done.into_iter()
-            .nth(failed)
-            .map_or(Ok(Output::done()), |(_, result)| result.map(|()| Output::done()).map_err(CommandError::from))
+        done.into_iter().nth(failed).map_or(Ok(Output::done()), |(_, result)| {
+            result.map(|()| Output::done()).map_err(CommandError::from)
+        })
     }
 
     pub(super) fn set_mac(&self, name: &str, mac: Mac) -> Result<Output, CommandError> {
@@ -299,7 +336,8 @@ impl Control {
     pub(super) fn set_promiscuous(&self, name: &str) -> Result<Output, CommandError> {
         self.iface(name)?;
         Ok(Output::text(format!(
-            "{name} receives every frame on its link as it is; those for other link addresses are counted as other-link address.\n"
+            "{name} receives every frame on its link as it is; those for other link addresses are \
+             counted as other-link address.\n"
         )))
     }
 
@@ -336,11 +374,15 @@ impl Control {
 
 fn remove_addresses(worker: &mut Worker, iface: Iface, prefix: Option<Cidr>) -> bool {
     let stack = worker.stack();
-    // All are those that somebody gave: the link-local address is the interface's own, and IPv6 needs it (RFC 4291 2.1).
+    // All are those that somebody gave: the link-local address is the interface's own, and IPv6
+    // needs it (RFC 4291 2.1).
     let own = stack.own_link_local(iface);
     let matching = |cidr: Cidr| prefix.map_or(Some(cidr.addr) != own, |prefix| prefix == cidr);
-    let addresses: Vec<_> =
-        stack.addresses().filter(|a| a.iface == iface && matching(a.cidr)).map(|a| a.cidr.addr).collect();
+    let addresses: Vec<_> = stack
+        .addresses()
+        .filter(|a| a.iface == iface && matching(a.cidr))
+        .map(|a| a.cidr.addr)
+        .collect();
     // Every one of them is removed, also when an earlier one was.
     addresses.into_iter().filter(|&address| stack.remove_address(iface, address)).count() > 0
 }

@@ -29,7 +29,8 @@ impl Control {
             Some(queue) => self.holder(state, name, queue).map(|worker| worker..worker + 1)?,
         };
         for worker in workers {
-            self.host.ask(worker, move |worker| worker.engine().set_port_mode(iface, Some(mode)))?;
+            self.host
+                .ask(worker, move |worker| worker.engine().set_port_mode(iface, Some(mode)))?;
         }
         Ok(Output::done())
     }
@@ -50,7 +51,9 @@ impl Control {
         let to = usize::from(to);
         if to >= self.host.workers() {
             let workers = self.host.workers();
-            return Err(CommandError::Missing(format!("worker {to}. There are {workers}, counted from 0")));
+            return Err(CommandError::Missing(format!(
+                "worker {to}. There are {workers}, counted from 0"
+            )));
         }
         if from != to {
             self.swap_queues(name, iface, from, to)?;
@@ -60,12 +63,19 @@ impl Control {
     }
 
     /// Two workers exchange what they have of a port.
-    fn swap_queues(&self, name: &str, iface: Iface, a: usize, b: usize) -> Result<(), CommandError> {
+    fn swap_queues(
+        &self,
+        name: &str,
+        iface: Iface,
+        a: usize,
+        b: usize,
+    ) -> Result<(), CommandError> {
         let stays = || CommandError::Interface {
             name: name.into(),
             why: "has a queue on every worker, and they stay there".into(),
         };
-        let from_a = self.host.ask(a, move |worker| take_queue(worker, iface))?.ok_or_else(stays)?;
+        let from_a =
+            self.host.ask(a, move |worker| take_queue(worker, iface))?.ok_or_else(stays)?;
         let from_b = match self.host.ask(b, move |worker| take_queue(worker, iface))? {
             Some(queue) => queue,
             None => {
@@ -80,18 +90,23 @@ impl Control {
     /// The worker that has a queue of an interface.
     fn holder(&self, state: &State, name: &str, queue: u16) -> Result<usize, CommandError> {
         let iface = self.iface(name)?;
-        let is_there = move |worker: &mut Worker| worker.engine().port(iface).is_some_and(|port| !port.is_absent());
+        let is_there = move |worker: &mut Worker| {
+            worker.engine().port(iface).is_some_and(|port| !port.is_absent())
+        };
         let worker = state.placements.worker(iface, usize::from(queue));
         let there = self.host.ask_all(is_there)?;
         if there.get(worker).copied().unwrap_or(false) {
             return Ok(worker);
         }
         let queues = there.iter().filter(|there| **there).count();
-        Err(CommandError::Missing(format!("queue {queue} of {name}. It has {queues}, counted from 0")))
+        Err(CommandError::Missing(format!(
+            "queue {queue} of {name}. It has {queues}, counted from 0"
+        )))
     }
 }
 
-/// Takes a worker's queue on its way to another; an absent one stands in its place. None when it is of a kind that stays.
+/// Takes a worker's queue on its way to another; an absent one stands in its place. None when it is
+/// of a kind that stays.
 fn take_queue(worker: &mut Worker, iface: Iface) -> Option<Unwrapped> {
     let engine = worker.engine();
     let port = engine.port(iface)?;

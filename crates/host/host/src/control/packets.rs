@@ -11,7 +11,11 @@ use crate::capture::rule_of;
 use crate::outcome::{CommandError, Output};
 
 impl Control {
-    pub(super) fn pcap_trace(&self, state: &mut State, wanted: &PcapTrace) -> Result<Output, CommandError> {
+    pub(super) fn pcap_trace(
+        &self,
+        state: &mut State,
+        wanted: &PcapTrace,
+    ) -> Result<Output, CommandError> {
         let iface = wanted.interface.as_deref().map(|name| self.iface(name)).transpose()?;
         let names = self.names(state);
         let output = state.packets.begin(wanted, iface, names)?;
@@ -24,7 +28,11 @@ impl Control {
         let interfaces = self.host.interfaces();
         let interfaces = crate::outcome::locked(&interfaces);
         let named = interfaces.iter().map(|entry| (entry.iface, entry.name.clone()));
-        named.chain(state.locals.iter().map(|(_, iface)| (*iface, super::interfaces::LOCAL.to_owned()))).collect()
+        named
+            .chain(
+                state.locals.iter().map(|(_, iface)| (*iface, super::interfaces::LOCAL.to_owned())),
+            )
+            .collect()
     }
 
     pub(super) fn pcap_off(&self, state: &mut State) -> Result<Output, CommandError> {
@@ -33,22 +41,33 @@ impl Control {
         output
     }
 
-    pub(super) fn acl_add(&self, state: &mut State, command: &AclRule) -> Result<Output, CommandError> {
+    pub(super) fn acl_add(
+        &self,
+        state: &mut State,
+        command: &AclRule,
+    ) -> Result<Output, CommandError> {
         let iface = command.interface.as_deref().map(|name| self.iface(name)).transpose()?;
-        let number =
-            state.packets.add_rule(&rule_of(command, iface), command.interface.clone(), self.host.workers())?;
+        let number = state.packets.add_rule(
+            &rule_of(command, iface),
+            command.interface.clone(),
+            self.host.workers(),
+        )?;
         self.watch(state)?;
         Ok(Output::new(format!("Rule {number}\n"), json!({ "rule": number })))
     }
 
-    pub(super) fn acl_delete(&self, state: &mut State, rule: Option<u32>) -> Result<Output, CommandError> {
+    pub(super) fn acl_delete(
+        &self,
+        state: &mut State,
+        rule: Option<u32>,
+    ) -> Result<Output, CommandError> {
         state.packets.remove_rule(rule.map(|number| number as usize))?;
         self.watch(state)?;
         Ok(Output::done())
     }
 
-    /// Gives every worker what it needs to look at its packets, or takes it away. To be called after anything of that has changed, and
-    /// after interfaces have.
+    /// Gives every worker what it needs to look at its packets, or takes it away. To be called
+    /// after anything of that has changed, and after interfaces have.
     pub(super) fn watch(&self, state: &mut State) -> Result<(), CommandError> {
         let names = self.names(state);
         state.packets.interfaces_changed(&names);

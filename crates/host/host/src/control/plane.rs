@@ -115,20 +115,33 @@ impl Control {
             number,
             error: Box::new(error),
         };
-        let lines = statements(&text)
-            .map_err(|error| CommandError::Script { path: path.to_owned(), error: Box::new(error) })?;
+        let lines = statements(&text).map_err(|error| CommandError::Script {
+            path: path.to_owned(),
+            error: Box::new(error),
+        })?;
         state.depth += 1;
         tracing::info!(script = %path.display(), commands = lines.len(), "script");
         let done = lines.iter().try_fold(String::new(), |mut text, (statement, line)| {
-            let output = self.command(state, &line.command).map_err(|error| in_script(error, statement.number))?;
+            let output = self
+                .command(state, &line.command)
+                .map_err(|error| in_script(error, statement.number))?;
             text.push_str(&output.text);
             Ok(text)
         });
         state.depth -= 1;
-        done.map(|text| Output::new(text.clone(), json!({ "script": path, "commands": lines.len(), "output": text })))
+        done.map(|text| {
+            Output::new(
+                text.clone(),
+                json!({ "script": path, "commands": lines.len(), "output": text }),
+            )
+        })
     }
 
-    pub(super) fn command(&self, state: &mut State, command: &Command) -> Result<Output, CommandError> {
+    pub(super) fn command(
+        &self,
+        state: &mut State,
+        command: &Command,
+    ) -> Result<Output, CommandError> {
         match command {
             Command::Nothing => Ok(Output::done()),
             Command::Help(line) => Ok(Output::text(help(line, &NoNames))),
@@ -144,20 +157,34 @@ impl Control {
             Command::CreateTap(spec) => self.create_tap(state, spec),
             Command::DeleteInterface { interface } => self.delete_interface(state, interface),
             Command::SetState { interface, up } => self.set_state(interface, *up),
-            Command::SetAddress { interface, prefix, add } => self.set_address(state, interface, *prefix, *add),
+            Command::SetAddress { interface, prefix, add } => {
+                self.set_address(state, interface, *prefix, *add)
+            }
             Command::SetTable { interface, table } => self.set_table(state, interface, *table),
             Command::SetMtu { interface, kind, mtu } => self.set_mtu(interface, *kind, *mtu),
             Command::SetMac { interface, mac } => self.set_mac(interface, *mac),
             Command::SetPromiscuous { interface, .. } => self.set_promiscuous(interface),
-            Command::SetRxMode { interface, queue, mode } => self.set_rx_mode(state, interface, *queue, *mode),
-            Command::SetRxPlacement { interface, queue, on } => self.set_rx_placement(state, interface, *queue, *on),
-            Command::Table { table, add: true } => state.tables.add(*table).map(|()| Output::done()),
+            Command::SetRxMode { interface, queue, mode } => {
+                self.set_rx_mode(state, interface, *queue, *mode)
+            }
+            Command::SetRxPlacement { interface, queue, on } => {
+                self.set_rx_placement(state, interface, *queue, *on)
+            }
+            Command::Table { table, add: true } => {
+                state.tables.add(*table).map(|()| Output::done())
+            }
             Command::Table { table, add: false } => self.delete_table(state, *table),
-            Command::Route { prefix, table, via, add: true } => self.add_route(state, *prefix, *table, via.as_ref()),
-            Command::Route { prefix, table, add: false, .. } => self.delete_route(state, *prefix, *table),
+            Command::Route { prefix, table, via, add: true } => {
+                self.add_route(state, *prefix, *table, via.as_ref())
+            }
+            Command::Route { prefix, table, add: false, .. } => {
+                self.delete_route(state, *prefix, *table)
+            }
             Command::AddNamespace(spec) => self.add_namespace(state, spec),
             Command::DeleteNamespace { id } => self.delete_namespace(id),
-            Command::Session { enable: true } => Ok(Output::text("The session layer is always on.\n")),
+            Command::Session { enable: true } => {
+                Ok(Output::text("The session layer is always on.\n"))
+            }
             Command::Session { enable: false } => Err(CommandError::AlwaysOn),
             Command::PcapTrace(wanted) => self.pcap_trace(state, wanted),
             Command::PcapOff => self.pcap_off(state),
@@ -166,7 +193,12 @@ impl Control {
             Command::Clear(what) => self.clear(state, what),
             Command::Show(what) => {
                 let State { tables, packets, baselines, placements, .. } = state;
-                show::show(&self.host, &self.options, View { tables, packets, baselines, placements }, what)
+                show::show(
+                    &self.host,
+                    &self.options,
+                    View { tables, packets, baselines, placements },
+                    what,
+                )
             }
             Command::NotBuiltIn(what) => Err(CommandError::NotBuiltIn(what)),
         }

@@ -9,17 +9,21 @@ use crate::namespaces::NamespaceChanges;
 use crate::outcome::CommandError;
 
 impl Control {
-    /// Takes over what `new` says otherwise than `old`: namespaces, for programs that come from now on. Answers what was done, as a sentence. When anything else
-    /// differs, or something cannot be done, nothing is.
+    /// Takes over what `new` says otherwise than `old`: namespaces, for programs that come from now
+    /// on. Answers what was done, as a sentence. When anything else differs, or something cannot be
+    /// done, nothing is.
     pub fn reload(&self, old: &Settings, new: &Settings) -> Result<String, CommandError> {
         let fixed = old.differs_for_good(new);
         if !fixed.is_empty() {
             return Err(CommandError::Fixed(fixed.join(", ")));
         }
         let state = self.lock();
-        let is_in = |all: &[NamespaceSetting], id: &str| all.iter().any(|namespace| namespace.id == id);
+        let is_in =
+            |all: &[NamespaceSetting], id: &str| all.iter().any(|namespace| namespace.id == id);
         let changed = new.namespaces.iter().filter(|namespace| !old.namespaces.contains(namespace));
-        let put = changed.map(|namespace| self.spec_of(&state, namespace)).collect::<Result<Vec<_>, _>>()?;
+        let put = changed
+            .map(|namespace| self.spec_of(&state, namespace))
+            .collect::<Result<Vec<_>, _>>()?;
         let gone = old.namespaces.iter().filter(|namespace| !is_in(&new.namespaces, &namespace.id));
         let remove: Vec<String> = gone.map(|namespace| namespace.id.clone()).collect();
         let said = told(&put, &remove, |id| is_in(&old.namespaces, id));
@@ -28,7 +32,11 @@ impl Control {
         Ok(said)
     }
 
-    fn spec_of(&self, state: &State, namespace: &NamespaceSetting) -> Result<NamespaceSpec, CommandError> {
+    fn spec_of(
+        &self,
+        state: &State,
+        namespace: &NamespaceSetting,
+    ) -> Result<NamespaceSpec, CommandError> {
         self.namespace_spec(state, &AppNamespace::from(namespace))
     }
 }

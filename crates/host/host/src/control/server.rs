@@ -1,8 +1,10 @@
 //! The control socket: a Unix stream; a line comes in, an answer goes out.
 //!
-//! One thread serves everybody in turn. A conversation costs at most one line of input and one answer of output here: while its answer has not left, nothing
-//! more is read of it, so whoever floods the socket waits for himself. When all places are taken, the conversation that has been silent for longest makes room, so
-//! whoever comes is heard. Only the user who runs the host, and root, are heard.
+//! One thread serves everybody in turn. A conversation costs at most one line of input and one
+//! answer of output here: while its answer has not left, nothing more is read of it, so whoever
+//! floods the socket waits for himself. When all places are taken, the conversation that has been
+//! silent for longest makes room, so whoever comes is heard. Only the user who runs the host, and
+//! root, are heard.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -31,7 +33,8 @@ const PAUSE_MS: u16 = 100;
 /// Bytes taken of a conversation at a time.
 const READ: usize = 4096;
 
-/// The control socket of the host whose attach socket is at `attach_socket`: beside it, ending in `.ctl`.
+/// The control socket of the host whose attach socket is at `attach_socket`: beside it, ending in
+/// `.ctl`.
 pub fn socket_beside(attach_socket: &Path) -> PathBuf {
     attach_socket.with_extension("ctl")
 }
@@ -44,7 +47,8 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Opens the socket and serves it. A socket that nobody answers at is left from a host that died, and is replaced.
+    /// Opens the socket and serves it. A socket that nobody answers at is left from a host that
+    /// died, and is replaced.
     pub fn open(path: &Path, control: Arc<Control>) -> io::Result<ControlSocket> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another host answers there"));
@@ -58,7 +62,9 @@ impl ControlSocket {
         let most = MAX_CONVERSATIONS.min(Descriptors::of_system().for_control() / 2).max(1);
         let server = Server { listener, control, talks: Vec::new(), most, turn: 0, pausing: false };
         let stop = notifier.clone();
-        let thread = std::thread::Builder::new().name("clearway-ctl".into()).spawn(move || server.run(&stop))?;
+        let thread = std::thread::Builder::new()
+            .name("clearway-ctl".into())
+            .spawn(move || server.run(&stop))?;
         Ok(ControlSocket { path: path.to_owned(), notifier, thread: Some(thread) })
     }
 
@@ -103,7 +109,8 @@ struct Server {
 struct Talk {
     stream: UnixStream,
     statements: Statements,
-    /// Read and not carried out: less than two lines. Wiped, for a line may hold a secret; it never grows beyond the place that it has from the start.
+    /// Read and not carried out: less than two lines. Wiped, for a line may hold a secret; it never
+    /// grows beyond the place that it has from the start.
     input: Zeroizing<Vec<u8>>,
     /// To be written.
     output: Vec<u8>,
@@ -120,7 +127,9 @@ impl Server {
         loop {
             let (stopped, ready) = match self.wait(stop) {
                 Ok(found) => found,
-                Err(error) => return tracing::error!(%error, "the control socket is served no more"),
+                Err(error) => {
+                    return tracing::error!(%error, "the control socket is served no more");
+                }
             };
             if stopped {
                 return;
@@ -143,14 +152,16 @@ impl Server {
         }
     }
 
-    /// Waits until the notifier is set, or the listener (first) or conversations have something to do.
+    /// Waits until the notifier is set, or the listener (first) or conversations have something to
+    /// do.
     fn wait(&self, stop: &Notifier) -> io::Result<(bool, Vec<bool>)> {
         let mut fds = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
         // Who cannot be accepted would wake us again and again.
         let open = if self.pausing { PollFlags::empty() } else { PollFlags::POLLIN };
         fds.push(PollFd::new(self.listener.as_fd(), open));
         for talk in &self.talks {
-            let wanted = if talk.output.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
+            let wanted =
+                if talk.output.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
             fds.push(PollFd::new(talk.stream.as_fd(), wanted));
         }
         let most = if self.pausing { PollTimeout::from(PAUSE_MS) } else { PollTimeout::NONE };
@@ -166,7 +177,14 @@ impl Server {
         self.pausing = false;
         let stream = match self.listener.accept() {
             Ok((stream, _)) => stream,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return;
+            }
             Err(error) => {
                 tracing::error!(%error, "limit reached: no command can be taken for the moment");
                 self.end_longest_silent();
@@ -178,7 +196,8 @@ impl Server {
             self.end_longest_silent();
         }
         let mine = nix::unistd::geteuid();
-        let theirs = getsockopt(&stream, sockopt::PeerCredentials).map(|credentials| credentials.uid());
+        let theirs =
+            getsockopt(&stream, sockopt::PeerCredentials).map(|credentials| credentials.uid());
         let heard = theirs.is_ok_and(|uid| uid == mine.as_raw() || uid == 0);
         if stream.set_nonblocking(true).is_err() {
             return;
@@ -197,12 +216,15 @@ impl Server {
         self.talks.push(talk);
     }
 
-    /// Makes room. Who has just asked something is not silent, so this meets shells that were left open, and whoever only connects.
+    /// Makes room. Who has just asked something is not silent, so this meets shells that were left
+    /// open, and whoever only connects.
     fn end_longest_silent(&mut self) {
-        let oldest = self.talks.iter().enumerate().min_by_key(|(_, talk)| talk.heard).map(|(at, _)| at);
+        let oldest =
+            self.talks.iter().enumerate().min_by_key(|(_, talk)| talk.heard).map(|(at, _)| at);
         if let Some(at) = oldest {
             tracing::warn!(
-                "limit reached: conversations on the control socket; the one that was silent for longest was ended"
+                "limit reached: conversations on the control socket; the one that was silent for \
+                 longest was ended"
             );
             self.talks.remove(at);
         }
@@ -262,7 +284,9 @@ impl Talk {
                 self.input.extend_from_slice(&bytes[..n]);
                 true
             }
-            Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            Err(error) => {
+                matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+            }
         }
     }
 

@@ -11,7 +11,11 @@ use super::plane::{Control, State};
 use crate::outcome::{CommandError, Output};
 
 impl Control {
-    pub(super) fn create_tap(&self, state: &mut State, command: &TapCommand) -> Result<Output, CommandError> {
+    pub(super) fn create_tap(
+        &self,
+        state: &mut State,
+        command: &TapCommand,
+    ) -> Result<Output, CommandError> {
         let name = self.free_name(command.id.map(|id| format!("tap{id}")), "tap")?;
         let host_name = command.host_name.clone().unwrap_or_else(|| name.clone());
         let spec = TapSpec {
@@ -22,7 +26,11 @@ impl Control {
             mac: command.mac,
             offload: true,
         };
-        let fault = command.fault.as_deref().map(|spec| spec.parse().map_err(CommandError::Fault)).transpose()?;
+        let fault = command
+            .fault
+            .as_deref()
+            .map(|spec| spec.parse().map_err(CommandError::Fault))
+            .transpose()?;
         let output = self.add_port(state, Some(name), &PortSpec::Tap(spec), fault)?;
         for address in &command.host_addresses {
             clearway_ports::add_host_address(&host_name, *address)?;
@@ -48,7 +56,8 @@ impl Control {
         let wrap = Wrap { fault, fault_seed: state.next_fault_seed(), pcap: None, force };
         let queues = clearway_ports::open_one(spec, &wrap, self.host.workers())?;
         let makers = queues.into_iter().map(|queue| {
-            Box::new(move |pool: &FramePool| queue.into_port(pool).map_err(CommandError::from)) as MakePort
+            Box::new(move |pool: &FramePool| queue.into_port(pool).map_err(CommandError::from))
+                as MakePort
         });
         let makers = makers.collect();
         self.add_everywhere(state, InterfaceEntry { name, iface: Iface(0), kind }, None, makers)

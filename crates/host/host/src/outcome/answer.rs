@@ -33,7 +33,9 @@ impl Outcome {
 
     /// The outcome of that word.
     pub fn of_word(word: &str) -> Option<Outcome> {
-        [Outcome::Done, Outcome::Failed, Outcome::WrongUse, Outcome::Quit].into_iter().find(|o| o.word() == word)
+        [Outcome::Done, Outcome::Failed, Outcome::WrongUse, Outcome::Quit]
+            .into_iter()
+            .find(|o| o.word() == word)
     }
 }
 
@@ -85,14 +87,22 @@ impl Answer {
     }
 
     pub(crate) fn failed(error: &CommandError, as_json: bool) -> Answer {
-        let text = if as_json { lines(&json!({ "error": error.to_string() })) } else { format!("{error}\n") };
-        Answer { text, outcome: if error.is_wrong_use() { Outcome::WrongUse } else { Outcome::Failed } }
+        let text = if as_json {
+            lines(&json!({ "error": error.to_string() }))
+        } else {
+            format!("{error}\n")
+        };
+        Answer {
+            text,
+            outcome: if error.is_wrong_use() { Outcome::WrongUse } else { Outcome::Failed },
+        }
     }
 
     /// To somebody who may not give commands. `user` is who runs the host.
     pub(crate) fn not_heard(user: u32) -> Answer {
         let text = format!(
-            "permission denied: commands are taken of root and of the user who runs the host (uid {user}) only\n"
+            "permission denied: commands are taken of root and of the user who runs the host (uid \
+             {user}) only\n"
         );
         Answer { text, outcome: Outcome::Failed }
     }
@@ -111,8 +121,8 @@ impl Answer {
         Answer { text, outcome: Outcome::WrongUse }
     }
 
-    /// As it goes over a socket: its lines, and then a line `. ` with the outcome. A line that begins with a dot gets one more
-    /// (as in RFC 5321 4.5.2), so that the end cannot be mistaken.
+    /// As it goes over a socket: its lines, and then a line `. ` with the outcome. A line that
+    /// begins with a dot gets one more (as in RFC 5321 4.5.2), so that the end cannot be mistaken.
     pub fn framed(&self) -> String {
         let mut framed = String::with_capacity(self.text.len() + 16);
         for line in self.text.lines() {
@@ -124,7 +134,9 @@ impl Answer {
     }
 
     /// Reads a framed answer, line by line; None when it ends too early or its end is unknown.
-    pub fn read(lines: impl Iterator<Item = std::io::Result<String>>) -> std::io::Result<Option<Answer>> {
+    pub fn read(
+        lines: impl Iterator<Item = std::io::Result<String>>,
+    ) -> std::io::Result<Option<Answer>> {
         let mut text = String::new();
         for line in lines {
             let line = line?;

@@ -50,7 +50,8 @@ pub enum CommandError {
     TableInUse(u32, String),
     /// All tables are taken.
     #[error(
-        "there are {0} tables, as many as the limits allow. Raise `tables` in the section [limits] of the settings"
+        "there are {0} tables, as many as the limits allow. Raise `tables` in the section [limits] \
+         of the settings"
     )]
     TooManyTables(usize),
     /// A name is taken.
@@ -128,7 +129,8 @@ pub enum CommandError {
     TooDeep,
     /// Settings that are read again differ in what cannot change.
     #[error(
-        "these settings cannot change while the host runs: {0}. Nothing was changed; start the host anew for them, or take them back"
+        "these settings cannot change while the host runs: {0}. Nothing was changed; start the \
+         host anew for them, or take them back"
     )]
     Fixed(String),
     /// The host has ended.
@@ -145,16 +147,23 @@ impl CommandError {
 
 fn sentence(why: AddError) -> &'static str {
     match why {
-        AddError::Full => "there are as many as the limits allow. Raise them in the section [limits] of the settings",
+        AddError::Full => {
+            "there are as many as the limits allow. Raise them in the section [limits] of the \
+             settings"
+        }
         AddError::NoInterface => "the interface does not take it",
         AddError::NoTable => "the routing table is not there",
         AddError::Exists => "it is there already",
         AddError::BadAddress => {
-            "this is not the address of one host on that link (a network's, broadcast or multicast address), or does not fit the interface"
+            "this is not the address of one host on that link (a network's, broadcast or multicast \
+             address), or does not fit the interface"
         }
         AddError::BadGateway => {
-            "the router is on no link of ours, or is ourselves. Name a host in one of our networks, or the interface behind it"
+            "the router is on no link of ours, or is ourselves. Name a host in one of our \
+             networks, or the interface behind it"
         }
-        AddError::BadMtu => "an MTU is 576 to 65535 bytes, and at least 1280 where there are IPv6 addresses",
+        AddError::BadMtu => {
+            "an MTU is 576 to 65535 bytes, and at least 1280 where there are IPv6 addresses"
+        }
     }
 }

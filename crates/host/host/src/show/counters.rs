@@ -20,12 +20,19 @@ macro_rules! rows {
 
 fn tcp_rows(counters: &Counters) -> Rows {
     rows![counters.tcp;
-        segs_in, segs_out, retransmitted_segs, active_opens, passive_opens, attempt_fails, established_resets, resets_out,
-        syn_cookies_sent, syn_cookies_accepted, syn_cookies_failed, challenge_acks, challenge_acks_limited,
-        fast_open_active, fast_open_not_taken, fast_open_lost, fast_open_passive, fast_open_cookies_given, fast_open_cookies_refused, fast_open_overflows,
-        syn_acks_repeated, half_open_timeouts, retransmit_timeouts, fast_recoveries, tail_loss_probes, tail_loss_repairs, losses_undone, sent_unrecorded, mtu_black_holes, sack_reneged, timeouts,
-        window_probes, keepalives_out, fin_wait_2_timeouts, resets_after_close, orphans_evicted, orphans_timed_out, paced_refused,
-        shortage_resets, idle_evicted, ecn_classic, ecn_accurate, ce_segs_in, ce_delivered, ecn_reductions, time_wait_evicted, time_wait_reused, broken,
+        segs_in, segs_out, retransmitted_segs, active_opens, passive_opens, attempt_fails,
+            established_resets, resets_out,
+        syn_cookies_sent, syn_cookies_accepted, syn_cookies_failed, challenge_acks,
+            challenge_acks_limited,
+        fast_open_active, fast_open_not_taken, fast_open_lost, fast_open_passive,
+            fast_open_cookies_given, fast_open_cookies_refused, fast_open_overflows,
+        syn_acks_repeated, half_open_timeouts, retransmit_timeouts, fast_recoveries,
+            tail_loss_probes, tail_loss_repairs, losses_undone, sent_unrecorded, mtu_black_holes,
+                sack_reneged, timeouts,
+        window_probes, keepalives_out, fin_wait_2_timeouts, resets_after_close, orphans_evicted,
+            orphans_timed_out, paced_refused,
+        shortage_resets, idle_evicted, ecn_classic, ecn_accurate, ce_segs_in, ce_delivered,
+            ecn_reductions, time_wait_evicted, time_wait_reused, broken,
     ]
 }
 
@@ -78,7 +85,11 @@ impl Baselines {
 
     /// What an interface had counted when it was cleared.
     pub(crate) fn interface(&self, iface: Iface) -> DevCounters {
-        self.interfaces.iter().find(|(known, _)| *known == iface).map(|(_, counters)| *counters).unwrap_or_default()
+        self.interfaces
+            .iter()
+            .find(|(known, _)| *known == iface)
+            .map(|(_, counters)| *counters)
+            .unwrap_or_default()
     }
 }
 
@@ -98,7 +109,8 @@ impl Look<'_> {
 
     pub(super) fn udp(&self) -> Result<Output, CommandError> {
         let mut rows = gather(self.host, udp_rows)?;
-        let sockets = self.host.ask_all(|worker| u64::from(worker.stack().population().udp_sockets))?;
+        let sockets =
+            self.host.ask_all(|worker| u64::from(worker.stack().population().udp_sockets))?;
         rows.insert(0, ("sockets", sockets.iter().sum()));
         let lost = self.host.ask_all(|worker| worker.sessions().report().datagrams_lost)?;
         rows.push(("lost_in_sessions", lost.iter().sum()));

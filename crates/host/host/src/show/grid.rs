@@ -22,7 +22,8 @@ impl Grid {
     }
 
     pub(crate) fn text(&self) -> String {
-        let heads: Vec<String> = self.heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
+        let heads: Vec<String> =
+            self.heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).chain(heads.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -37,7 +38,11 @@ impl Grid {
             if !line.is_empty() {
                 line.push_str("  ");
             }
-            let cell = if head.starts_with('>') { format!("{cell:>width$}") } else { format!("{cell:width$}") };
+            let cell = if head.starts_with('>') {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:width$}")
+            };
             line.push_str(&cell);
         }
         format!("{}\n", line.trim_end())

@@ -27,7 +27,8 @@ impl Look<'_> {
                 sleeps.to_string(),
                 sessions.to_string(),
             ]);
-            json.push(json!({ "worker": worker, "core": core, "mode": mode, "turns": turns, "sleeps": sleeps, "sessions": sessions }));
+            json.push(json!({ "worker": worker, "core": core, "mode": mode, "turns": turns,
+                "sleeps": sleeps, "sessions": sessions }));
         }
         Ok(Output::new(grid.text(), json!({ "threads": json })))
     }
@@ -42,8 +43,15 @@ impl Look<'_> {
         let mut json = Vec::new();
         for (worker, pools) in rows.into_iter().enumerate() {
             for (size, len, count, free) in pools {
-                grid.row([worker.to_string(), size.into(), len.to_string(), count.to_string(), free.to_string()]);
-                json.push(json!({ "worker": worker, "size": size, "bytes": len, "buffers": count, "free": free }));
+                grid.row([
+                    worker.to_string(),
+                    size.into(),
+                    len.to_string(),
+                    count.to_string(),
+                    free.to_string(),
+                ]);
+                json.push(json!({ "worker": worker, "size": size, "bytes": len, "buffers": count,
+                    "free": free }));
             }
         }
         Ok(Output::new(grid.text(), json!({ "buffers": json })))
@@ -78,7 +86,8 @@ impl Look<'_> {
         let kind = if memory.huge { "huge" } else { "plain" };
         let mut grid = Grid::new(&["Pages", ">Bytes", ">Free"]);
         grid.row([kind.into(), memory.bytes.to_string(), memory.free.to_string()]);
-        let json = json!({ "memory": { "pages": kind, "bytes": memory.bytes, "free": memory.free } });
+        let json =
+            json!({ "memory": { "pages": kind, "bytes": memory.bytes, "free": memory.free } });
         Ok(Output::new(grid.text(), json))
     }
 
@@ -96,10 +105,14 @@ impl Look<'_> {
                 rule.bytes.to_string(),
             ]);
             json.push(
-                json!({ "rule": number, "action": action, "what": what, "packets": rule.packets, "bytes": rule.bytes }),
+                json!({ "rule": number, "action": action, "what": what, "packets": rule.packets,
+                    "bytes": rule.bytes }),
             );
         }
-        Ok(Output::new(grid.text_or("There is no rule: every packet passes."), json!({ "rules": json })))
+        Ok(Output::new(
+            grid.text_or("There is no rule: every packet passes."),
+            json!({ "rules": json }),
+        ))
     }
 
     pub(super) fn pcap(&self) -> Output {

@@ -49,7 +49,9 @@ fn ports(worker: &mut Worker) -> Vec<PortRow> {
 }
 
 /// The counters of every interface, over all workers.
-pub(crate) fn counters(host: &crate::HostHandle) -> Result<Vec<(Iface, DevCounters)>, CommandError> {
+pub(crate) fn counters(
+    host: &crate::HostHandle,
+) -> Result<Vec<(Iface, DevCounters)>, CommandError> {
     let mut sums: Vec<(Iface, DevCounters)> = Vec::new();
     for row in host.ask_all(ports)?.into_iter().flatten() {
         match sums.iter_mut().find(|(iface, _)| *iface == row.iface) {
@@ -65,8 +67,9 @@ impl Look<'_> {
     pub(super) fn driver_buffers(&self) -> Result<Vec<(String, DriverBuffers)>, CommandError> {
         let rows = self.host.ask_all(|worker| {
             let engine = worker.engine();
-            let of =
-                |port: clearway_engine::PortInfo<'_>| Some((port.iface, engine.port(port.iface)?.driver_buffers()?));
+            let of = |port: clearway_engine::PortInfo<'_>| {
+                Some((port.iface, engine.port(port.iface)?.driver_buffers()?))
+            };
             engine.ports().filter_map(of).collect::<Vec<_>>()
         })?;
         let mut sums: Vec<(Iface, DriverBuffers)> = Vec::new();
@@ -86,7 +89,11 @@ impl Look<'_> {
         let entries: Vec<InterfaceEntry> = {
             let interfaces = self.host.interfaces();
             let interfaces = crate::outcome::locked(&interfaces);
-            interfaces.iter().filter(|entry| wanted.is_none_or(|name| entry.name == name)).cloned().collect()
+            interfaces
+                .iter()
+                .filter(|entry| wanted.is_none_or(|name| entry.name == name))
+                .cloned()
+                .collect()
         };
         if let (Some(name), true) = (wanted, entries.is_empty()) {
             return Err(CommandError::NoInterface(name.into()));
@@ -96,13 +103,21 @@ impl Look<'_> {
         let sums = counters(self.host)?;
         let seen = entries.into_iter().filter_map(|entry| {
             let info = *infos.iter().find(|info| info.iface == entry.iface)?;
-            let sum = sums.iter().find(|(iface, _)| *iface == entry.iface).map(|(_, sum)| *sum).unwrap_or_default();
+            let sum = sums
+                .iter()
+                .find(|(iface, _)| *iface == entry.iface)
+                .map(|(_, sum)| *sum)
+                .unwrap_or_default();
             let counters = less(sum, &self.view.baselines.interface(entry.iface));
-            let error = rows.iter().filter(|row| row.iface == entry.iface).find_map(|row| row.error.clone());
+            let error = rows
+                .iter()
+                .filter(|row| row.iface == entry.iface)
+                .find_map(|row| row.error.clone());
             let of_it = || rows.iter().filter(|row| row.iface == entry.iface && !row.is_absent);
             let link = of_it().all(|row| row.link);
             // They are many, so they are told when one interface is asked for.
-            let driver = of_it().filter(|_| wanted.is_some()).flat_map(|row| row.driver.clone()).collect();
+            let driver =
+                of_it().filter(|_| wanted.is_some()).flat_map(|row| row.driver.clone()).collect();
             Some(Seen { entry, info, counters, link, driver, error })
         });
         Ok(seen.collect())
@@ -110,7 +125,8 @@ impl Look<'_> {
 
     pub(super) fn interfaces(&self, wanted: Option<&str>) -> Result<Output, CommandError> {
         let seen = self.seen(wanted)?;
-        let mut grid = Grid::new(&["Name", ">Idx", "State", ">MTU", ">Table", "Kind", "Counter", ">Count"]);
+        let mut grid =
+            Grid::new(&["Name", ">Idx", "State", ">MTU", ">Table", "Kind", "Counter", ">Count"]);
         for one in &seen {
             let first = [
                 one.entry.name.clone(),
@@ -122,7 +138,11 @@ impl Look<'_> {
             ];
             let mut left = Some(first);
             let mut rows = counted(&one.counters);
-            rows.extend(one.driver.iter().map(|(name, count)| (format!("driver: {name}"), count.to_string())));
+            rows.extend(
+                one.driver
+                    .iter()
+                    .map(|(name, count)| (format!("driver: {name}"), count.to_string())),
+            );
             if rows.is_empty() {
                 rows.push((String::new(), String::new()));
             }
@@ -131,9 +151,14 @@ impl Look<'_> {
                 grid.row(cells.into_iter().chain([name, count]));
             }
         }
-        let mut text = grid.text_or("There is no interface. `create loopback interface` makes one.");
+        let mut text =
+            grid.text_or("There is no interface. `create loopback interface` makes one.");
         for one in seen.iter().filter(|one| one.error.is_some()) {
-            text.push_str(&format!("{}: {}\n", one.entry.name, one.error.as_deref().unwrap_or_default()));
+            text.push_str(&format!(
+                "{}: {}\n",
+                one.entry.name,
+                one.error.as_deref().unwrap_or_default()
+            ));
         }
         let interfaces: Vec<Value> = seen.iter().map(|one| self.interface_json(one)).collect();
         Ok(Output::new(text, json!({ "interfaces": interfaces })))
@@ -163,16 +188,21 @@ impl Look<'_> {
             "rx-bytes": c.rx_bytes,
             "tx-packets": c.tx_packets,
             "tx-bytes": c.tx_bytes,
-            "rx-drops": drops(RxDrop::ALL.iter().map(|why| (why.name(), c.rx_dropped(*why))).collect()),
-            "driver": one.driver.iter().map(|(name, n)| (name.clone(), Value::from(*n))).collect::<serde_json::Map<_, _>>(),
-            "tx-drops": drops(TxDrop::ALL.iter().map(|why| (why.name(), c.tx_dropped(*why))).collect()),
+            "rx-drops": drops(RxDrop::ALL.iter().map(|why| (why.name(), c.rx_dropped(*why)))
+                .collect()),
+            "driver": one.driver.iter().map(|(name, n)| (name.clone(), Value::from(*n)))
+                .collect::<serde_json::Map<_, _>>(),
+            "tx-drops": drops(TxDrop::ALL.iter().map(|why| (why.name(), c.tx_dropped(*why)))
+                .collect()),
         })
     }
 
     pub(super) fn addresses(&self, wanted: Option<&str>) -> Result<Output, CommandError> {
         let seen = self.seen(wanted)?;
         let all = self.host.ask(0, |worker| worker.stack().addresses().collect::<Vec<_>>())?;
-        let of = |iface: Iface| -> Vec<Cidr> { all.iter().filter(|a| a.iface == iface).map(|a| a.cidr).collect() };
+        let of = |iface: Iface| -> Vec<Cidr> {
+            all.iter().filter(|a| a.iface == iface).map(|a| a.cidr).collect()
+        };
         let mut text = String::new();
         let mut json = Vec::new();
         for one in &seen {
@@ -185,7 +215,8 @@ impl Look<'_> {
                 text.push_str(&format!("  L3 {address}{in_table}\n"));
             }
             let addresses: Vec<String> = addresses.iter().map(Cidr::to_string).collect();
-            json.push(json!({ "name": one.entry.name, "up": one.info.up, "table": table, "addresses": addresses }));
+            json.push(json!({ "name": one.entry.name, "up": one.info.up, "table": table,
+                "addresses": addresses }));
         }
         Ok(Output::new(text, json!({ "interfaces": json })))
     }
@@ -200,7 +231,9 @@ impl Look<'_> {
                 let queue = self.view.placements.queue(row.iface, worker);
                 let (name, mode) = (self.name(row.iface), mode_name(row.mode.unwrap_or(*default)));
                 text.push_str(&format!("  {name} queue {queue} ({mode})\n"));
-                json.push(json!({ "worker": worker, "interface": name, "queue": queue, "mode": mode }));
+                json.push(
+                    json!({ "worker": worker, "interface": name, "queue": queue, "mode": mode }),
+                );
             }
         }
         Ok(Output::new(text, json!({ "queues": json })))
@@ -249,9 +282,16 @@ fn counted(c: &DevCounters) -> Vec<(String, String)> {
         ("tx bytes", c.tx_bytes),
     ];
     let plain = plain.into_iter().map(|(name, n)| (name.to_owned(), n));
-    let rx = RxDrop::ALL.iter().map(|why| (format!("rx drops: {}", why.name()), c.rx_dropped(*why)));
-    let tx = TxDrop::ALL.iter().map(|why| (format!("tx drops: {}", why.name()), c.tx_dropped(*why)));
-    plain.chain(rx).chain(tx).filter(|(_, n)| *n > 0).map(|(name, n)| (name, n.to_string())).collect()
+    let rx =
+        RxDrop::ALL.iter().map(|why| (format!("rx drops: {}", why.name()), c.rx_dropped(*why)));
+    let tx =
+        TxDrop::ALL.iter().map(|why| (format!("tx drops: {}", why.name()), c.tx_dropped(*why)));
+    plain
+        .chain(rx)
+        .chain(tx)
+        .filter(|(_, n)| *n > 0)
+        .map(|(name, n)| (name, n.to_string()))
+        .collect()
 }
 
 /// What was counted since `before`.
@@ -260,7 +300,13 @@ fn less(mut now: DevCounters, before: &DevCounters) -> DevCounters {
     now.rx_bytes = now.rx_bytes.saturating_sub(before.rx_bytes);
     now.tx_packets = now.tx_packets.saturating_sub(before.tx_packets);
     now.tx_bytes = now.tx_bytes.saturating_sub(before.tx_bytes);
-    now.rx_drops.iter_mut().zip(before.rx_drops).for_each(|(now, before)| *now = now.saturating_sub(before));
-    now.tx_drops.iter_mut().zip(before.tx_drops).for_each(|(now, before)| *now = now.saturating_sub(before));
+    now.rx_drops
+        .iter_mut()
+        .zip(before.rx_drops)
+        .for_each(|(now, before)| *now = now.saturating_sub(before));
+    now.tx_drops
+        .iter_mut()
+        .zip(before.tx_drops)
+        .for_each(|(now, before)| *now = now.saturating_sub(before));
     now
 }

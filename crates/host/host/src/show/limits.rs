@@ -8,7 +8,8 @@ use super::look::Look;
 use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
-    /// What the host, each namespace and each program has and may have, and then the tables of each worker's stack.
+    /// What the host, each namespace and each program has and may have, and then the tables of each
+    /// worker's stack.
     pub(super) fn limits(&self) -> Result<Output, CommandError> {
         let quotas = self.host.quotas()?;
         let mut grid = Grid::new(&["Who", "What", ">Used", ">Limit", ">Free now"]);

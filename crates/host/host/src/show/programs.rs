@@ -10,7 +10,15 @@ use crate::outcome::{CommandError, Output};
 impl Look<'_> {
     pub(super) fn apps(&self, verbose: bool) -> Result<Output, CommandError> {
         let programs = self.host.programs()?;
-        let mut grid = Grid::new(&[">App", "Name", "Namespace", "Processes", ">Sessions", ">Listeners", ">Memory"]);
+        let mut grid = Grid::new(&[
+            ">App",
+            "Name",
+            "Namespace",
+            "Processes",
+            ">Sessions",
+            ">Listeners",
+            ">Memory",
+        ]);
         for program in &programs {
             grid.row([
                 program.app.to_string(),
@@ -33,7 +41,8 @@ impl Look<'_> {
     pub(super) fn namespaces(&self) -> Output {
         let namespaces = self.host.namespaces();
         let namespaces = crate::outcome::locked(&namespaces);
-        let mut grid = Grid::new(&["Namespace", ">Table", "Interface", "Secret", ">Attached", ">Refused"]);
+        let mut grid =
+            Grid::new(&["Namespace", ">Table", "Interface", "Secret", ">Attached", ">Refused"]);
         let mut json = Vec::new();
         for namespace in namespaces.iter() {
             let spec = &namespace.spec;
@@ -76,10 +85,11 @@ impl Look<'_> {
         for program in &programs {
             for (index, (len, used)) in program.segments.iter().enumerate() {
                 let numbers = [index.to_string(), len.to_string(), used.to_string()];
-                grid.row([program.app.to_string(), program.name.clone()].into_iter().chain(numbers));
-                json.push(
-                    json!({ "app": program.app, "name": program.name, "segment": index, "bytes": len, "used": used }),
+                grid.row(
+                    [program.app.to_string(), program.name.clone()].into_iter().chain(numbers),
                 );
+                json.push(json!({ "app": program.app, "name": program.name, "segment": index,
+                        "bytes": len, "used": used }));
             }
         }
         let used: u64 = programs.iter().map(|program| program.memory).sum();
@@ -94,7 +104,8 @@ impl Look<'_> {
             programs.retain(|program| program.processes.iter().any(|(_, other)| *other == pid));
             if programs.is_empty() {
                 return Err(CommandError::Missing(format!(
-                    "process {pid} here. It was not started with `clearway run`, has opened no socket yet, or could not attach"
+                    "process {pid} here. It was not started with `clearway run`, has opened no \
+                     socket yet, or could not attach"
                 )));
             }
         }
@@ -132,7 +143,8 @@ fn pids(program: &ProgramInfo) -> String {
 
 fn detail(program: &ProgramInfo) -> String {
     format!(
-        "app {}: {} segments, {} of {} bytes of memory in use, {} from the system, {} sockets stayed with the kernel\n",
+        "app {}: {} segments, {} of {} bytes of memory in use, {} from the system, {} sockets \
+         stayed with the kernel\n",
         program.app,
         program.segments.len(),
         program.memory,
@@ -157,7 +169,10 @@ fn app_json(program: &ProgramInfo) -> Value {
 }
 
 fn explain_json(program: &ProgramInfo) -> Value {
-    let stayed = |(what, why, count): &(String, String, u64)| json!({ "what": what, "why": why, "count": count });
+    let stayed = |(what, why, count): &(String, String, u64)| {
+        json!({ "what": what, "why": why,
+        "count": count })
+    };
     json!({
         "app": program.app,
         "name": program.name,

@@ -1,4 +1,5 @@
-//! Routing tables, routes and neighbours. Every worker has the same routes; neighbours are learned by each for itself.
+//! Routing tables, routes and neighbours. Every worker has the same routes; neighbours are learned
+//! by each for itself.
 
 use clearway_command::IpVersion;
 use clearway_proto::{NeighbourInfo, NeighbourState, NextHop, Route};
@@ -11,8 +12,11 @@ use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
     pub(super) fn tables(&self) -> Result<Output, CommandError> {
-        let routes = self.host.ask(0, |worker| worker.stack().routes().map(|r| r.table).collect::<Vec<_>>())?;
-        let interfaces = self.host.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
+        let routes = self
+            .host
+            .ask(0, |worker| worker.stack().routes().map(|r| r.table).collect::<Vec<_>>())?;
+        let interfaces =
+            self.host.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
         let mut grid = Grid::new(&[">Table", ">Routes", "Interfaces"]);
         let mut json = Vec::new();
         for (number, table) in self.view.tables.iter() {
@@ -36,17 +40,25 @@ impl Look<'_> {
     ) -> Result<Output, CommandError> {
         let table = table.map(|number| self.view.tables.find(number)).transpose()?;
         let mut routes = self.host.ask(0, |worker| worker.stack().routes().collect::<Vec<_>>())?;
-        routes.retain(|r| table.is_none_or(|table| r.table == table) && of_version(version, &r.dst.addr));
+        routes.retain(|r| {
+            table.is_none_or(|table| r.table == table) && of_version(version, &r.dst.addr)
+        });
         if let Some(wanted) = wanted {
             routes = best(routes, &wanted);
         }
         routes.sort_by_key(|r| (self.table(r.table), r.dst.addr, r.dst.prefix_len));
         let mut grid = Grid::new(&[">Table", "Prefix", "Way"]);
         for route in &routes {
-            grid.row([self.table(route.table).to_string(), route.dst.to_string(), self.way(route.via)]);
+            grid.row([
+                self.table(route.table).to_string(),
+                route.dst.to_string(),
+                self.way(route.via),
+            ]);
         }
-        let row =
-            |r: &Route| json!({ "table": self.table(r.table), "prefix": r.dst.to_string(), "via": self.way(r.via) });
+        let row = |r: &Route| {
+            json!({ "table": self.table(r.table), "prefix": r.dst.to_string(),
+            "via": self.way(r.via) })
+        };
         let json: Value = routes.iter().map(row).collect();
         Ok(Output::new(grid.text_or("There is no such route."), json!({ "routes": json })))
     }
@@ -63,7 +75,8 @@ impl Look<'_> {
     }
 
     pub(super) fn neighbors(&self, version: IpVersion) -> Result<Output, CommandError> {
-        let of_workers = self.host.ask_all(|worker| worker.stack().neighbours().collect::<Vec<_>>())?;
+        let of_workers =
+            self.host.ask_all(|worker| worker.stack().neighbours().collect::<Vec<_>>())?;
         let mut grid = Grid::new(&["Address", "Ethernet", "State", "Interface", ">Worker"]);
         let mut json = Vec::new();
         for (worker, neighbours) in of_workers.iter().enumerate() {
@@ -77,7 +90,8 @@ impl Look<'_> {
                     name.clone(),
                     worker.to_string(),
                 ]);
-                json.push(json!({ "address": n.addr.to_string(), "mac": mac, "state": state, "interface": name, "worker": worker }));
+                json.push(json!({ "address": n.addr.to_string(), "mac": mac, "state": state,
+                    "interface": name, "worker": worker }));
             }
         }
         Ok(Output::new(grid.text_or("No neighbour is known."), json!({ "neighbors": json })))

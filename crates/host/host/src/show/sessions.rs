@@ -210,6 +210,8 @@ fn tcp_json(tcp: &TcpInfo) -> Value {
 /// The values of TCP_INFO by their names in C, without `tcpi_`.
 fn linux_json(tcp: &TcpInfo) -> Value {
     let info = tcp.to_linux();
-    let field = |field: &InfoField| (field.name.trim_start_matches("tcpi_").to_owned(), field.get(&info).into());
+    let field = |field: &InfoField| {
+        (field.name.trim_start_matches("tcpi_").to_owned(), field.get(&info).into())
+    };
     Value::Object(Info::FIELDS.iter().map(field).collect())
 }

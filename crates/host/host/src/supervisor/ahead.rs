@@ -1,4 +1,5 @@
-//! What processes ask for ahead of need, many at a time, so that a connection costs no question: session fds for those that they will accept, and streams to connect with.
+//! What processes ask for ahead of need, many at a time, so that a connection costs no question:
+//! session fds for those that they will accept, and streams to connect with.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -42,7 +43,8 @@ impl Supervisor {
         asker.answer(Ok(Reply::SessionFds { first }), &descriptors);
     }
 
-    /// They are free session fds of this process. Answers the first one's name, which the others' follow.
+    /// They are free session fds of this process. Answers the first one's name, which the others'
+    /// follow.
     fn name(&mut self, fds: &Arc<SessionFds>, made: &[Made]) -> u32 {
         let mut first = None;
         for (_, word, handle) in made {
@@ -66,8 +68,11 @@ impl Supervisor {
         let worker = self.worker_for(Kind::Stream);
         let member = self.processes.get(handle).and_then(|process| process.member.as_ref());
         let Some(fds) = member.map(|member| Arc::clone(&member.session_fds)) else { return };
-        // They count as sessions, so no more of them than leave most of what the program may still have.
-        let count = count.clamp(1, MAX_AHEAD).min(1 + asker.program.quota.free(Thing::Session) / AHEAD_OF_FREE);
+        // They count as sessions, so no more of them than leave most of what the program may still
+        // have.
+        let count = count
+            .clamp(1, MAX_AHEAD)
+            .min(1 + asker.program.quota.free(Thing::Session) / AHEAD_OF_FREE);
         known.truncate(count as usize);
         let made = match self.several(&asker, worker, count - known.len() as u32) {
             Ok(made) => made,
@@ -79,10 +84,18 @@ impl Supervisor {
             let (sessions, stack) = worker.both();
             let mut opened = Vec::new();
             let mut refusal = None;
-            for name in known.iter().copied().chain((0..made.len() as u32).map(|at| first.wrapping_add(at))) {
-                match sessions.open(stack, &asker.program, asker.process, (Kind::Stream, v6, SocketOptions::default()))
-                {
-                    Ok(session) if sessions.is_held_by(&asker.program, (&fds, name), session.id) => {
+            for name in
+                known.iter().copied().chain((0..made.len() as u32).map(|at| first.wrapping_add(at)))
+            {
+                match sessions.open(
+                    stack,
+                    &asker.program,
+                    asker.process,
+                    (Kind::Stream, v6, SocketOptions::default()),
+                ) {
+                    Ok(session)
+                        if sessions.is_held_by(&asker.program, (&fds, name), session.id) =>
+                    {
                         opened.push((session.id, session.head));
                     }
                     // The process has named a session fd that it has not.
@@ -102,7 +115,8 @@ impl Supervisor {
                 Some(why) => asker.answer(Err(why), &[]),
                 None => {
                     let beyond = opened.len().saturating_sub(known.len());
-                    let descriptors: Vec<_> = made.iter().take(beyond).map(|(fd, ..)| fd.as_fd()).collect();
+                    let descriptors: Vec<_> =
+                        made.iter().take(beyond).map(|(fd, ..)| fd.as_fd()).collect();
                     asker.answer(Ok(Reply::OpenedAhead { sessions: opened, first }), &descriptors);
                 }
             }
@@ -110,7 +124,8 @@ impl Supervisor {
         self.workers.to_worker(worker, Box::new(job));
     }
 
-    /// So many session fds, or fewer: one at least, and beyond that only such as leave half of the host's descriptors to what is needed now.
+    /// So many session fds, or fewer: one at least, and beyond that only such as leave half of the
+    /// host's descriptors to what is needed now.
     fn several(&mut self, asker: &Asker, worker: usize, count: u32) -> Result<Vec<Made>, Errno> {
         if count == 0 {
             return Ok(Vec::new());

@@ -25,7 +25,8 @@ use super::state::{Entry, KIND_PROCESS, Member, Process, Supervisor, SupervisorC
 use crate::answer::{Asker, Doorway};
 use crate::namespaces::{DEFAULT, counted, same_bytes, within};
 
-/// In place of the user of a process of whom the kernel does not say: as Linux has it, no user that exists.
+/// In place of the user of a process of whom the kernel does not say: as Linux has it, no user that
+/// exists.
 const NOBODY: u32 = u32::MAX;
 
 /// Who knocks that are accepted before others are heard.
@@ -67,7 +68,8 @@ impl Supervisor {
                     // Who knocked went away meanwhile.
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
-                        tracing::error!(%error, "limit reached: nobody can be accepted for the moment");
+                        tracing::error!(%error,
+                            "limit reached: nobody can be accepted for the moment");
                         // Once more with what that gives back, or later.
                         if !self.make_room() {
                             return self.shut_attach_sockets();
@@ -78,7 +80,8 @@ impl Supervisor {
         }
     }
 
-    /// A process is about to fork, and the child may not reach the attach socket: it gets a connection, by which it comes as if to the attach socket that its parent came to.
+    /// A process is about to fork, and the child may not reach the attach socket: it gets a
+    /// connection, by which it comes as if to the attach socket that its parent came to.
     pub(super) fn expect_child(&mut self, handle: Handle<Process>, asker: &Asker) {
         let Some(parent) = self.processes.get(handle) else { return };
         let came = (parent.through.clone(), parent.by_way_back);
@@ -101,14 +104,21 @@ impl Supervisor {
         Ok(theirs)
     }
 
-    /// Somebody knocked, at the attach socket of this namespace, or at the one that is the way back.
+    /// Somebody knocked, at the attach socket of this namespace, or at the one that is the way
+    /// back.
     fn meet(&mut self, socket: OwnedFd, came: (Option<String>, bool)) {
         let who = socket::peer_credentials(socket.as_fd()).ok();
         self.meet_as(socket, came, who);
     }
 
-    fn meet_as(&mut self, socket: OwnedFd, (through, by_way_back): (Option<String>, bool), who: Option<Credentials>) {
-        // Who is connected and said nothing yet makes room; nobody can hold all places, or all descriptors, without showing a secret.
+    fn meet_as(
+        &mut self,
+        socket: OwnedFd,
+        (through, by_way_back): (Option<String>, bool),
+        who: Option<Credentials>,
+    ) {
+        // Who is connected and said nothing yet makes room; nobody can hold all places, or all
+        // descriptors, without showing a secret.
         if self.strangers.is_full() || self.processes.is_full() {
             self.make_room();
         }
@@ -125,8 +135,14 @@ impl Supervisor {
             return;
         };
         let (pid, uid) = who.map_or((0, NOBODY), |who| (who.pid, who.uid));
-        let process =
-            Process { attach_socket: Arc::new(Doorway::new(socket)), pid, uid, through, by_way_back, member: None };
+        let process = Process {
+            attach_socket: Arc::new(Doorway::new(socket)),
+            pid,
+            uid,
+            through,
+            by_way_back,
+            member: None,
+        };
         let Some(handle) = self.processes.insert(process) else {
             self.counts.refused_other += 1;
             tracing::warn!(pid, "limit reached: limits.processes; who knocked was sent away");
@@ -156,12 +172,19 @@ impl Supervisor {
                 Errno::EACCES => self.counts.refused_secret += 1,
                 _ => self.counts.refused_other += 1,
             }
-            let (pid, through) = self.processes.get(handle).map_or((0, None), |p| (p.pid, p.through.clone()));
+            let (pid, through) =
+                self.processes.get(handle).map_or((0, None), |p| (p.pid, p.through.clone()));
             let wanted = match hello.namespace.as_str() {
                 "" => through.unwrap_or_else(|| DEFAULT.to_owned()),
                 wanted => shortened(wanted),
             };
-            tracing::warn!(pid, program = shortened(&hello.program), namespace = wanted, why, "refused");
+            tracing::warn!(
+                pid,
+                program = shortened(&hello.program),
+                namespace = wanted,
+                why,
+                "refused"
+            );
             self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&wanted, false);
             attach_socket.answer(&Reply::Error { errno: errno as i32, why }, &[]);
         }
@@ -173,7 +196,10 @@ impl Supervisor {
             return Err(refuse(Errno::EISCONN, "the process is attached already"));
         }
         if hello.version != VERSION {
-            let why = format!("the host speaks version {VERSION}, and the program's library {}", hello.version);
+            let why = format!(
+                "the host speaks version {VERSION}, and the program's library {}",
+                hello.version
+            );
             return Err(refuse(Errno::EPROTONOSUPPORT, why));
         }
         let through = process.through.as_deref();
@@ -188,7 +214,8 @@ impl Supervisor {
         result
     }
 
-    /// The program of this token, if the attach socket that it was shown at lets into that program's namespace.
+    /// The program of this token, if the attach socket that it was shown at lets into that
+    /// program's namespace.
     fn program_of(&self, token: &Token, through: Option<&str>) -> Option<Arc<Program>> {
         let mut programs = self.programs.values().map(|entry| &entry.program);
         let program = programs.find(|p| same_bytes(&p.token.0, &token.0))?;
@@ -200,34 +227,51 @@ impl Supervisor {
         self.programs.values().any(|entry| same_bytes(&entry.program.token.0, &token.0))
     }
 
-    fn new_program(&mut self, handle: Handle<Process>, hello: &Hello) -> Result<Arc<Program>, Refusal> {
+    fn new_program(
+        &mut self,
+        handle: Handle<Process>,
+        hello: &Hello,
+    ) -> Result<Arc<Program>, Refusal> {
         let process = self.processes.get(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
-        let (through, by_way_back, owner) = (process.through.clone(), process.by_way_back, process.uid);
+        let (through, by_way_back, owner) =
+            (process.through.clone(), process.by_way_back, process.uid);
         let wanted = match (hello.namespace.as_str(), &through) {
             ("", None) => DEFAULT,
             ("", Some(through)) => through,
             (wanted, Some(through)) if wanted != through => {
-                let why = format!("this is the attach socket of the namespace {through}, not of {}", shortened(wanted));
+                let why = format!(
+                    "this is the attach socket of the namespace {through}, not of {}",
+                    shortened(wanted)
+                );
                 return Err(refuse(Errno::EINVAL, why));
             }
             (wanted, _) => wanted,
         };
         let namespaces = Arc::clone(&self.namespaces);
         let namespaces = namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        let namespace = namespaces
-            .find(wanted)
-            .ok_or_else(|| refuse(Errno::ENOENT, format!("there is no namespace {}", shortened(wanted))))?;
+        let namespace = namespaces.find(wanted).ok_or_else(|| {
+            refuse(Errno::ENOENT, format!("there is no namespace {}", shortened(wanted)))
+        })?;
         // A program of an earlier start of the host was let in then.
         let is_known = self.remembers(hello.inherit.as_ref(), namespace);
         if by_way_back && !is_known {
-            return Err(refuse(Errno::EACCES, "only programs that were let in before come in here"));
+            return Err(refuse(
+                Errno::EACCES,
+                "only programs that were let in before come in here",
+            ));
         }
         if !is_known && !namespace.admits(hello.secret.as_ref()) {
             let how = if hello.secret.is_some() { "wrong" } else { "missing" };
-            return Err(refuse(Errno::EACCES, format!("the secret of the namespace {wanted} is {how}")));
+            return Err(refuse(
+                Errno::EACCES,
+                format!("the secret of the namespace {wanted} is {how}"),
+            ));
         }
         if self.programs.len() as u32 >= self.setup.programs {
-            return Err(refuse(Errno::EUSERS, "the host has all programs that it may (limits.programs)"));
+            return Err(refuse(
+                Errno::EUSERS,
+                "the host has all programs that it may (limits.programs)",
+            ));
         }
         let limits = within(self.setup.program, &namespace.spec.limits);
         let old = hello.inherit.filter(|token| is_known && !self.has_token(token));
@@ -235,9 +279,15 @@ impl Supervisor {
         let token = old.map_or_else(|| self.key.token(namespace), Ok).map_err(no_random)?;
         let space = self.spaces.entry(namespace.number).or_insert_with(|| {
             let together = &namespace.spec.limits.together;
-            Quota::within(&self.quota, wanted.to_owned(), counted(together), together.memory.unwrap_or(u64::MAX))
+            Quota::within(
+                &self.quota,
+                wanted.to_owned(),
+                counted(together),
+                together.memory.unwrap_or(u64::MAX),
+            )
         });
-        let quota = Quota::within(space, shortened(&hello.program), limits.counted(), limits.memory);
+        let quota =
+            Quota::within(space, shortened(&hello.program), limits.counted(), limits.memory);
         let number = self.next_program;
         self.next_program += 1;
         let program = Arc::new(Program {
@@ -268,13 +318,18 @@ impl Supervisor {
         Ok(program)
     }
 
-    fn make_member(&mut self, handle: Handle<Process>, program: &Arc<Program>) -> Result<(), Refusal> {
+    fn make_member(
+        &mut self,
+        handle: Handle<Process>,
+        program: &Arc<Program>,
+    ) -> Result<(), Refusal> {
         let no_memory = |error: ShmError| refuse(Errno::ENOMEM, error.to_string());
         let permit = Permit::take(&program.quota, Thing::Process);
         let permit = permit.map_err(|scarce| refuse(Errno::EUSERS, scarce.to_string()))?;
         let number = self.next_process;
         let queue_pair = make_queue_pair(number, self.workers.count()).map_err(no_memory)?;
-        let (notifier, notifier_fd) = RemoteNotifier::new().map_err(|error| no_memory(error.into()))?;
+        let (notifier, notifier_fd) =
+            RemoteNotifier::new().map_err(|error| no_memory(error.into()))?;
         let notifier = Arc::new(notifier);
         let session_fds = Arc::new(SessionFds::default());
         let mut ours = Vec::new();
@@ -288,19 +343,35 @@ impl Supervisor {
         }
         for (worker, (places, ours)) in queue_pair.places.iter().zip(&ours).enumerate() {
             let rings = (
-                RingConsumer::new(&queue_pair.memory, places.requests, places.slots).map_err(no_memory)?,
-                RingProducer::new(&queue_pair.memory, places.events, places.slots).map_err(no_memory)?,
+                RingConsumer::new(&queue_pair.memory, places.requests, places.slots)
+                    .map_err(no_memory)?,
+                RingProducer::new(&queue_pair.memory, places.events, places.slots)
+                    .map_err(no_memory)?,
             );
             let view = queue_pair.memory.queue_pair().map_err(no_memory)?;
             let notifiers = (Arc::clone(&notifier), ours.clone());
-            let queue_pair =
-                QueuePair::new(number, Arc::clone(program), Arc::clone(&session_fds), view, rings, notifiers);
-            self.workers.to_worker(worker, Box::new(move |worker| worker.sessions().add_queue_pair(queue_pair)));
+            let queue_pair = QueuePair::new(
+                number,
+                Arc::clone(program),
+                Arc::clone(&session_fds),
+                view,
+                rings,
+                notifiers,
+            );
+            self.workers.to_worker(
+                worker,
+                Box::new(move |worker| worker.sessions().add_queue_pair(queue_pair)),
+            );
         }
         let process = self.processes.get_mut(handle).ok_or_else(|| refuse(Errno::EBADF, "gone"))?;
         self.strangers.remove(handle);
-        process.member =
-            Some(Member { number, program: Arc::clone(program), _notifier: notifier, _permit: permit, session_fds });
+        process.member = Some(Member {
+            number,
+            program: Arc::clone(program),
+            _notifier: notifier,
+            _permit: permit,
+            session_fds,
+        });
         let attach_socket = Arc::clone(&process.attach_socket);
         self.next_process += 1;
         self.counts.attached += 1;
@@ -311,7 +382,10 @@ impl Supervisor {
             namespace = program.namespace,
             "attached"
         );
-        self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&program.namespace, true);
+        self.namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .count(&program.namespace, true);
         if let Some(entry) = self.programs.get_mut(&program.number) {
             entry.processes += 1;
         }
@@ -326,7 +400,8 @@ impl Supervisor {
             rx_fifo: program.rx_len(0),
             tx_fifo: program.tx_len(0),
         };
-        let mut descriptors = vec![queue_pair.fd.as_fd(), self.page_fd.as_fd(), notifier_fd.as_fd()];
+        let mut descriptors =
+            vec![queue_pair.fd.as_fd(), self.page_fd.as_fd(), notifier_fd.as_fd()];
         descriptors.extend(ours.iter().map(|notifier| notifier.as_fd()));
         attach_socket.answer(&Reply::Welcome(welcome), &descriptors);
         Ok(())
@@ -340,8 +415,9 @@ fn make_queue_pair(process: u32, workers: usize) -> Result<NewQueuePair, ShmErro
         end += ring_len(QUEUE_PAIR_SLOTS);
         at
     };
-    let places =
-        (0..workers).map(|_| RingPlaces { requests: next(), events: next(), slots: QUEUE_PAIR_SLOTS }).collect();
+    let places = (0..workers)
+        .map(|_| RingPlaces { requests: next(), events: next(), slots: QUEUE_PAIR_SLOTS })
+        .collect();
     let (memory, fd) = Segment::create(&format!("clearway-queue-pair-{process}"), end as usize)?;
     let memory = Arc::new(memory);
     let head = memory.queue_pair()?;

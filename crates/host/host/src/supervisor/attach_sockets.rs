@@ -27,7 +27,12 @@ impl Supervisor {
         self.open_attach_socket(path.clone(), None).map_err(failed)?;
         match self.open_way_back() {
             Some(fd) => self
-                .add_attach_socket(AttachSocket { fd, path: path.clone(), namespace: None, is_way_back: true })
+                .add_attach_socket(AttachSocket {
+                    fd,
+                    path: path.clone(),
+                    namespace: None,
+                    is_way_back: true,
+                })
                 .map_err(failed),
             None => Ok(()),
         }
@@ -39,7 +44,11 @@ impl Supervisor {
     }
 
     fn add_attach_socket(&mut self, attach_socket: AttachSocket) -> io::Result<()> {
-        let index = self.attach_sockets.iter().position(Option::is_none).unwrap_or(self.attach_sockets.len());
+        let index = self
+            .attach_sockets
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.attach_sockets.len());
         if self.is_open && !self.is_shut {
             self.watch_attach_socket(index, &attach_socket)?;
         }
@@ -62,7 +71,8 @@ impl Supervisor {
         }
     }
 
-    /// The system gives nothing to accept anybody with. Who knocks waits, and the supervisor does not run round in the meantime.
+    /// The system gives nothing to accept anybody with. Who knocks waits, and the supervisor does
+    /// not run round in the meantime.
     pub(super) fn shut_attach_sockets(&mut self) {
         for attach_socket in self.attach_sockets.iter().flatten() {
             // One that is not watched is as wanted.
@@ -84,7 +94,8 @@ impl Supervisor {
                 .as_ref()
                 .map_or(Ok(()), |attach_socket| self.watch_attach_socket(index, attach_socket));
             if let Err(error) = watched {
-                // Nobody would ever be let in there, so whoever waits is told by the closed attach socket.
+                // Nobody would ever be let in there, so whoever waits is told by the closed attach
+                // socket.
                 tracing::error!(%error, "an attach socket cannot be watched");
                 self.attach_sockets[index] = None;
             }
@@ -105,7 +116,9 @@ impl Supervisor {
         if let (Ok(true), Some(folder)) = (&made, path.parent()) {
             self.own_folder = Some(folder.to_owned());
         }
-        if let Err(error) = made.and_then(|_| self.open_attach_socket(path.clone(), Some(id.clone()))) {
+        if let Err(error) =
+            made.and_then(|_| self.open_attach_socket(path.clone(), Some(id.clone())))
+        {
             // What was added a moment ago is there to be taken away.
             let _ = namespaces.remove(&id);
             return Err(NamespaceError::AttachSocket(path, error.to_string()));
@@ -114,7 +127,10 @@ impl Supervisor {
     }
 
     /// Changes several namespaces, all of them or none.
-    pub(crate) fn change_namespaces(&mut self, changes: NamespaceChanges) -> Result<(), NamespaceError> {
+    pub(crate) fn change_namespaces(
+        &mut self,
+        changes: NamespaceChanges,
+    ) -> Result<(), NamespaceError> {
         let namespaces = std::sync::Arc::clone(&self.namespaces);
         let locked = || namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         changes.put.iter().try_for_each(crate::namespaces::check)?;
@@ -151,10 +167,13 @@ impl Supervisor {
     }
 }
 
-/// Makes the folder that the socket will lie in, for our user alone. One that is there must be ours or the system's: somebody else's could be taken away
-/// under us, or lead elsewhere. True: it was not there.
+/// Makes the folder that the socket will lie in, for our user alone. One that is there must be ours
+/// or the system's: somebody else's could be taken away under us, or lead elsewhere. True: it was
+/// not there.
 fn make_folder(socket: &Path) -> io::Result<bool> {
-    let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(false) };
+    let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(false);
+    };
     let is_new = !folder.exists();
     if is_new {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;

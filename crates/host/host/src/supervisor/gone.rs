@@ -10,14 +10,16 @@ use clearway_shm::attach_socket::worker_of;
 
 use super::state::{Process, SessionFd, Supervisor};
 
-/// Bytes of a program's memory that the system may have given beyond twice what is charged: what lies in blocks that are being filled.
+/// Bytes of a program's memory that the system may have given beyond twice what is charged: what
+/// lies in blocks that are being filled.
 const UNCHARGED: u64 = 64 << 20;
 
 impl Supervisor {
     /// A process has ended, or is served no more.
     pub(super) fn end_process(&mut self, handle: Handle<Process>) {
         let Some(process) = self.processes.remove(handle) else { return };
-        // A worker that is about to answer may hold the socket for a moment longer, so closing it is not left to chance.
+        // A worker that is about to answer may hold the socket for a moment longer, so closing it
+        // is not left to chance.
         let _ = self.epoll.delete(process.attach_socket.socket.as_fd());
         process.attach_socket.hang_up();
         let Some(member) = process.member else { return self.strangers.remove(handle) };
@@ -43,7 +45,8 @@ impl Supervisor {
         self.cookies.remove(&session_fd.cookie);
         let ahead = session_fd.ahead.as_ref().map(|(fds, name)| fds.end(*name));
         if ahead == Some(0) {
-            // It is no session's, or what claims it lies in a ring still: a process need not wake a worker for that.
+            // It is no session's, or what claims it lies in a ring still: a process need not wake a
+            // worker for that.
             self.hear_claims();
             return self.count_out(session_fd.program.number);
         }
@@ -55,7 +58,8 @@ impl Supervisor {
         }
         // Who claimed it, if anybody, knows by now where the session is.
         let worker = ahead.map_or(worker, worker_of);
-        // Whoever asks for the address next may ask another worker, which would hear of this from the session's own worker too late.
+        // Whoever asks for the address next may ask another worker, which would hear of this from
+        // the session's own worker too late.
         let id = session.load(Ordering::Acquire);
         if self.workers.is_branched(id) {
             for other in (0..self.workers.count()).filter(|other| *other != worker) {
@@ -98,18 +102,28 @@ impl Supervisor {
         self.end_program_if_empty(program);
     }
 
-    /// With the last process and the last session a program is gone. Its memory goes when the last connection that was closed has sent its bytes.
+    /// With the last process and the last session a program is gone. Its memory goes when the last
+    /// connection that was closed has sent its bytes.
     pub(super) fn end_program_if_empty(&mut self, number: u32) {
-        if self.programs.get(&number).is_some_and(|entry| entry.processes == 0 && entry.session_fds == 0) {
+        if self
+            .programs
+            .get(&number)
+            .is_some_and(|entry| entry.processes == 0 && entry.session_fds == 0)
+        {
             self.programs.remove(&number);
         }
     }
 
-    /// A program wrote something impossible: all its processes are let go, and its sessions are reset.
+    /// A program wrote something impossible: all its processes are let go, and its sessions are
+    /// reset.
     pub(crate) fn cut_off(&mut self, number: u32, why: &str) {
-        let Some(program) = self.programs.get(&number).map(|entry| Arc::clone(&entry.program)) else { return };
+        let Some(program) = self.programs.get(&number).map(|entry| Arc::clone(&entry.program))
+        else {
+            return;
+        };
         self.counts.cut_off += 1;
-        tracing::warn!(app = number, name = %program.name, namespace = %program.namespace, why, "program cut off");
+        tracing::warn!(app = number, name = %program.name, namespace = %program.namespace, why,
+            "program cut off");
         for worker in 0..self.workers.count() {
             let program = Arc::clone(&program);
             let reset = move |worker: &mut clearway_session::Worker| {
@@ -119,7 +133,10 @@ impl Supervisor {
             self.workers.to_worker(worker, Box::new(reset));
         }
         let of = |p: &Arc<Program>| Arc::ptr_eq(p, &program);
-        let members = self.processes.iter().filter(|(_, p)| p.member.as_ref().is_some_and(|m| of(&m.program)));
+        let members = self
+            .processes
+            .iter()
+            .filter(|(_, p)| p.member.as_ref().is_some_and(|m| of(&m.program)));
         for handle in members.map(|(handle, _)| handle).collect::<Vec<_>>() {
             self.end_process(handle);
         }
@@ -129,10 +146,12 @@ impl Supervisor {
         }
     }
 
-    /// Compares what the system gave for each program's memory with what is charged to it. A program may touch what is none of its FIFOs: that is taken back, and one that
-    /// goes on so beyond its limit is cut off.
+    /// Compares what the system gave for each program's memory with what is charged to it. A
+    /// program may touch what is none of its FIFOs: that is taken back, and one that goes on so
+    /// beyond its limit is cut off.
     pub(crate) fn check_memory(&mut self) {
-        let programs: Vec<_> = self.programs.values().map(|entry| Arc::clone(&entry.program)).collect();
+        let programs: Vec<_> =
+            self.programs.values().map(|entry| Arc::clone(&entry.program)).collect();
         for program in programs {
             let memory = &program.memory;
             let most = |charged: u64| charged.saturating_mul(2).saturating_add(UNCHARGED);

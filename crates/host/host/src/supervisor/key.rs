@@ -17,7 +17,8 @@ use crate::random::random;
 pub(super) struct Key([u8; 16]);
 
 impl Key {
-    /// The key that lies beside the attach socket, or a new one that is put there. Where it cannot be read or written, programs of earlier starts are strangers.
+    /// The key that lies beside the attach socket, or a new one that is put there. Where it cannot
+    /// be read or written, programs of earlier starts are strangers.
     pub(super) fn beside(attach_socket: &Path) -> io::Result<Key> {
         let path = paths::key(attach_socket);
         let mut key = [0; 16];
@@ -35,7 +36,12 @@ impl Key {
             Err(error) => return Err(error),
         }
         random(&mut key)?;
-        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?.write_all(&key)?;
+        fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?
+            .write_all(&key)?;
         Ok(Key(key))
     }
 
@@ -55,17 +61,23 @@ impl Key {
         Ok(Token(bytes))
     }
 
-    /// Whether this start or an earlier one made it, for the namespace as it is now: of this name and with this secret.
+    /// Whether this start or an earlier one made it, for the namespace as it is now: of this name
+    /// and with this secret.
     pub(super) fn made(&self, token: &Token, namespace: &Namespace) -> bool {
         same_bytes(&token.0[8..], &self.seal(&token.0[..8], namespace))
     }
 
     fn seal(&self, number: &[u8], namespace: &Namespace) -> [u8; 8] {
         // With their lengths in front, so that no two namespaces are written alike.
-        let len = |part: Option<&str>| part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes();
-        let (id, secret) = (namespace.spec.id.as_str(), namespace.spec.secret.as_ref().map(|secret| secret.0.as_str()));
+        let len =
+            |part: Option<&str>| part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes();
+        let (id, secret) = (
+            namespace.spec.id.as_str(),
+            namespace.spec.secret.as_ref().map(|secret| secret.0.as_str()),
+        );
         let (id_len, secret_len) = (len(Some(id)), len(secret));
-        let parts: [&[u8]; 5] = [number, &id_len, id.as_bytes(), &secret_len, secret.unwrap_or_default().as_bytes()];
+        let parts: [&[u8]; 5] =
+            [number, &id_len, id.as_bytes(), &secret_len, secret.unwrap_or_default().as_bytes()];
         sip_2_4_bytes(&self.0, parts).to_le_bytes()
     }
 }

@@ -12,7 +12,8 @@ use clearway_session::quota::{QuotaInfo, Thing};
 use clearway_session::sessions::Wish;
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::{
-    self, Handoff, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions, worker_of,
+    self, Handoff, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions,
+    worker_of,
 };
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
@@ -38,7 +39,8 @@ impl Supervisor {
         }
         let Some(process) = self.processes.get(handle) else { return };
         if let Request::Inherit { cookie } = request {
-            let (attach_socket, through) = (Arc::clone(&process.attach_socket), process.through.clone());
+            let (attach_socket, through) =
+                (Arc::clone(&process.attach_socket), process.through.clone());
             return self.ask_inherit(attach_socket, cookie, through);
         }
         let Some(member) = &process.member else {
@@ -55,9 +57,13 @@ impl Supervisor {
             Request::Hello(_) | Request::Inherit { .. } => {}
             Request::Prefixes => self.ask_prefixes(asker),
             Request::Interfaces => self.ask_interfaces(asker),
-            Request::Open { kind, v6, options, port } => self.ask_open(asker, kind, v6, (options, port)),
+            Request::Open { kind, v6, options, port } => {
+                self.ask_open(asker, kind, v6, (options, port))
+            }
             Request::SessionFds { count } => self.ask_session_fds(asker, handle, count),
-            Request::OpenAhead { v6, count, fds } => self.ask_open_ahead(asker, handle, v6, (count, fds)),
+            Request::OpenAhead { v6, count, fds } => {
+                self.ask_open_ahead(asker, handle, v6, (count, fds))
+            }
             Request::Claim { session } => self.ask_claim(asker, session),
             Request::Child => self.expect_child(handle, &asker),
             Request::Segment { segment } => answer_segment(&asker, segment),
@@ -73,11 +79,13 @@ impl Supervisor {
         }
     }
 
-    /// A session fd that was claimed a moment ago is its session's as soon as the worker has heard of that: the answer comes behind it.
+    /// A session fd that was claimed a moment ago is its session's as soon as the worker has heard
+    /// of that: the answer comes behind it.
     fn ask_inherit(&self, attach_socket: Arc<Doorway>, cookie: u64, through: Option<String>) {
         let session_fd = self.cookies.get(&cookie).and_then(|handle| self.session_fds.get(*handle));
-        let may_be_claimed =
-            |session_fd: &SessionFd| session_fd.ahead.is_some() && session_fd.session.load(Ordering::Acquire) == 0;
+        let may_be_claimed = |session_fd: &SessionFd| {
+            session_fd.ahead.is_some() && session_fd.session.load(Ordering::Acquire) == 0
+        };
         if !session_fd.is_some_and(may_be_claimed) {
             return attach_socket.answer(&self.leave_handoff(cookie, through.as_deref()), &[]);
         }
@@ -107,24 +115,30 @@ impl Supervisor {
         }
     }
 
-    /// Puts what an inheritor needs into the session fd of this cookie. Whoever asks, only who holds the session fd can take it out. At the attach socket of a namespace there
-    /// are only session fds of that namespace.
+    /// Puts what an inheritor needs into the session fd of this cookie. Whoever asks, only who
+    /// holds the session fd can take it out. At the attach socket of a namespace there are only
+    /// session fds of that namespace.
     fn leave_handoff(&self, cookie: u64, through: Option<&str>) -> Reply {
         let session_fd = self.cookies.get(&cookie).and_then(|handle| self.session_fds.get(*handle));
         let session_fd = session_fd.filter(|session_fd| {
-            session_fd.program.is_behind(through) && !session_fd.program.is_cut.load(Ordering::Acquire)
+            session_fd.program.is_behind(through)
+                && !session_fd.program.is_cut.load(Ordering::Acquire)
         });
         let session = session_fd.map_or(0, |session_fd| session_fd.session.load(Ordering::Acquire));
         let left = session_fd.filter(|_| session != 0).is_some_and(|session_fd| {
             let handoff = Handoff { token: session_fd.program.token, session };
-            // So that strangers who ask without end fill little memory. When it is full there is one to be taken.
+            // So that strangers who ask without end fill little memory. When it is full there is
+            // one to be taken.
             let _ = setsockopt(&session_fd.fd, SndBuf, &HANDOFFS);
             let sent = clearway_shm::socket::send_now(session_fd.fd.as_fd(), &handoff);
             sent.map_or_else(|error| error.kind() == std::io::ErrorKind::WouldBlock, |()| true)
         });
         match left {
             true => Reply::Done,
-            false => Reply::Error { errno: Errno::ENOENT as i32, why: "there is no such session fd".into() },
+            false => Reply::Error {
+                errno: Errno::ENOENT as i32,
+                why: "there is no such session fd".into(),
+            },
         }
     }
 
@@ -168,7 +182,8 @@ impl Supervisor {
         self.workers.to_worker(worker, Box::new(job));
     }
 
-    /// Streams go to one worker after the other; each of them listens for all. UDP sockets are on the first.
+    /// Streams go to one worker after the other; each of them listens for all. UDP sockets are on
+    /// the first.
     pub(super) fn worker_for(&mut self, kind: Kind) -> usize {
         if kind == Kind::Datagram {
             return 0;
@@ -178,10 +193,17 @@ impl Supervisor {
         worker
     }
 
-    fn ask_open(&mut self, asker: Asker, kind: Kind, v6: bool, (options, port): (SocketOptions, u16)) {
+    fn ask_open(
+        &mut self,
+        asker: Asker,
+        kind: Kind,
+        v6: bool,
+        (options, port): (SocketOptions, u16),
+    ) {
         let worker = match (kind, port) {
             (Kind::Datagram, _) | (_, 0) => self.worker_for(kind),
-            // Packets for a port that somebody connects from are handed to the worker whose share it is of (`Stack::share_ports`).
+            // Packets for a port that somebody connects from are handed to the worker whose share
+            // it is of (`Stack::share_ports`).
             (Kind::Stream, port) => usize::from(port) % self.workers.count(),
         };
         let made = self.session_fd(&asker.program, worker, 0);
@@ -227,8 +249,10 @@ impl Supervisor {
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
         // An address that was given up before this was asked is free.
-        if let Request::Bind { .. } | Request::Listen { .. } | Request::Connect { .. } | Request::Settle { .. } =
-            &request
+        if let Request::Bind { .. }
+        | Request::Listen { .. }
+        | Request::Connect { .. }
+        | Request::Settle { .. } = &request
         {
             self.end_session_fds();
         }
@@ -237,10 +261,18 @@ impl Supervisor {
             let (sessions, stack) = worker.both();
             let program = &asker.program;
             Ok(match request {
-                Request::Bind { local, .. } => Reply::Bound(sessions.bind(stack, program, id, local)?),
-                Request::Listen { backlog, .. } => Reply::Opened(sessions.listen(stack, program, id, backlog)?),
-                Request::Connect { remote, .. } => Reply::Opened(sessions.connect(time, stack, program, id, remote)?),
-                Request::Subscribe { .. } => Reply::Opened(sessions.subscribe(stack, program, asker.process, id)?),
+                Request::Bind { local, .. } => {
+                    Reply::Bound(sessions.bind(stack, program, id, local)?)
+                }
+                Request::Listen { backlog, .. } => {
+                    Reply::Opened(sessions.listen(stack, program, id, backlog)?)
+                }
+                Request::Connect { remote, .. } => {
+                    Reply::Opened(sessions.connect(time, stack, program, id, remote)?)
+                }
+                Request::Subscribe { .. } => {
+                    Reply::Opened(sessions.subscribe(stack, program, asker.process, id)?)
+                }
                 Request::Options { options, .. } => {
                     sessions.set_options(stack, program, id, options)?;
                     Reply::Done
@@ -253,7 +285,9 @@ impl Supervisor {
                 Request::PathMtu { remote, len, .. } => {
                     Reply::PathMtu(sessions.path_mtu(stack, program, id, (remote, len))?)
                 }
-                Request::ErrorReport { .. } => Reply::ErrorReport(sessions.error_report(stack, program, id)?),
+                Request::ErrorReport { .. } => {
+                    Reply::ErrorReport(sessions.error_report(stack, program, id)?)
+                }
                 Request::Urgent { ahead, .. } => {
                     sessions.mark_urgent(stack, program, id, ahead)?;
                     Reply::Done
@@ -283,7 +317,9 @@ impl Supervisor {
 
     fn note_stayed(&mut self, program: u32, what: String, why: String) {
         let Some(entry) = self.programs.get_mut(&program) else { return };
-        let short = |text: String| text.chars().filter(|c| !c.is_control()).take(MAX_STAYED_TEXT).collect::<String>();
+        let short = |text: String| {
+            text.chars().filter(|c| !c.is_control()).take(MAX_STAYED_TEXT).collect::<String>()
+        };
         let (what, why) = (short(what), short(why));
         if let Some(known) = entry.stayed.iter_mut().find(|s| s.0 == what && s.1 == why) {
             known.2 += 1;
@@ -332,7 +368,10 @@ fn answer_segment(asker: &Asker, number: u32) {
 }
 
 pub(super) fn no_session_fd(errno: Errno) -> Refusal {
-    refuse(errno, "no descriptor for one more session; raise the host's limit of open files (ulimit -n)")
+    refuse(
+        errno,
+        "no descriptor for one more session; raise the host's limit of open files (ulimit -n)",
+    )
 }
 
 /// As many interfaces as a message holds.

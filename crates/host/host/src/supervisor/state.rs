@@ -1,4 +1,5 @@
-//! What the supervisor knows: processes, programs, the session fds that it holds, and what watches them.
+//! What the supervisor knows: processes, programs, the session fds that it holds, and what watches
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -56,9 +57,11 @@ pub struct SupervisorCounts {
     pub refused_secret: u64,
     /// Processes that were refused for any other reason.
     pub refused_other: u64,
-    /// Processes that were let go because they said nothing: for too long, or while others wanted their place.
+    /// Processes that were let go because they said nothing: for too long, or while others wanted
+    /// their place.
     pub silent: u64,
-    /// Processes that did not keep to the rules of the socket, and programs that wrote something impossible into shared memory.
+    /// Processes that did not keep to the rules of the socket, and programs that wrote something
+    /// impossible into shared memory.
     pub cut_off: u64,
     /// Questions that were heard.
     pub questions: u64,
@@ -139,12 +142,14 @@ pub(crate) struct Supervisor {
     pub(super) boot: u64,
     pub(super) page_fd: OwnedFd,
     pub(super) epoll: Epoll,
-    /// The session fds, in a set of their own within the other: so those that hung up before a question was asked can be seen to before it is answered.
+    /// The session fds, in a set of their own within the other: so those that hung up before a
+    /// question was asked can be seen to before it is answered.
     pub(super) lines: Epoll,
     pub(super) attach_sockets: Vec<Option<AttachSocket>>,
     /// The folder of the namespaces' attach sockets, when it was made for this host.
     pub(super) own_folder: Option<PathBuf>,
-    /// Somebody who knocks is let in. Before that, the attach sockets are there, so that who knocks waits.
+    /// Somebody who knocks is let in. Before that, the attach sockets are there, so that who knocks
+    /// waits.
     pub(super) is_open: bool,
     /// Nobody can be accepted for the moment, so the attach sockets are not watched.
     pub(super) is_shut: bool,
@@ -192,7 +197,8 @@ pub(super) fn name(word: u64) -> Option<Name> {
 }
 
 impl Supervisor {
-    /// Makes a session fd for a session that a worker is about to make (0) or has made. Answers the program's end.
+    /// Makes a session fd for a session that a worker is about to make (0) or has made. Answers the
+    /// program's end.
     pub(super) fn session_fd(
         &mut self,
         program: &Arc<Program>,
@@ -214,16 +220,26 @@ impl Supervisor {
         let (ours, theirs) = socket::session_fd().map_err(system)?;
         if !self.descriptors.fits_session(&theirs) || !self.descriptors.fits_session(&ours) {
             // What is left is for programs that come, and for commands.
-            tracing::warn!(app = program.number, "limit reached: open files; a session was refused");
+            tracing::warn!(
+                app = program.number,
+                "limit reached: open files; a session was refused"
+            );
             return Err(Errno::ENFILE);
         }
         let cookie = socket::cookie(theirs.as_fd()).map_err(system)?;
         let session = Arc::new(AtomicU64::new(session));
         let (program_too, session_too) = (Arc::clone(program), Arc::clone(&session));
-        let session_fd =
-            SessionFd { fd: ours, cookie, program: program_too, worker, session: session_too, ahead: None };
+        let session_fd = SessionFd {
+            fd: ours,
+            cookie,
+            program: program_too,
+            worker,
+            session: session_too,
+            ahead: None,
+        };
         let handle = self.session_fds.insert(session_fd).ok_or(Errno::ENFILE)?;
-        // Nothing is asked for: a hang-up is told in any case, and what a program writes into its end is refused.
+        // Nothing is asked for: a hang-up is told in any case, and what a program writes into its
+        // end is refused.
         let event = EpollEvent::new(EpollFlags::empty(), word(KIND_SESSION_FD, handle));
         let watched = match self.session_fds.get(handle) {
             Some(session_fd) => self.lines.add(&session_fd.fd, event),

@@ -24,13 +24,15 @@ impl Supervisor {
         self.open_after_pause();
     }
 
-    /// Somebody who was not let in is gone, so that another one may come. False when there is nobody.
+    /// Somebody who was not let in is gone, so that another one may come. False when there is
+    /// nobody.
     pub(super) fn make_room(&mut self) -> bool {
         let Some(handle) = self.strangers.victim() else { return false };
         self.counts.silent += 1;
         tracing::warn!(
             pid = self.processes.get(handle).map_or(0, |p| p.pid),
-            "silent: made room for another one, of the user and process with most silent connections"
+            "silent: made room for another one, of the user and process with most silent \
+             connections"
         );
         self.end_process(handle);
         true

@@ -38,10 +38,12 @@ impl Supervisor {
         (page_fd, boot): (OwnedFd, u64),
     ) -> Result<Supervisor, HostError> {
         let system = |what| move |errno: Errno| HostError::System(what, errno.into());
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
+        let epoll =
+            Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
         let notifier = EpollEvent::new(EpollFlags::EPOLLIN, KIND_NOTIFIER);
         epoll.add(&inbox.notifier, notifier).map_err(system("watch a notifier"))?;
-        let lines = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
+        let lines =
+            Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, KIND_SESSION_FDS << KIND_SHIFT);
         epoll.add(&lines.0, event).map_err(system("watch an epoll set"))?;
         let descriptors = Descriptors::of_system();
@@ -75,7 +77,8 @@ impl Supervisor {
             next_process: 1,
             next_worker: 0,
             counts: SupervisorCounts::default(),
-            key: Key::for_this_start().map_err(|error| HostError::System("read random bytes", error))?,
+            key: Key::for_this_start()
+                .map_err(|error| HostError::System("read random bytes", error))?,
         };
         if setup.is_private {
             return Ok(supervisor);
@@ -84,7 +87,10 @@ impl Supervisor {
         // Behind the attach socket's folder, which is there now and is not somebody else's.
         match Key::beside(&setup.socket) {
             Ok(key) => supervisor.key = key,
-            Err(error) => tracing::warn!(%error, "programs of an earlier start are not known without their secrets"),
+            Err(error) => {
+                tracing::warn!(%error,
+                    "programs of an earlier start are not known without their secrets")
+            }
         }
         Ok(supervisor)
     }
@@ -133,11 +139,13 @@ impl Supervisor {
         }
     }
 
-    /// Sees to all session fds that have hung up by now. Each that is seen to is gone, so there are no more rounds than there were session fds, whatever programs do.
+    /// Sees to all session fds that have hung up by now. Each that is seen to is gone, so there are
+    /// no more rounds than there were session fds, whatever programs do.
     pub(super) fn end_session_fds(&mut self) {
         let mut events = [EpollEvent::empty(); EVENTS];
         for _ in 0..=self.session_fds.len() as usize / EVENTS {
-            // It does not wait, so nothing interrupts it; what else is wrong is seen in the other set.
+            // It does not wait, so nothing interrupts it; what else is wrong is seen in the other
+            // set.
             let found = self.lines.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
             for event in &events[..found] {
                 if let Some(Name::SessionFd(handle)) = name(event.data()) {
@@ -157,7 +165,8 @@ impl Supervisor {
         let by_way_back = process.by_way_back && process.member.is_none();
         match socket::recv(attach_socket.socket.as_fd(), 0) {
             Ok(Some((request, _))) => {
-                // Asking again before the answer, or before it was read, is against the rules: answers that nobody takes would hold descriptors of ours.
+                // Asking again before the answer, or before it was read, is against the rules:
+                // answers that nobody takes would hold descriptors of ours.
                 if attach_socket.is_busy.swap(true, Ordering::AcqRel)
                     || socket::has_unread(attach_socket.socket.as_fd())
                 {
@@ -177,7 +186,10 @@ impl Supervisor {
             }
             Ok(None) => self.end_process(handle),
             Err(socket::AttachSocketError::Io(error))
-                if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {}
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
+                ) => {}
             Err(_) => {
                 self.counts.cut_off += 1;
                 self.end_process(handle);

@@ -1,7 +1,9 @@
-//! Those who are connected and have not been let in: how many may be, for how long, and who makes room.
+//! Those who are connected and have not been let in: how many may be, for how long, and who makes
+//! room.
 //!
-//! A program says who it is at once, so whoever is silent for long wants nothing, or wants to be in the way. The supervisor takes no time from a clock: while there
-//! are strangers, or attach sockets are shut, a timer of the kernel ticks.
+//! A program says who it is at once, so whoever is silent for long wants nothing, or wants to be in
+//! the way. The supervisor takes no time from a clock: while there are strangers, or attach sockets
+//! are shut, a timer of the kernel ticks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +14,8 @@ use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-/// How long the supervisor lets the attach sockets shut when it can accept nobody, and how finely it knows how long somebody is silent.
+/// How long the supervisor lets the attach sockets shut when it can accept nobody, and how finely
+/// it knows how long somebody is silent.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Ticks that somebody may be connected without having been let in: 10 seconds.
@@ -64,11 +67,17 @@ impl<T> Waiting<T> {
         self.queue.len() >= self.most
     }
 
-    /// Who makes room: of the user with most strangers the process with most, and of those the oldest. So who floods makes room for others.
+    /// Who makes room: of the user with most strangers the process with most, and of those the
+    /// oldest. So who floods makes room for others.
     pub(super) fn victim(&self) -> Option<Handle<T>> {
         let most = |name: fn(&Credentials) -> u32, among: Option<u32>| {
             let mut counts: Vec<(u32, usize)> = Vec::new();
-            for who in self.queue.iter().filter_map(|s| s.who).filter(|who| among.is_none_or(|uid| who.uid == uid)) {
+            for who in self
+                .queue
+                .iter()
+                .filter_map(|s| s.who)
+                .filter(|who| among.is_none_or(|uid| who.uid == uid))
+            {
                 match counts.iter_mut().find(|(of, _)| *of == name(&who)) {
                     Some((_, count)) => *count += 1,
                     None => counts.push((name(&who), 1)),
@@ -79,7 +88,8 @@ impl<T> Waiting<T> {
         };
         let uid = most(|who| who.uid, None);
         let pid = uid.and_then(|uid| most(|who| who.pid, Some(uid)));
-        let is_of = |s: &&Stranger<T>| s.who.is_none_or(|who| Some(who.uid) == uid && Some(who.pid) == pid);
+        let is_of =
+            |s: &&Stranger<T>| s.who.is_none_or(|who| Some(who.uid) == uid && Some(who.pid) == pid);
         self.queue.iter().find(is_of).map(|stranger| stranger.handle)
     }
 
@@ -120,7 +130,9 @@ mod tests {
     fn who_floods_makes_room_and_the_oldest_of_it_first() {
         let mut all = Waiting::<()>::new(8).unwrap();
         assert_eq!(all.victim(), None);
-        for (n, (uid, pid)) in [(7, 70), (1, 10), (1, 11), (2, 20), (1, 11), (2, 20), (1, 11)].into_iter().enumerate() {
+        for (n, (uid, pid)) in
+            [(7, 70), (1, 10), (1, 11), (2, 20), (1, 11), (2, 20), (1, 11)].into_iter().enumerate()
+        {
             all.add(handle(n as u32), of(uid, pid));
         }
         // User 1 has most, and its process 11.
@@ -132,6 +144,9 @@ mod tests {
         .collect();
         assert_eq!(victims.first(), Some(&handle(2)));
         assert_eq!(victims.len(), 7);
-        assert!(victims.iter().position(|v| *v == handle(0)).unwrap() >= 4, "who has one goes behind those who flood");
+        assert!(
+            victims.iter().position(|v| *v == handle(0)).unwrap() >= 4,
+            "who has one goes behind those who flood"
+        );
     }
 }

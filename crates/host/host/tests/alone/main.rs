@@ -1,4 +1,5 @@
-//! What a host leaves in its process, counted over the whole process: so the test is the only one of its binary.
+//! What a host leaves in its process, counted over the whole process: so the test is the only one
+//! of its binary.
 
 #[path = "../host/child.rs"]
 mod child;

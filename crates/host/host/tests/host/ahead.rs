@@ -1,4 +1,5 @@
-//! Session fds and streams that a process has ahead of need: every way in which they are used, given up or lost.
+//! Session fds and streams that a process has ahead of need: every way in which they are used,
+//! given up or lost.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -111,7 +112,8 @@ fn a_session_whose_session_fd_was_given_to_another_ends_whether_that_was_said_or
     client.wait_for(|| first.state() & state::PEER_CLOSED != 0);
     server.say(&one.session, request::CLOSE, name);
     speak((&client, &mut second), (&server, &mut other));
-    // Neither a name of nobody's session fd, nor one that stands for something else, does anything but end the session.
+    // Neither a name of nobody's session fd, nor one that stands for something else, does anything
+    // but end the session.
     server.say(&one.session, request::CLOSE, name.wrapping_add(7));
     speak((&server, &mut other), (&client, &mut second));
     server.say(&other.session, request::CLOSE, name.wrapping_add(7));
@@ -217,7 +219,8 @@ fn of_two_processes_that_have_a_record_one_takes_the_connection() {
     let world = World::new();
     let (server, client) = guests(&world);
     let mut listener = server.listener(ADDRESS);
-    let (first, second) = (sibling(&world, &server, &listener), sibling(&world, &server, &listener));
+    let (first, second) =
+        (sibling(&world, &server, &listener), sibling(&world, &server, &listener));
     let third = sibling(&world, &server, &listener);
     let mut ours = client.connect(ADDRESS).unwrap();
     let session = first.take(&mut listener).unwrap();
@@ -241,7 +244,8 @@ fn a_connection_that_was_taken_survives_its_listener() {
     let mut ours = client.connect(ADDRESS).unwrap();
     let other = client.connect(ADDRESS).unwrap();
     let session = server.take(&mut listener).unwrap();
-    // As a program that serves one connection: it closes the listener before the host has heard of the claim.
+    // As a program that serves one connection: it closes the listener before the host has heard of
+    // the claim.
     drop(listener);
     client.wait_for(|| other.state() & state::FAILED != 0);
     let mut theirs = server.claim(session, fd);
@@ -363,7 +367,11 @@ fn no_more_is_held_ahead_than_may_be() {
     assert_eq!(fds.len(), MAX_AHEAD as usize);
     assert_eq!(server.session_fds(1).err().map(|(errno, _)| errno), Some(Errno::ENFILE as i32));
     fds.truncate(30);
-    assert_eq!(server.session_fds(8).unwrap().len(), 2, "those that it closed were counted no more");
+    assert_eq!(
+        server.session_fds(8).unwrap().len(),
+        2,
+        "those that it closed were counted no more"
+    );
     assert!(server.open_ahead(u32::MAX).unwrap().len() <= MAX_AHEAD as usize);
     drop((server, client, fds));
     world.wait_until_empty();

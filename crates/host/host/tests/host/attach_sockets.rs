@@ -17,7 +17,8 @@ fn who_comes_before_the_attach_sockets_open_waits_and_finds_everything() {
         knocked
     };
     let early = through(&world.attach_socket(), hello("late", Some("9999")));
-    let own_attach_socket = through(&world.folder().join("app_ns_sockets/server"), hello("", Some("1234")));
+    let own_attach_socket =
+        through(&world.folder().join("app_ns_sockets/server"), hello("", Some("1234")));
     let wrong = through(&world.attach_socket(), hello("late", Some("8888")));
     world.namespace("late", "9999", "loop0", 1);
     world.host.open_attach_sockets().unwrap();

@@ -1,4 +1,5 @@
-//! Processes of their own: this test binary again, which does what an environment variable says. So a process can be killed.
+//! Processes of their own: this test binary again, which does what an environment variable says. So
+//! a process can be killed.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,8 @@ use crate::guest::{Guest, hello};
 const ROLE: &str = "CLEARWAY_TEST_ROLE";
 const ATTACH_SOCKET: &str = "CLEARWAY_TEST_ATTACH_SOCKET";
 
-/// Held while a process is started: until it has become another program, it holds all descriptors of this one, whatever test they belong to.
+/// Held while a process is started: until it has become another program, it holds all descriptors
+/// of this one, whatever test they belong to.
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// As long as this is held, what this process closes is closed.
@@ -50,7 +52,9 @@ impl Drop for Process {
 #[test]
 #[ignore = "run by other tests, in processes of their own"]
 fn as_told() {
-    let (Ok(role), Ok(attach_socket)) = (std::env::var(ROLE), std::env::var(ATTACH_SOCKET)) else { return };
+    let (Ok(role), Ok(attach_socket)) = (std::env::var(ROLE), std::env::var(ATTACH_SOCKET)) else {
+        return;
+    };
     let attach_socket = Path::new(&attach_socket);
     match role.as_str() {
         "sink" => sink(attach_socket),

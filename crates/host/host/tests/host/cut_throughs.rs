@@ -1,4 +1,5 @@
-//! Cut-through: bytes of two programs that both ask for it go round the stack, and everything else is as with the stack between.
+//! Cut-through: bytes of two programs that both ask for it go round the stack, and everything else
+//! is as with the stack between.
 
 use std::sync::atomic::Ordering;
 
@@ -111,7 +112,8 @@ fn one_who_did_not_ask_has_the_stack_between() {
 #[test]
 fn what_was_written_before_the_end_comes_whole() {
     let world = World::new();
-    // Both FIFOs full, and the writer is gone before anybody reads: by close, and by shutdown and close.
+    // Both FIFOs full, and the writer is gone before anybody reads: by close, and by shutdown and
+    // close.
     for shut in [false, true] {
         let Pair { server, mut theirs, client, mut ours } = pair(&world, (true, true));
         let bytes = fill(&client, &mut ours);
@@ -257,6 +259,7 @@ fn many_connections_of_several_workers_find_their_other_ends() {
     };
     assert_eq!(all(), 20 * 70_000);
     drop((pairs, listener, server, client));
-    let sessions = || world.host.ask_all(|worker| worker.sessions().count()).unwrap().iter().sum::<u32>();
+    let sessions =
+        || world.host.ask_all(|worker| worker.sessions().count()).unwrap().iter().sum::<u32>();
     eventually("all sessions are gone", || sessions() == 0);
 }

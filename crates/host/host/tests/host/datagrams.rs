@@ -108,13 +108,18 @@ fn a_sender_is_held_back_and_nothing_is_lost_that_the_receiver_takes() {
         }
         (client, ours)
     });
-    // What does not come was dropped at the receiver's full queue, and counted there, each exactly once. The count moves without an event when nothing
-    // comes with it, so waiting is cut into pieces.
+    // What does not come was dropped at the receiver's full queue, and counted there, each exactly
+    // once. The count moves without an event when nothing comes with it, so waiting is cut into
+    // pieces.
     let until = Instant::now() + TIME_LIMIT;
     let (mut received, mut missing, mut next) = (0, 0, 0);
     let dropped = |sock: &Sock| sock.head.rx_drops.load(Ordering::Acquire);
     while received + dropped(&theirs) < count {
-        assert!(Instant::now() < until, "{received} came, {} were dropped, of {count}", dropped(&theirs));
+        assert!(
+            Instant::now() < until,
+            "{received} came, {} were dropped, of {count}",
+            dropped(&theirs)
+        );
         let Some((_, payload)) = recv_within(&server, &mut theirs, PIECE) else { continue };
         let number = u32::from_le_bytes(payload[..4].try_into().unwrap());
         assert!(number >= next, "datagrams overtook each other, or one came twice");
@@ -147,7 +152,8 @@ fn a_taken_address_is_refused() {
     assert_eq!(server.bind(&second, &local.to_string()).err().unwrap().0, Errno::EADDRINUSE as i32);
 }
 
-/// An error that ICMP tells may come to any worker, as its flow lies; here to one whose forwarder of the session's port sent what the error is about. It is told once.
+/// An error that ICMP tells may come to any worker, as its flow lies; here to one whose forwarder
+/// of the session's port sent what the error is about. It is told once.
 #[test]
 fn errors_that_come_to_another_worker_are_told_to_their_session() {
     let world = World::with(|setup| setup.workers = vec![None, None, None]);
@@ -155,7 +161,12 @@ fn errors_that_come_to_another_worker_are_told_to_their_session() {
     let nobody = clearway_wire::Endpoint::new("172.16.1.1".parse().unwrap(), 99);
     let goes_wrong_at = |worker: usize, port: u16| {
         let send = move |worker: &mut clearway_host::Worker| {
-            let forwarder = worker.stack().udp_sockets().find(|socket| socket.local.port == port).unwrap().socket;
+            let forwarder = worker
+                .stack()
+                .udp_sockets()
+                .find(|socket| socket.local.port == port)
+                .unwrap()
+                .socket;
             worker.stack().udp_send(forwarder, nobody, None, b"anybody?").is_ok()
         };
         assert!(world.host.ask(worker, send).unwrap());
@@ -182,21 +193,30 @@ fn errors_that_come_to_another_worker_are_told_to_their_session() {
     server.wait_for(|| theirs.error() == Errno::ECONNREFUSED as i32);
 }
 
-/// Has a worker's own stack send datagrams to this port over its loopback, as a queue that belongs to it would bring them.
+/// Has a worker's own stack send datagrams to this port over its loopback, as a queue that belongs
+/// to it would bring them.
 fn comes_to(world: &World, worker: usize, from: u16, to: SocketAddr, payloads: Vec<Vec<u8>>) {
     let send = move |worker: &mut clearway_host::Worker| {
         let local = clearway_wire::Endpoint::new("172.16.1.1".parse().unwrap(), from);
-        let spec = clearway_proto::UdpSpec { table: clearway_proto::Table(1), local, token: 0, v6_only: false };
+        let spec = clearway_proto::UdpSpec {
+            table: clearway_proto::Table(1),
+            local,
+            token: 0,
+            v6_only: false,
+        };
         let socket = worker.stack().udp_bind(spec).unwrap();
         let remote = clearway_wire::Endpoint::from(to);
-        let sent = payloads.iter().all(|bytes| worker.stack().udp_send(socket, remote, None, bytes).is_ok());
+        let sent = payloads
+            .iter()
+            .all(|bytes| worker.stack().udp_send(socket, remote, None, bytes).is_ok());
         (socket, sent)
     };
     let (socket, sent) = world.host.ask(worker, send).unwrap();
     assert!(sent);
     eventually("all has left", || {
-        let unsent =
-            move |worker: &mut clearway_host::Worker| worker.stack().udp_sockets().map(|u| u.unsent).sum::<u32>();
+        let unsent = move |worker: &mut clearway_host::Worker| {
+            worker.stack().udp_sockets().map(|u| u.unsent).sum::<u32>()
+        };
         world.host.ask(worker, unsent).unwrap() == 0
     });
     world.host.ask(worker, move |worker| worker.stack().udp_close(socket)).unwrap();

@@ -19,7 +19,8 @@ fn killing_server_or_client_at_any_moment() {
         let mut source = Process::start("source", &world.attach_socket());
         for round in 0..KILLS {
             world.wait_for_traffic();
-            let (victim, role) = if round % 2 == 0 { (&mut sink, "sink") } else { (&mut source, "source") };
+            let (victim, role) =
+                if round % 2 == 0 { (&mut sink, "sink") } else { (&mut source, "source") };
             victim.kill();
             *victim = Process::start(role, &world.attach_socket());
         }
@@ -32,7 +33,8 @@ fn killing_server_or_client_at_any_moment() {
 fn what_dead_programs_had_is_free_again() {
     let world = World::new();
     world.wait_until_empty();
-    // Other tests of this process have memory of their own, so this one counts what is its own: by programs, not by /proc.
+    // Other tests of this process have memory of their own, so this one counts what is its own: by
+    // programs, not by /proc.
     for _ in 0..3 {
         let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
         let client = Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap();
@@ -66,7 +68,10 @@ fn the_end_of_the_host_is_told() {
         assert!(sock.has_hung_up());
     }
     assert!(!attach_socket.exists(), "the socket's file stays");
-    assert!(!world.folder().join("app_ns_sockets").exists(), "the folder of the namespaces' attach sockets stays");
+    assert!(
+        !world.folder().join("app_ns_sockets").exists(),
+        "the folder of the namespaces' attach sockets stays"
+    );
 }
 
 #[test]
@@ -145,7 +150,8 @@ fn shared(world: &World) -> (Guest, Guest, Guest, Sock, Sock) {
 fn bytes_of_a_process_that_ended_before_it_told_of_them_leave() {
     let world = World::new();
     let (parent, child, client, mut theirs, mut ours) = shared(&world);
-    // As a process that is killed between writing and telling: the word says that somebody tells, so nobody else does.
+    // As a process that is killed between writing and telling: the word says that somebody tells,
+    // so nobody else does.
     let tx = theirs.tx.as_mut().unwrap();
     tx.write(b"the child's ").unwrap();
     assert!(tx.kick());

@@ -130,7 +130,8 @@ fn several_workers_serve_one_listener() {
         assert_eq!(theirs.session.remote, ours.session.local);
         pairs.push((ours, theirs));
     }
-    let workers: std::collections::BTreeSet<usize> = pairs.iter().map(|p| worker_of(p.1.session.id)).collect();
+    let workers: std::collections::BTreeSet<usize> =
+        pairs.iter().map(|p| worker_of(p.1.session.id)).collect();
     assert_eq!(workers.len(), 3, "connections came to workers {workers:?} only");
     for (ours, theirs) in &mut pairs {
         let sent: Vec<u8> = (0..300_000).map(pattern).collect();
@@ -152,7 +153,8 @@ fn several_workers_serve_one_listener() {
         client.connect("172.16.1.1:80").err() == Some(nix::errno::Errno::ECONNREFUSED as i32)
     });
     drop((pairs, waiting));
-    let sessions = || world.host.ask_all(|worker| worker.sessions().count()).unwrap().iter().sum::<u32>();
+    let sessions =
+        || world.host.ask_all(|worker| worker.sessions().count()).unwrap().iter().sum::<u32>();
     eventually("all sessions are gone", || sessions() == 0);
 }
 
@@ -164,7 +166,9 @@ fn an_address_is_free_as_soon_as_its_listener_is_closed() {
     let _alone = nobody_starts();
     for round in 0..300 {
         let mut listener = server.open(Kind::Stream, false).unwrap();
-        server.bind(&listener, "172.16.1.1:80").unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+        server
+            .bind(&listener, "172.16.1.1:80")
+            .unwrap_or_else(|error| panic!("round {round}: {error:?}"));
         server.listen(&mut listener, 5).unwrap_or_else(|error| panic!("round {round}: {error:?}"));
     }
 }

@@ -10,13 +10,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clearway_shm::attach_socket::{
-    FifoPlace, Hello, Kind, MAX_AHEAD, Reply, Request, Secret, Session, SessionId, SocketOptions, VERSION, Welcome,
-    worker_of,
+    FifoPlace, Hello, Kind, MAX_AHEAD, Reply, Request, Secret, Session, SessionId, SocketOptions,
+    VERSION, Welcome, worker_of,
 };
-use clearway_shm::layout::{AcceptRecord, Message, accept_counter, event, request, state, taken_by};
+use clearway_shm::layout::{
+    AcceptRecord, Message, accept_counter, event, request, state, taken_by,
+};
 use clearway_shm::{
-    Consumer, FifoMem, HostView, Notifier, Producer, QueuePairView, RingConsumer, RingProducer, Segment, SessionView,
-    sleep, socket,
+    Consumer, FifoMem, HostView, Notifier, Producer, QueuePairView, RingConsumer, RingProducer,
+    Segment, SessionView, sleep, socket,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -78,7 +80,8 @@ impl Guest {
 
     /// Waits for the answer to a knock.
     pub(crate) fn enter(attach_socket: OwnedFd) -> Result<Guest, (i32, String)> {
-        let (reply, fds) = socket::recv::<Reply>(attach_socket.as_fd(), 16).unwrap().expect("an answer");
+        let (reply, fds) =
+            socket::recv::<Reply>(attach_socket.as_fd(), 16).unwrap().expect("an answer");
         let welcome = match reply {
             Reply::Welcome(welcome) => welcome,
             Reply::Error { errno, why } => return Err((errno, why)),
@@ -86,24 +89,40 @@ impl Guest {
         };
         let mut fds = fds.into_iter();
         let mut next = || fds.next().expect("a descriptor");
-        let memory = Arc::new(Segment::map(next().as_fd(), welcome.queue_pair_len as usize).unwrap());
-        let page = Arc::new(Segment::map_read_only(next().as_fd(), welcome.host_len as usize).unwrap());
+        let memory =
+            Arc::new(Segment::map(next().as_fd(), welcome.queue_pair_len as usize).unwrap());
+        let page =
+            Arc::new(Segment::map_read_only(next().as_fd(), welcome.host_len as usize).unwrap());
         let notifier = Notifier::from_fd(next());
-        let workers: Vec<Notifier> = welcome.rings.iter().map(|_| Notifier::from_fd(next())).collect();
+        let workers: Vec<Notifier> =
+            welcome.rings.iter().map(|_| Notifier::from_fd(next())).collect();
         let rings = welcome.rings.iter().map(|places| {
             let requests = RingProducer::new(&memory, places.requests, places.slots).unwrap();
             (requests, RingConsumer::new(&memory, places.events, places.slots).unwrap())
         });
         let rings = RefCell::new(rings.collect());
         let (queue_pair, host) = (memory.queue_pair().unwrap(), page.host().unwrap());
-        Ok(Guest { attach_socket, welcome, queue_pair, host, notifier, workers, rings, segments: RefCell::default() })
+        Ok(Guest {
+            attach_socket,
+            welcome,
+            queue_pair,
+            host,
+            notifier,
+            workers,
+            rings,
+            segments: RefCell::default(),
+        })
     }
 
     pub(crate) fn ask(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>), (i32, String)> {
         self.ask_for(request, 16)
     }
 
-    fn ask_for(&self, request: Request, most: usize) -> Result<(Reply, Vec<OwnedFd>), (i32, String)> {
+    fn ask_for(
+        &self,
+        request: Request,
+        most: usize,
+    ) -> Result<(Reply, Vec<OwnedFd>), (i32, String)> {
         socket::send(self.attach_socket.as_fd(), &request, &[])
             .map_err(|e| (e.raw_os_error().unwrap_or(0), e.to_string()))?;
         match socket::recv::<Reply>(self.attach_socket.as_fd(), most) {
@@ -138,7 +157,8 @@ impl Guest {
     }
 
     fn fifo(&self, place: &FifoPlace) -> FifoMem {
-        FifoMem::new(&self.segment(place.head.segment), &self.segment(place.data.segment), place).unwrap()
+        FifoMem::new(&self.segment(place.head.segment), &self.segment(place.data.segment), place)
+            .unwrap()
     }
 
     fn sock(&self, session: Session, session_fd: Option<OwnedFd>) -> Sock {
@@ -158,7 +178,12 @@ impl Guest {
         self.open_with(kind, v6, SocketOptions::default())
     }
 
-    pub(crate) fn open_with(&self, kind: Kind, v6: bool, options: SocketOptions) -> Result<Sock, (i32, String)> {
+    pub(crate) fn open_with(
+        &self,
+        kind: Kind,
+        v6: bool,
+        options: SocketOptions,
+    ) -> Result<Sock, (i32, String)> {
         let (session, session_fd) = self.opened(Request::Open { kind, v6, options, port: 0 })?;
         assert!(session_fd.is_some());
         Ok(self.sock(session, session_fd))
@@ -180,7 +205,8 @@ impl Guest {
 
     /// Begins a connection, or sets a peer.
     pub(crate) fn begin(&self, sock: &mut Sock, remote: SocketAddr) -> Result<(), (i32, String)> {
-        let (session, _) = self.opened(Request::Connect { session: sock.session.id, remote: Some(remote) })?;
+        let (session, _) =
+            self.opened(Request::Connect { session: sock.session.id, remote: Some(remote) })?;
         if sock.session.kind == Kind::Stream {
             self.take_over(sock, session);
         }
@@ -214,8 +240,10 @@ impl Guest {
             let session = self.next_record(listener);
             match self.opened(Request::Claim { session }) {
                 Ok((session, session_fd)) => return self.sock(session, session_fd),
-                // The record came twice, because a process died that might have had it in its hands; or the connection went while it waited.
-                Err((errno, _)) if [Errno::EINVAL as i32, Errno::EBADF as i32].contains(&errno) => {}
+                // The record came twice, because a process died that might have had it in its
+                // hands; or the connection went while it waited.
+                Err((errno, _)) if [Errno::EINVAL as i32, Errno::EBADF as i32].contains(&errno) => {
+                }
                 Err(why) => panic!("the connection cannot be claimed: {why:?}"),
             }
         }
@@ -235,19 +263,32 @@ impl Guest {
         Ok(opened.into_iter().map(|(_, sock)| sock).collect())
     }
 
-    /// Streams ahead of need, the first of them with these session fds, and the names of the session fds of all.
+    /// Streams ahead of need, the first of them with these session fds, and the names of the
+    /// session fds of all.
     pub(crate) fn open_ahead_with(
         &self,
         count: u32,
         known: Vec<(u32, OwnedFd)>,
     ) -> Result<Vec<(u32, Sock)>, (i32, String)> {
         let names = known.iter().map(|(name, _)| *name).collect();
-        let (reply, fds) = self.ask_for(Request::OpenAhead { v6: false, count, fds: names }, MAX_AHEAD as usize)?;
-        let Reply::OpenedAhead { sessions, first } = reply else { panic!("{reply:?} is no stream") };
+        let (reply, fds) =
+            self.ask_for(Request::OpenAhead { v6: false, count, fds: names }, MAX_AHEAD as usize)?;
+        let Reply::OpenedAhead { sessions, first } = reply else {
+            panic!("{reply:?} is no stream")
+        };
         assert_eq!(sessions.len(), known.len() + fds.len());
         let (kind, options) = (Kind::Stream, SocketOptions::default());
-        let session =
-            |(id, head)| Session { id, kind, v6: false, head, rx: None, tx: None, local: None, remote: None, options };
+        let session = |(id, head)| Session {
+            id,
+            kind,
+            v6: false,
+            head,
+            rx: None,
+            tx: None,
+            local: None,
+            remote: None,
+            options,
+        };
         let fds = known.into_iter().chain((first..).zip(fds));
         Ok(sessions
             .into_iter()
@@ -267,8 +308,11 @@ impl Guest {
         let record = self.next_accept_record(listener);
         let head = self.segment(record.segment).session(record.offset).unwrap();
         let mine = taken_by(self.welcome.process);
-        let taken = head.claim.compare_exchange(record.session, mine, Ordering::AcqRel, Ordering::Acquire);
-        taken.ok().map(|_| head.described(record.session, record.head(), false, listener.session.options))
+        let taken =
+            head.claim.compare_exchange(record.session, mine, Ordering::AcqRel, Ordering::Acquire);
+        taken
+            .ok()
+            .map(|_| head.described(record.session, record.head(), false, listener.session.options))
     }
 
     /// Says that it has taken the connection, with this session fd.
@@ -356,13 +400,15 @@ impl Guest {
 
     /// The same, as one that waits for connections of this listener.
     pub(crate) fn lie_down_to_accept(&self, listener: &Sock) {
-        self.queue_pair.accepting[accept_counter(listener.session.id)].fetch_add(1, Ordering::Relaxed);
+        self.queue_pair.accepting[accept_counter(listener.session.id)]
+            .fetch_add(1, Ordering::Relaxed);
         self.lie_down(listener);
     }
 
     /// After [`Guest::lie_down_to_accept`]: up again.
     pub(crate) fn get_up_from_accept(&self, listener: &Sock) {
-        self.queue_pair.accepting[accept_counter(listener.session.id)].fetch_sub(1, Ordering::Relaxed);
+        self.queue_pair.accepting[accept_counter(listener.session.id)]
+            .fetch_sub(1, Ordering::Relaxed);
         self.get_up();
     }
 
@@ -382,7 +428,8 @@ impl Guest {
     fn take_events(&self) -> bool {
         let mut any = self.queue_pair.overflow.swap(0, Ordering::AcqRel) != 0;
         for (_, events) in self.rings.borrow_mut().iter_mut() {
-            // A hostile test has scribbled over its own ring; then there is nothing to be had from it.
+            // A hostile test has scribbled over its own ring; then there is nothing to be had from
+            // it.
             while let Ok(Some(message)) = events.pop() {
                 assert_ne!(message.what & (event::READABLE | event::WRITABLE | event::STATE), 0);
                 any = true;
@@ -402,7 +449,8 @@ impl Guest {
     pub(crate) fn scribble_rings(&self, rng: &mut clearway_base::Rng) {
         for _ in 0..50 {
             let queue_pair =
-                [&self.queue_pair.sleepers, &self.queue_pair.overflow, &self.queue_pair.magic][rng.below(3) as usize];
+                [&self.queue_pair.sleepers, &self.queue_pair.overflow, &self.queue_pair.magic]
+                    [rng.below(3) as usize];
             queue_pair.store(rng.next_u64() as u32, Ordering::Relaxed);
         }
     }
@@ -434,7 +482,10 @@ impl Guest {
             let tx = sock.tx.as_mut().unwrap();
             tx.ask_room();
             let failed = || head.state.load(Ordering::Acquire) & state::FAILED != 0;
-            if failed() || !self.wait_at_most(TIME_LIMIT, || tx.room().unwrap() > 0 || failed()) || failed() {
+            if failed()
+                || !self.wait_at_most(TIME_LIMIT, || tx.room().unwrap() > 0 || failed())
+                || failed()
+            {
                 return false;
             }
         }
@@ -474,7 +525,12 @@ impl Guest {
 /// Says something that means nothing. True: the host hung up.
 pub(crate) fn knock_with(attach_socket: &Path, bytes: &[u8]) -> bool {
     let attach_socket = socket::connect(attach_socket).unwrap();
-    nix::sys::socket::send(std::os::fd::AsRawFd::as_raw_fd(&attach_socket), bytes, MsgFlags::empty()).unwrap();
+    nix::sys::socket::send(
+        std::os::fd::AsRawFd::as_raw_fd(&attach_socket),
+        bytes,
+        MsgFlags::empty(),
+    )
+    .unwrap();
     hung_up(&attach_socket)
 }
 

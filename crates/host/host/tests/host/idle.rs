@@ -11,7 +11,8 @@ const CONNECTIONS: usize = 1_000;
 /// How long the host is watched doing nothing.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// Turns of its loop that an idle worker may make meanwhile: reports, and timers that look again. Busy ones make a million.
+/// Turns of its loop that an idle worker may make meanwhile: reports, and timers that look again.
+/// Busy ones make a million.
 const TURNS: u64 = 30;
 
 #[test]
@@ -26,7 +27,8 @@ fn a_thousand_idle_connections() {
         pairs.push((ours, server.accept(&mut listener)));
     }
     let turns = || world.host.ask(0, |worker| worker.engine().turns_and_sleeps()).unwrap().0;
-    // Timers of the handshakes look once more when they would have been due, each at its time: the watch begins anew until they are through.
+    // Timers of the handshakes look once more when they would have been due, each at its time: the
+    // watch begins anew until they are through.
     eventually("an idle host sleeps", || {
         let before = turns();
         std::thread::sleep(WATCHED);

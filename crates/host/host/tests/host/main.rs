@@ -1,4 +1,5 @@
-//! A host, and processes that speak to it over its socket and its memory as a program's library does.
+//! A host, and processes that speak to it over its socket and its memory as a program's library
+//! does.
 
 mod ahead;
 mod attach_sockets;

@@ -34,7 +34,9 @@ fn rounds(host: &StillHost, seconds: u64) {
 
 fn pairs(server: &Guest, client: &Guest, count: usize) -> Vec<(Sock, Sock)> {
     let mut listener = server.listener("172.16.1.1:80");
-    (0..count).map(|_| (client.connect("172.16.1.1:80").unwrap(), server.accept(&mut listener))).collect()
+    (0..count)
+        .map(|_| (client.connect("172.16.1.1:80").unwrap(), server.accept(&mut listener)))
+        .collect()
 }
 
 #[test]
@@ -47,7 +49,9 @@ fn a_session_of_small_messages_has_a_few_pages_and_an_idle_one_none() {
     let mut answer = [0; 100];
     for _ in 0..200 {
         for (ours, theirs) in &mut pairs[..4] {
-            assert!(client.write_all(ours, &[1; 8_000]) && server.read_all(theirs, &mut [0; 8_000]));
+            assert!(
+                client.write_all(ours, &[1; 8_000]) && server.read_all(theirs, &mut [0; 8_000])
+            );
             assert!(server.write_all(theirs, &[2; 100]) && client.read_all(ours, &mut answer));
         }
     }
@@ -64,8 +68,12 @@ fn a_session_of_small_messages_has_a_few_pages_and_an_idle_one_none() {
     let (ours, theirs) = &mut pairs[0];
     let bytes: Vec<u8> = (0..500_000u32).map(|n| n as u8).collect();
     let mut got = vec![0; bytes.len()];
-    assert!(client.write_all(ours, &bytes[..200_000]) && server.read_all(theirs, &mut got[..200_000]));
-    assert!(client.write_all(ours, &bytes[200_000..]) && server.read_all(theirs, &mut got[200_000..]));
+    assert!(
+        client.write_all(ours, &bytes[..200_000]) && server.read_all(theirs, &mut got[..200_000])
+    );
+    assert!(
+        client.write_all(ours, &bytes[200_000..]) && server.read_all(theirs, &mut got[200_000..])
+    );
     assert!(got == bytes);
 }
 
@@ -96,8 +104,12 @@ fn thousands_of_sessions_of_one_program_have_a_place_with_the_defaults() {
         match server.open(Kind::Datagram, false) {
             Ok(sock) => kept.push(sock.session_fd.unwrap()),
             Err((errno, why)) => {
-                // More descriptors than this system gives to one process are nobody's fault here; UDP sockets have a table of their own.
-                assert!(why.contains("udp-sockets") || errno == Errno::EMFILE as i32, "{number}: {why}");
+                // More descriptors than this system gives to one process are nobody's fault here;
+                // UDP sockets have a table of their own.
+                assert!(
+                    why.contains("udp-sockets") || errno == Errno::EMFILE as i32,
+                    "{number}: {why}"
+                );
                 break;
             }
         }
@@ -175,7 +187,8 @@ fn who_moves_nothing_while_memory_is_short_is_ended_and_told() {
         }
     }
     rounds(&host, 5);
-    let ended: Vec<_> = pairs.iter().filter(|(_, theirs)| theirs.state() & state::FAILED != 0).collect();
+    let ended: Vec<_> =
+        pairs.iter().filter(|(_, theirs)| theirs.state() & state::FAILED != 0).collect();
     assert!(!ended.is_empty(), "somebody had to go");
     let counted = host.ask(|host, _| host.workers()[0].stack().counters().tcp.shortage_resets);
     assert_eq!(counted, ended.len() as u64);
@@ -211,7 +224,10 @@ fn one_program_with_all_the_udp_sockets_it_can_get_leaves_some_to_another() {
         kept.push(sock);
     }
     let quotas = host.ask(|host, _| host.quotas());
-    assert_eq!((quotas[0].level, quotas[0].rows[1].used, quotas[0].rows[1].limit), ("host", kept.len() as u64, 256));
+    assert_eq!(
+        (quotas[0].level, quotas[0].rows[1].used, quotas[0].rows[1].limit),
+        ("host", kept.len() as u64, 256)
+    );
     assert_eq!(quotas.iter().filter(|quota| quota.level == "program").count(), 2);
 }
 
@@ -229,8 +245,11 @@ fn orphans_that_read_nothing_give_their_memory_back_in_a_minute() {
     }
     let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     drop(theirs);
-    crate::child::eventually("the server's sessions are closed", || host.ask(|host, _| host.counts().session_fds) == 5);
-    let orphans = |host: &StillHost| host.ask(|host, _| host.workers()[0].stack().population().orphans);
+    crate::child::eventually("the server's sessions are closed", || {
+        host.ask(|host, _| host.counts().session_fds) == 5
+    });
+    let orphans =
+        |host: &StillHost| host.ask(|host, _| host.workers()[0].stack().population().orphans);
     assert_eq!(orphans(&host), 5);
     rounds(&host, 200);
     assert_eq!(orphans(&host), 0);

@@ -19,7 +19,8 @@ use crate::guest::{Guest, Sock, hello};
 
 type Job = Box<dyn FnOnce(&mut HostByHand, &mut Instant) + Send>;
 
-/// A host with the namespaces `server` and `client`, on a thread that turns as fast as it can while its time stands still.
+/// A host with the namespaces `server` and `client`, on a thread that turns as fast as it can while
+/// its time stands still.
 pub(crate) struct StillHost {
     pub(crate) attach_socket: PathBuf,
     jobs: Option<Sender<Job>>,
@@ -32,7 +33,8 @@ impl StillHost {
     }
 
     pub(crate) fn with(name: &str, change: impl FnOnce(&mut Setup)) -> StillHost {
-        let folder = std::env::temp_dir().join(format!("clearway-still-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("clearway-still-{}-{name}", std::process::id()));
         let attach_socket = folder.join("host.sock");
         let (jobs, inbox) = channel();
         let (tell, begun) = channel();
@@ -72,7 +74,8 @@ impl StillHost {
     /// So much time is over, and the host has turned since.
     pub(crate) fn tick(&self, time: clearway_base::Duration) {
         self.ask(move |_, now| *now += time);
-        // Before the next answer there is a turn at the new time, and before the one behind it another.
+        // Before the next answer there is a turn at the new time, and before the one behind it
+        // another.
         self.ask(|_, _| ());
         self.ask(|_, _| ());
     }
@@ -110,17 +113,28 @@ fn keep(host: &mut HostByHand, inbox: &Receiver<Job>) {
 
 fn furnish(host: &mut HostByHand) {
     let worker = &mut host.workers()[0];
-    for (table, address, other) in [(1, "172.16.1.1/24", "172.16.2.1/32"), (2, "172.16.2.1/24", "172.16.1.1/32")] {
+    for (table, address, other) in
+        [(1, "172.16.1.1/24", "172.16.2.1/32"), (2, "172.16.2.1/24", "172.16.1.1/32")]
+    {
         let port = Port::loopback(worker.pool(), 65_535);
         let options = PortOptions { name: format!("loop{table}"), table: Table(table), mtu: None };
         let iface = worker.engine().add_port(port, options).unwrap();
         let cidr = |text: &str| text.parse::<Cidr>().unwrap();
         worker.stack().add_address(Instant::ZERO, iface, cidr(address)).unwrap();
-        worker.stack().add_route(Table(table), cidr(other), NextHop::Lookup(Table(3 - table))).unwrap();
+        worker
+            .stack()
+            .add_route(Table(table), cidr(other), NextHop::Lookup(Table(3 - table)))
+            .unwrap();
     }
     for (id, table) in [("server", 1), ("client", 2)] {
         let limits = NamespaceLimits::default();
-        let spec = NamespaceSpec { id: id.into(), secret: None, table: Table(table), interface: None, limits };
+        let spec = NamespaceSpec {
+            id: id.into(),
+            secret: None,
+            table: Table(table),
+            interface: None,
+            limits,
+        };
         host.add_namespace(spec).unwrap();
     }
 }
@@ -145,14 +159,21 @@ fn bytes_that_nobody_reads_are_waited_for_a_minute_and_then_the_connection_is_re
         sent == bytes.len()
     });
     drop(ours);
-    crate::child::eventually("the session is closed", || host.ask(|host, _| host.counts().session_fds) == 2);
+    crate::child::eventually("the session is closed", || {
+        host.ask(|host, _| host.counts().session_fds) == 2
+    });
     host.pass(59);
     assert_eq!((host.sessions(), theirs.state() & state::FAILED), (3, 0), "it waits");
-    // Who reads makes it wait anew: with more than half of its FIFO free there is room for some of the rest.
+    // Who reads makes it wait anew: with more than half of its FIFO free there is room for some of
+    // the rest.
     assert!(server.read_all(&mut theirs, &mut vec![0; 600_000]));
     host.pass(0);
     host.pass(59);
-    assert_eq!((host.sessions(), theirs.state() & state::FAILED), (3, 0), "it waits from the last progress on");
+    assert_eq!(
+        (host.sessions(), theirs.state() & state::FAILED),
+        (3, 0),
+        "it waits from the last progress on"
+    );
     host.pass(2);
     assert_eq!(host.sessions(), 2);
     server.wait_for(|| theirs.state() & state::FAILED != 0);
@@ -176,14 +197,17 @@ fn the_notifier_of_one_that_reads_in_bulk_is_held_until_its_time_is_over() {
     let mut burst = |theirs: &mut Sock| {
         server.lie_down(theirs);
         assert_eq!(client.write_some(&mut ours, &[7; BURST]), BURST);
-        crate::child::eventually("all is there", || theirs.rx.as_mut().unwrap().len().unwrap() == BURST as u32);
+        crate::child::eventually("all is there", || {
+            theirs.rx.as_mut().unwrap().len().unwrap() == BURST as u32
+        });
         host.tick(clearway_base::Duration::ZERO);
     };
     let read = |theirs: &mut Sock| {
         server.get_up();
         theirs.rx.as_mut().unwrap().consume(BURST as u32);
     };
-    // Nobody is held who was not woken eight times; the time between is over, so that nothing waits for an acknowledgement.
+    // Nobody is held who was not woken eight times; the time between is over, so that nothing waits
+    // for an acknowledgement.
     for _ in 0..8 {
         host.tick(clearway_base::Duration::from_secs(1));
         burst(&mut theirs);
@@ -222,7 +246,8 @@ fn what_a_flood_of_messages_takes_of_a_turn_is_bounded_and_everybody_is_heard() 
     let job: Job = Box::new(move |host, now| {
         stopped.send(()).unwrap();
         wait.recv().unwrap();
-        let heard = |host: &mut HostByHand| App::<HostEnv>::report(host.workers()[0].sessions()).messages;
+        let heard =
+            |host: &mut HostByHand| App::<HostEnv>::report(host.workers()[0].sessions()).messages;
         let mut taken = Vec::new();
         let mut before = heard(host);
         while taken.iter().sum::<u64>() < (GUESTS * EACH) as u64 && taken.len() < 100 {
@@ -236,7 +261,8 @@ fn what_a_flood_of_messages_takes_of_a_turn_is_bounded_and_everybody_is_heard() 
     host.jobs.as_ref().unwrap().send(job).unwrap();
     is_stopped.recv().unwrap();
     for (guest, sock) in &guests {
-        (0..EACH).for_each(|_| guest.say(&sock.session, clearway_shm::layout::request::CONSUMED, 0));
+        (0..EACH)
+            .for_each(|_| guest.say(&sock.session, clearway_shm::layout::request::CONSUMED, 0));
     }
     go.send(()).unwrap();
     let taken: Vec<u64> = answer.recv().unwrap();

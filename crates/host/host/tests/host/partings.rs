@@ -34,7 +34,12 @@ fn put(sock: &mut Sock, to: SocketAddr, payload: &[u8]) -> bool {
 fn take(server: &Guest, sock: &mut Sock, mut missing: BTreeSet<u32>) {
     let until = Instant::now() + TIME_LIMIT;
     while !missing.is_empty() {
-        assert!(Instant::now() < until, "{} did not come: {:?}", missing.len(), missing.iter().take(10));
+        assert!(
+            Instant::now() < until,
+            "{} did not come: {:?}",
+            missing.len(),
+            missing.iter().take(10)
+        );
         let rx = sock.rx.as_mut().unwrap();
         server.wait_at_most(Duration::from_millis(50), || {
             rx.attend();
@@ -101,7 +106,8 @@ fn more_datagrams_than_the_stack_takes_at_once_leave_after_their_session_was_clo
     world.wait_until_empty();
 }
 
-/// An answer of `len` bytes that is written behind the worker's back, by a session that then goes in a way that makes a reset.
+/// An answer of `len` bytes that is written behind the worker's back, by a session that then goes
+/// in a way that makes a reset.
 fn answers_and_goes(len: usize, options: SocketOptions, unread: bool) {
     let world = World::new();
     let (server, client) = pair(&world);

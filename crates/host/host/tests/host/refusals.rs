@@ -18,7 +18,8 @@ fn a_wrong_or_missing_secret_is_refused_on_every_path() {
     let own = world.folder().join("app_ns_sockets/server");
     for attach_socket in [world.attach_socket(), own.clone()] {
         for secret in [None, Some(""), Some("1"), Some("12345"), Some("5678")] {
-            let refused = Guest::attach(&attach_socket, hello("server", secret)).err().expect("refused");
+            let refused =
+                Guest::attach(&attach_socket, hello("server", secret)).err().expect("refused");
             assert_eq!(refused.0, Errno::EACCES as i32, "{}", refused.1);
             assert!(!refused.1.contains("1234"), "the secret is told: {}", refused.1);
         }
@@ -26,14 +27,20 @@ fn a_wrong_or_missing_secret_is_refused_on_every_path() {
     }
     // The attach socket of a namespace is that namespace's alone, and asks for the secret too.
     assert_eq!(Guest::attach(&own, hello("", None)).err().unwrap().0, Errno::EACCES as i32);
-    assert_eq!(Guest::attach(&own, hello("client", Some("5678"))).err().unwrap().0, Errno::EINVAL as i32);
+    assert_eq!(
+        Guest::attach(&own, hello("client", Some("5678"))).err().unwrap().0,
+        Errno::EINVAL as i32
+    );
     // Whoever guesses at a token must show a secret as well.
     let mut guess = hello("server", Some("x"));
     guess.inherit = Some(Token([0; 16]));
     assert_eq!(Guest::attach(&world.attach_socket(), guess).err().unwrap().0, Errno::EACCES as i32);
     let counts = world.host.counts().unwrap();
     assert_eq!((counts.refused_secret, counts.refused_other), (12, 1));
-    assert_eq!(Guest::attach(&world.attach_socket(), hello("nobody", None)).err().unwrap().0, Errno::ENOENT as i32);
+    assert_eq!(
+        Guest::attach(&world.attach_socket(), hello("nobody", None)).err().unwrap().0,
+        Errno::ENOENT as i32
+    );
 }
 
 #[test]
@@ -60,7 +67,10 @@ fn leaves_handoff(attach_socket: &Path, cookie: u64) -> bool {
 #[test]
 fn the_attach_socket_of_a_namespace_lets_inheritors_into_that_namespace_only() {
     let world = World::new();
-    let (own, others) = (world.folder().join("app_ns_sockets/server"), world.folder().join("app_ns_sockets/client"));
+    let (own, others) = (
+        world.folder().join("app_ns_sockets/server"),
+        world.folder().join("app_ns_sockets/client"),
+    );
     let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
     let sock = server.open(Kind::Stream, false).unwrap();
     let session_fd = sock.session_fd.as_ref().unwrap();
@@ -152,7 +162,10 @@ fn limits_of_a_program_hold() {
     let mut inherit = hello("", None);
     inherit.inherit = Some(guest.welcome.token);
     let _second = Guest::attach(&world.attach_socket(), inherit.clone()).unwrap();
-    assert_eq!(Guest::attach(&world.attach_socket(), inherit).err().unwrap().0, Errno::EUSERS as i32);
+    assert_eq!(
+        Guest::attach(&world.attach_socket(), inherit).err().unwrap().0,
+        Errno::EUSERS as i32
+    );
 }
 
 #[test]
@@ -174,7 +187,10 @@ fn a_namespace_bounds_its_programs_as_it_says() {
     assert_eq!(tight.listen(&mut socks[1], 1).err().unwrap().0, Errno::ENOBUFS as i32);
     let mut inherit = hello("", None);
     inherit.inherit = Some(tight.welcome.token);
-    assert_eq!(Guest::attach(&world.attach_socket(), inherit).err().unwrap().0, Errno::EUSERS as i32);
+    assert_eq!(
+        Guest::attach(&world.attach_socket(), inherit).err().unwrap().0,
+        Errno::EUSERS as i32
+    );
     let datagrams = |guest: &Guest| guest.open(Kind::Datagram, false);
     drop(socks.split_off(1));
     eventually("the sessions are gone", || world.host.programs().unwrap()[0].sessions == 1);
@@ -190,7 +206,10 @@ fn a_namespace_bounds_its_programs_as_it_says() {
 #[test]
 fn a_connection_that_found_no_room_has_it_when_a_session_on_another_worker_is_gone() {
     let world = World::with(|setup| setup.workers = vec![None, None]);
-    let limits = clearway_host::NamespaceLimits { sessions: Some(2), ..clearway_host::NamespaceLimits::default() };
+    let limits = clearway_host::NamespaceLimits {
+        sessions: Some(2),
+        ..clearway_host::NamespaceLimits::default()
+    };
     world.bounded_namespace(("tight", "t"), ("loop0", 1), limits);
     let tight = Guest::attach(&world.attach_socket(), hello("tight", Some("t"))).unwrap();
     let client = Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap();
@@ -198,14 +217,21 @@ fn a_connection_that_found_no_room_has_it_when_a_session_on_another_worker_is_go
     let idle = tight.open(Kind::Stream, false).unwrap();
     let home = worker_of(listener.session.id);
     assert_ne!(worker_of(idle.session.id), home);
-    // Sessions go to one worker after the other, and a connection over a loopback stays on its worker.
+    // Sessions go to one worker after the other, and a connection over a loopback stays on its
+    // worker.
     let there = || client.open(Kind::Stream, false).unwrap();
-    let mut ours = [there(), there()].into_iter().find(|sock| worker_of(sock.session.id) == home).unwrap();
+    let mut ours =
+        [there(), there()].into_iter().find(|sock| worker_of(sock.session.id) == home).unwrap();
     client.begin(&mut ours, "172.16.1.1:80".parse().unwrap()).unwrap();
     client.wait_for(|| ours.state() & state::CONNECTED != 0);
-    let both_ends = |worker: &mut clearway_host::Worker| worker.stack().population().connections == 2;
+    let both_ends =
+        |worker: &mut clearway_host::Worker| worker.stack().population().connections == 2;
     eventually("the connection waits in the stack", || world.host.ask(home, both_ends).unwrap());
-    assert_eq!(world.host.ask(home, |worker| worker.sessions().count()).unwrap(), 2, "nobody has taken it");
+    assert_eq!(
+        world.host.ask(home, |worker| worker.sessions().count()).unwrap(),
+        2,
+        "nobody has taken it"
+    );
     drop(idle);
     assert_eq!(tight.accept(&mut listener).session.remote, ours.session.local);
 }

@@ -25,13 +25,18 @@ const ROUNDS: u32 = 3;
 /// What is sent beside them at least.
 const BYTES: u64 = 1_000_000;
 
-/// Fills every page that the program shares with the host with random words, again and again, and every word of its own sessions more often.
+/// Fills every page that the program shares with the host with random words, again and again, and
+/// every word of its own sessions more often.
 fn scribble(guest: &Guest, socks: &[&Sock], rng: &mut Rng) {
     for _ in 0..200 {
         let sock = socks[rng.below(socks.len() as u64) as usize];
-        let fifos = [sock.rx.as_ref().map(|end| end.mem().head()), sock.tx.as_ref().map(|end| end.mem().head())];
+        let fifos = [
+            sock.rx.as_ref().map(|end| end.mem().head()),
+            sock.tx.as_ref().map(|end| end.mem().head()),
+        ];
         for head in fifos.into_iter().flatten() {
-            let word = [&head.tail, &head.head, &head.kicked, &head.want_room][rng.below(4) as usize];
+            let word =
+                [&head.tail, &head.head, &head.kicked, &head.want_room][rng.below(4) as usize];
             word.store(rng.next_u64() as u32, Ordering::Relaxed);
         }
         sock.head.state.store(rng.next_u64() as u32, Ordering::Relaxed);
@@ -50,7 +55,8 @@ fn rage(world_attach_socket: &std::path::Path, cut_through: bool, until: Instant
         hello.cut_through = cut_through;
         let guest = Guest::attach(world_attach_socket, hello).unwrap();
         let stream = guest.connect("172.16.1.1:9").ok();
-        // At a port that is free: the other hostile one has its own, and that of the round before may not be free yet.
+        // At a port that is free: the other hostile one has its own, and that of the round before
+        // may not be free yet.
         let listener = guest.listener("172.16.2.1:0");
         let datagrams = guest.open(Kind::Datagram, false).unwrap();
         let _ = guest.bind(&datagrams, "172.16.2.1:0");
@@ -89,7 +95,8 @@ fn fury(cut_through: bool) {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let traffic = std::thread::spawn(move || {
-        // All of it: a closure takes only the fields that it names, and the rest would hold the session.
+        // All of it: a closure takes only the fields that it names, and the rest would hold the
+        // session.
         let mut victims = victims;
         let (mut sent, mut rng) = (0u64, Rng::seed(1));
         while !stopped.load(Ordering::Relaxed) || sent < BYTES {
@@ -145,7 +152,12 @@ fn an_impossible_position_cuts_the_program_off() {
 fn asking_without_waiting_for_the_answer_ends_the_conversation() {
     let world = World::new();
     let guest = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
-    guest.ask_and_run(&[Request::Prefixes, Request::Prefixes, Request::Prefixes, Request::Prefixes]);
+    guest.ask_and_run(&[
+        Request::Prefixes,
+        Request::Prefixes,
+        Request::Prefixes,
+        Request::Prefixes,
+    ]);
     // The worker may have been quick enough for some of them; what counts is that the host goes on.
     drop(guest);
     let guest = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
@@ -158,7 +170,10 @@ fn nonsense_at_the_attach_socket_ends_the_conversation() {
     let mut rng = Rng::seed(5);
     for len in [0usize, 1, 7, 100, 8_192, 8_193, 60_000] {
         let bytes: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8 | 0x80).collect();
-        assert!(crate::guest::knock_with(&world.attach_socket(), &bytes), "{len} bytes of nonsense were borne");
+        assert!(
+            crate::guest::knock_with(&world.attach_socket(), &bytes),
+            "{len} bytes of nonsense were borne"
+        );
     }
     Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
 }
@@ -208,7 +223,10 @@ fn who_asks_again_before_it_has_read_the_answer_is_let_go() {
     // The first answer is not read before the host has seen the second question.
     let mut fds = [PollFd::new(attach_socket.as_fd(), PollFlags::empty())];
     poll(&mut fds, PollTimeout::from(20_000u16)).unwrap();
-    assert!(fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)), "it is served on");
+    assert!(
+        fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)),
+        "it is served on"
+    );
     assert!(matches!(hear(), Some((Reply::Prefixes(_), _))));
     assert!(hear().is_none(), "it is served on");
 }

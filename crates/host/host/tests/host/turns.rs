@@ -81,8 +81,9 @@ fn one_of_those_that_wait_is_woken_for_each_connection_in_turn() {
 fn connections_that_come_while_one_is_being_woken_wake_others() {
     let shared = Shared::new("several");
     shared.children.iter().for_each(|child| child.lie_down_to_accept(&shared.listener));
-    let _ours: Vec<_> =
-        (1..=3).map(|notified| (shared.connect(), assert_eq!(shared.notified().len(), notified))).collect();
+    let _ours: Vec<_> = (1..=3)
+        .map(|notified| (shared.connect(), assert_eq!(shared.notified().len(), notified)))
+        .collect();
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 
 use clearway_engine::PortOptions;
 use clearway_host::{
-    Host, HostError, HostHandle, InterfaceEntry, InterfaceKind, NamespaceLimits, NamespaceSpec, ProgramLimits, Setup,
-    Worker,
+    Host, HostError, HostHandle, InterfaceEntry, InterfaceKind, NamespaceLimits, NamespaceSpec,
+    ProgramLimits, Setup, Worker,
 };
 use clearway_pkt::Iface;
 use clearway_ports::Port;
@@ -39,9 +39,11 @@ impl World {
 
     pub(crate) fn with(change: impl FnOnce(&mut Setup)) -> World {
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("clearway-host-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("clearway-host-{}-{number}", std::process::id()));
         let mut setup = Setup::new(folder.join("host.sock"), [7; 32]);
-        setup.program = ProgramLimits { rx_fifo: 256 << 10, tx_fifo: 256 << 10, ..ProgramLimits::default() };
+        setup.program =
+            ProgramLimits { rx_fifo: 256 << 10, tx_fifo: 256 << 10, ..ProgramLimits::default() };
         change(&mut setup);
         let (host, thread) = start(setup.clone());
         let world = World { host, folder, setup, thread: Some(thread) };
@@ -135,8 +137,12 @@ impl World {
     /// Waits until nothing of any program is left.
     pub(crate) fn wait_until_empty(&self) {
         eventually("all programs are gone", || self.host.counts().unwrap().programs == 0);
-        let left = |worker: &mut Worker| (worker.sessions().count(), worker.stack().population().connections);
-        eventually("all sessions and connections are gone", || self.host.ask(0, left).unwrap() == (0, 0));
+        let left = |worker: &mut Worker| {
+            (worker.sessions().count(), worker.stack().population().connections)
+        };
+        eventually("all sessions and connections are gone", || {
+            self.host.ask(0, left).unwrap() == (0, 0)
+        });
         let counts = self.host.counts().unwrap();
         assert_eq!((counts.processes, counts.session_fds), (0, 0));
     }

@@ -8,9 +8,16 @@ fn there_and_back(addr: &str, v6: bool) -> Given {
 
 #[test]
 fn addresses_come_back_as_they_went() {
-    for (addr, v6) in [("172.16.1.1:80", false), ("172.16.1.1:80", true), ("[2001:db8::1]:443", true), ("[::]:0", true)]
-    {
-        assert_eq!(there_and_back(addr, v6), Given::Inet { addr: addr.parse().expect("an address"), v6 });
+    for (addr, v6) in [
+        ("172.16.1.1:80", false),
+        ("172.16.1.1:80", true),
+        ("[2001:db8::1]:443", true),
+        ("[::]:0", true),
+    ] {
+        assert_eq!(
+            there_and_back(addr, v6),
+            Given::Inet { addr: addr.parse().expect("an address"), v6 }
+        );
     }
     // What no IPv4 socket was bound to is written as an IPv6 socket knows it.
     assert_eq!(
@@ -42,7 +49,10 @@ fn a_program_with_little_room_gets_the_beginning_and_the_length() {
     assert_eq!((len, out[2..5].to_vec()), (16, vec![0, 80, 0xff]));
     // SAFETY: nothing is written to null.
     unsafe {
-        assert_eq!(write(addr, false, out.as_mut_ptr().cast(), std::ptr::null_mut()), fail(libc::EFAULT));
+        assert_eq!(
+            write(addr, false, out.as_mut_ptr().cast(), std::ptr::null_mut()),
+            fail(libc::EFAULT)
+        );
         len = u32::MAX;
         assert_eq!(write(addr, false, out.as_mut_ptr().cast(), &mut len), fail(libc::EINVAL));
     }

@@ -17,12 +17,26 @@ fn what_is_written_is_read() {
     all.extend(message(libc::IPPROTO_IP, libc::IP_TOS, Byte(0x10)));
     all.extend(message(libc::IPPROTO_UDP, libc::UDP_SEGMENT, 1400u16));
     let from = libc::in_addr { s_addr: u32::from(Ipv4Addr::new(10, 0, 0, 1)).to_be() };
-    let info = in_pktinfo { ipi_ifindex: interfaces::shown(3) as c_int, ipi_spec_dst: from, ipi_addr: from };
+    let info = in_pktinfo {
+        ipi_ifindex: interfaces::shown(3) as c_int,
+        ipi_spec_dst: from,
+        ipi_addr: from,
+    };
     all.extend(message(libc::IPPROTO_IP, libc::IP_PKTINFO, info));
     let mut how = SendTo::default();
     read(&all, &mut how).expect("all known");
     let from = Some(IpAddr::from([10, 0, 0, 1]));
-    assert_eq!(how, SendTo { ttl: Some(9), tos: Some(0x10), segment_size: 1400, from, iface: 3, ..SendTo::default() });
+    assert_eq!(
+        how,
+        SendTo {
+            ttl: Some(9),
+            tos: Some(0x10),
+            segment_size: 1400,
+            from,
+            iface: 3,
+            ..SendTo::default()
+        }
+    );
 }
 
 #[test]
@@ -48,11 +62,18 @@ fn impossible_messages_are_refused() {
         assert_eq!(read(&bad, &mut how), fail(libc::EINVAL), "length {bad_len}");
     }
     for ttl in [0, 256, -1] {
-        assert_eq!(read(&message(libc::IPPROTO_IP, libc::IP_TTL, ttl as c_int), &mut how), fail(libc::EINVAL));
+        assert_eq!(
+            read(&message(libc::IPPROTO_IP, libc::IP_TTL, ttl as c_int), &mut how),
+            fail(libc::EINVAL)
+        );
     }
     let unknown = message(libc::SOL_SOCKET, libc::SCM_RIGHTS, 0 as c_int);
     assert_eq!(read(&unknown, &mut how), fail(libc::EINVAL));
-    assert_eq!(read(&good[..10], &mut how), Ok(()), "less than a head is no message, as Linux sees it");
+    assert_eq!(
+        read(&good[..10], &mut how),
+        Ok(()),
+        "less than a head is no message, as Linux sees it"
+    );
 }
 
 #[test]

@@ -87,18 +87,20 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<
     }
 }
 
-/// What is behind a descriptor of ours is no socket of the internet to the kernel, which a program may ask of its own interfaces through it.
+/// What is behind a descriptor of ours is no socket of the internet to the kernel, which a program
+/// may ask of its own interfaces through it.
 fn with_kernels_socket(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_int> {
     object::ours(fd)?;
     // SAFETY: makes a socket that nobody else knows; the word is the caller's.
     let asked =
-        check(unsafe { real::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }).and_then(|raw| {
-            // SAFETY: as above.
-            unsafe {
-                let kernels = OwnedFd::from_raw_fd(raw);
-                check(real::ioctl(kernels.as_raw_fd(), request, word))
-            }
-        });
+        check(unsafe { real::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+            .and_then(|raw| {
+                // SAFETY: as above.
+                unsafe {
+                    let kernels = OwnedFd::from_raw_fd(raw);
+                    check(real::ioctl(kernels.as_raw_fd(), request, word))
+                }
+            });
     Some(asked)
 }
 
@@ -109,7 +111,8 @@ fn answer(one: &Interface, request: c_ulong, value: &mut [u8; 24]) -> Answer<()>
             IpAddr::V6(_) => None,
         })
     };
-    let number = |value: &mut [u8; 24], number: c_int| value[..4].copy_from_slice(&number.to_ne_bytes());
+    let number =
+        |value: &mut [u8; 24], number: c_int| value[..4].copy_from_slice(&number.to_ne_bytes());
     match request {
         // Linux shows the lower half here.
         SIOCGIFFLAGS => value[..2].copy_from_slice(&(flags(one) as u16).to_ne_bytes()),
@@ -126,7 +129,9 @@ fn answer(one: &Interface, request: c_ulong, value: &mut [u8; 24]) -> Answer<()>
             let Some((ip, len)) = v4() else { return fail(libc::EADDRNOTAVAIL) };
             let ip = match (request, mask(IpAddr::V4(ip), len)) {
                 (SIOCGIFNETMASK, IpAddr::V4(mask)) => mask,
-                (SIOCGIFBRDADDR, _) => broadcast(one, IpAddr::V4(ip), len).unwrap_or(Ipv4Addr::UNSPECIFIED),
+                (SIOCGIFBRDADDR, _) => {
+                    broadcast(one, IpAddr::V4(ip), len).unwrap_or(Ipv4Addr::UNSPECIFIED)
+                }
                 _ => ip,
             };
             in_v4(value, ip);

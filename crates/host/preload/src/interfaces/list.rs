@@ -97,7 +97,9 @@ fn drop_part(first: *mut ifaddrs) -> bool {
 /// Entries for the links first, then for the addresses, as Linux has them. Null: there are none.
 fn part(list: &[Interface]) -> *mut ifaddrs {
     let links = list.iter().map(link);
-    let addresses = list.iter().flat_map(|one| one.addresses.iter().map(move |address| of_address(one, *address)));
+    let addresses = list
+        .iter()
+        .flat_map(|one| one.addresses.iter().map(move |address| of_address(one, *address)));
     let mut nodes: Box<[Node]> = links.chain(addresses).collect();
     let len = nodes.len();
     if len == 0 {
@@ -153,7 +155,10 @@ fn of_address(one: &Interface, (ip, len): (IpAddr, u8)) -> Node {
     if let IpAddr::V6(ip) = ip {
         if ip.is_unicast_link_local() {
             // SAFETY: an address of IPv6 was just written there.
-            unsafe { (*(&raw mut node.addr).cast::<libc::sockaddr_in6>()).sin6_scope_id = shown(one.number) };
+            unsafe {
+                (*(&raw mut node.addr).cast::<libc::sockaddr_in6>()).sin6_scope_id =
+                    shown(one.number)
+            };
         }
     }
     node
@@ -164,7 +169,11 @@ fn stored(ip: IpAddr) -> sockaddr_storage {
     unsafe {
         let mut storage: sockaddr_storage = std::mem::zeroed();
         let (raw, len) = addr::Raw::new(SocketAddr::new(ip, 0), ip.is_ipv6());
-        ptr::copy_nonoverlapping(raw.as_ptr().cast::<u8>(), (&raw mut storage).cast(), len as usize);
+        ptr::copy_nonoverlapping(
+            raw.as_ptr().cast::<u8>(),
+            (&raw mut storage).cast(),
+            len as usize,
+        );
         storage
     }
 }
@@ -172,15 +181,22 @@ fn stored(ip: IpAddr) -> sockaddr_storage {
 /// The first `len` bits.
 pub(super) fn mask(ip: IpAddr, len: u8) -> IpAddr {
     match ip {
-        IpAddr::V4(_) => Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)).into(),
-        IpAddr::V6(_) => Ipv6Addr::from_bits(u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0)).into(),
+        IpAddr::V4(_) => {
+            Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0))
+                .into()
+        }
+        IpAddr::V6(_) => {
+            Ipv6Addr::from_bits(u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0))
+                .into()
+        }
     }
 }
 
 /// The address of all link addresses of an IPv4 subnet, where there is one.
 pub(super) fn broadcast(one: &Interface, ip: IpAddr, len: u8) -> Option<Ipv4Addr> {
     let (IpAddr::V4(ip), IpAddr::V4(mask)) = (ip, mask(ip, len)) else { return None };
-    (one.link_addr.is_some() && len < 31).then(|| Ipv4Addr::from_bits(ip.to_bits() | !mask.to_bits()))
+    (one.link_addr.is_some() && len < 31)
+        .then(|| Ipv4Addr::from_bits(ip.to_bits() | !mask.to_bits()))
 }
 
 impl Node {

@@ -1,4 +1,5 @@
-//! `if_nameindex`: an array whose parts the C library frees one by one, so they are made as it makes them.
+//! `if_nameindex`: an array whose parts the C library frees one by one, so they are made as it
+//! makes them.
 
 use std::ptr;
 
@@ -26,8 +27,9 @@ pub(crate) unsafe extern "C-unwind" fn if_nameindex() -> *mut Entry {
     }
     guarded(|| {
         let mut known = 0;
-        // SAFETY: the kernel's array ends with an entry of zeros; the new one has room for all entries and such an end, and names are allocated as the C library
-        // does it, since it gives them back.
+        // SAFETY: the kernel's array ends with an entry of zeros; the new one has room for all
+        // entries and such an end, and names are allocated as the C library does it, since it gives
+        // them back.
         unsafe {
             while !kernels.is_null() && (*kernels.add(known)).if_index != 0 {
                 known += 1;

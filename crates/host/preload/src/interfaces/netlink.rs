@@ -1,7 +1,9 @@
-//! Dumps of links and addresses over NETLINK_ROUTE, by which many programs ask what `getifaddrs` answers.
+//! Dumps of links and addresses over NETLINK_ROUTE, by which many programs ask what `getifaddrs`
+//! answers.
 //!
-//! The kernel answers as always, and ends the dump. Our part is told before its part, as messages of the same dump: a program that asked has something to read
-//! already, so it never waits for ours alone, and reads until the kernel says that it was all.
+//! The kernel answers as always, and ends the dump. Our part is told before its part, as messages
+//! of the same dump: a program that asked has something to read already, so it never waits for ours
+//! alone, and reads until the kernel says that it was all.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -36,7 +38,8 @@ const HEAD: usize = 16;
 /// Bytes of one datagram of ours at most: programs have room for a page.
 const LONGEST: usize = 3072;
 
-/// Dumps that wait to be read at most; what a program asks beyond that is answered by the kernel alone.
+/// Dumps that wait to be read at most; what a program asks beyond that is answered by the kernel
+/// alone.
 const MOST_DUMPS: usize = 16;
 
 /// A socket of the kernel's that asks about links, addresses and routes.
@@ -99,12 +102,19 @@ pub(super) fn question(message: &[u8]) -> Option<Question> {
     if half(6)? & NLM_F_DUMP != NLM_F_DUMP {
         return None;
     }
-    // Both `ifinfomsg` and `ifaddrmsg` have the index at the same place. A question of `rtgenmsg` is shorter.
+    // Both `ifinfomsg` and `ifaddrmsg` have the index at the same place. A question of `rtgenmsg`
+    // is shorter.
     let index = word(HEAD + 4).unwrap_or(0);
-    Some(Question { addresses, family: c_int::from(*message.get(HEAD)?), index, sequence: word(8)? })
+    Some(Question {
+        addresses,
+        family: c_int::from(*message.get(HEAD)?),
+        index,
+        sequence: word(8)?,
+    })
 }
 
-/// The next datagram of ours that waits at such a socket: how long it is, when it was put into the buffers. None: the kernel's is next.
+/// The next datagram of ours that waits at such a socket: how long it is, when it was put into the
+/// buffers. None: the kernel's is next.
 pub(crate) fn take(fd: c_int, into: &mut [IoSliceMut<'_>], flags: c_int) -> Option<usize> {
     let held = TABLE.get(fd)?;
     let Object::Route(socket) = &*held else { return None };
@@ -142,7 +152,11 @@ pub(crate) unsafe fn sender(out: *mut sockaddr, len: *mut socklen_t) {
         let mut from: sockaddr_nl = std::mem::zeroed();
         from.nl_family = libc::AF_NETLINK as u16;
         let whole = size_of::<sockaddr_nl>();
-        std::ptr::copy_nonoverlapping((&raw const from).cast::<u8>(), out.cast(), whole.min(len.read() as usize));
+        std::ptr::copy_nonoverlapping(
+            (&raw const from).cast::<u8>(),
+            out.cast(),
+            whole.min(len.read() as usize),
+        );
         len.write(whole as socklen_t);
     }
 }
@@ -163,7 +177,8 @@ fn port(fd: c_int) -> u32 {
 /// Our part of a dump.
 pub(super) fn datagrams(list: &[Interface], question: Question, port: u32) -> Vec<Vec<u8>> {
     let mut out: Vec<Vec<u8>> = Vec::new();
-    let wanted = list.iter().filter(|one| question.index == 0 || question.index == shown(one.number));
+    let wanted =
+        list.iter().filter(|one| question.index == 0 || question.index == shown(one.number));
     let messages = wanted.flat_map(|one| match question.addresses {
         true => of_addresses(one, question, port),
         false => vec![of_link(one, question, port)],
@@ -181,10 +196,17 @@ fn of_addresses(one: &Interface, question: Question, port: u32) -> Vec<Vec<u8>> 
     let family = |ip: &IpAddr| if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let fits = |ip: &IpAddr| [libc::AF_UNSPEC, family(ip)].contains(&question.family);
     let told = one.addresses.iter().filter(|(ip, _)| fits(ip));
-    told.map(|(ip, len)| of_address(one, (*ip, *len), family(ip), question.sequence, port)).collect()
+    told.map(|(ip, len)| of_address(one, (*ip, *len), family(ip), question.sequence, port))
+        .collect()
 }
 
-fn of_address(one: &Interface, (ip, len): (IpAddr, u8), family: c_int, sequence: u32, port: u32) -> Vec<u8> {
+fn of_address(
+    one: &Interface,
+    (ip, len): (IpAddr, u8),
+    family: c_int,
+    sequence: u32,
+    port: u32,
+) -> Vec<u8> {
     let mut message = Message::new(RTM_NEWADDR, sequence, port);
     let scope = match ip {
         ip if ip.is_loopback() => SCOPE_HOST,
@@ -263,7 +285,8 @@ impl Message {
     }
 }
 
-/// Notes what a program sends, as one piece: questions are short. The kernel gets it too, so there is no answer.
+/// Notes what a program sends, as one piece: questions are short. The kernel gets it too, so there
+/// is no answer.
 ///
 /// # Safety
 /// The vectors are the program's, and name readable bytes.
@@ -271,7 +294,9 @@ pub(crate) unsafe fn note_vectors(fd: c_int, message: *const libc::msghdr) -> In
     // SAFETY: null, or the caller's.
     let message = unsafe { message.as_ref() }?;
     // SAFETY: the caller's vectors.
-    let parts = unsafe { crate::vectors::sources(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }.ok()?;
+    let parts =
+        unsafe { crate::vectors::sources(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }
+            .ok()?;
     let mut whole = Vec::new();
     for part in &parts {
         whole.extend_from_slice(&part[..part.len().min(LONGEST)]);

@@ -1,4 +1,5 @@
-//! Link-local addresses of IPv6, and the interface that stands beside them (RFC 4007): `fe80::1%tap0` to a person, `sin6_scope_id` to a program.
+//! Link-local addresses of IPv6, and the interface that stands beside them (RFC 4007):
+//! `fe80::1%tap0` to a person, `sin6_scope_id` to a program.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -68,7 +69,8 @@ pub(crate) fn beside(addr: SocketAddr, own: IpAddr) -> SocketAddr {
     with(addr, list().iter().find(|one| has_it(one)).map_or(0, |one| one.number))
 }
 
-/// The link-local address of the interface of this number: from there one speaks to its link (RFC 6724 5).
+/// The link-local address of the interface of this number: from there one speaks to its link (RFC
+/// 6724 5).
 pub(crate) fn own_address(number: u32) -> Option<Ipv6Addr> {
     let one = list().into_iter().find(|one| one.number == number)?;
     one.addresses.into_iter().find_map(|(ip, _)| match ip {
@@ -77,7 +79,8 @@ pub(crate) fn own_address(number: u32) -> Option<Ipv6Addr> {
     })
 }
 
-/// `fe80::1%tap0` with the index in the place of the name, when the interface is Clearway's: the C library asks the kernel alone for names.
+/// `fe80::1%tap0` with the index in the place of the name, when the interface is Clearway's: the C
+/// library asks the kernel alone for names.
 fn with_index(node: &CStr) -> Option<[c_char; LONGEST]> {
     let node = node.to_str().ok()?;
     let (ip, name) = node.split_once('%')?;
@@ -90,7 +93,8 @@ fn with_index(node: &CStr) -> Option<[c_char; LONGEST]> {
     Some(out)
 }
 
-/// `getaddrinfo(3)`: as the C library's, but that it knows the names of Clearway's interfaces behind `%`.
+/// `getaddrinfo(3)`: as the C library's, but that it knows the names of Clearway's interfaces
+/// behind `%`.
 ///
 /// # Safety
 /// As for the C function of this name.
@@ -103,9 +107,9 @@ pub(crate) unsafe extern "C-unwind" fn getaddrinfo(
     out: *mut *mut libc::addrinfo,
 ) -> c_int {
     // SAFETY: a C string of the caller's.
-    let is_scoped = !node.is_null() && unsafe { CStr::from_ptr(node) }.to_bytes().contains(&b'%');
-    // SAFETY: likewise.
-    let changed = if is_scoped { guarded(|| with_index(unsafe { CStr::from_ptr(node) })) } else { None };
+    let name = (!node.is_null()).then(|| unsafe { CStr::from_ptr(node) });
+    let scoped = name.filter(|name| name.to_bytes().contains(&b'%'));
+    let changed = scoped.and_then(|name| guarded(|| with_index(name)));
     let node = changed.as_ref().map_or(node, |text| text.as_ptr());
     // SAFETY: the caller keeps to what the function asks.
     unsafe { real::getaddrinfo(node, service, hints, out) }

@@ -43,7 +43,9 @@ fn names_are_cut_to_what_c_has_room_for() {
     let mut long = one();
     long.name = "an-interface-of-a-long-name".into();
     assert!(is_called(&long, b"an-interface-of"));
-    assert!(is_called(&one(), b"tap0\0rest") && !is_called(&one(), b"tap") && !is_called(&one(), b"\0"));
+    assert!(
+        is_called(&one(), b"tap0\0rest") && !is_called(&one(), b"tap") && !is_called(&one(), b"\0")
+    );
 }
 
 #[test]
@@ -56,7 +58,11 @@ fn a_dump_of_addresses_tells_those_of_the_family_that_was_asked_for() {
         while !rest.is_empty() {
             let len = u32::from_ne_bytes(*rest.first_chunk().unwrap()) as usize;
             assert_eq!((half(rest, 4), half(rest, 6)), (20, 2), "RTM_NEWADDR, NLM_F_MULTI");
-            assert_eq!(rest[8..16], [7u32.to_ne_bytes(), 99u32.to_ne_bytes()].concat(), "sequence and port");
+            assert_eq!(
+                rest[8..16],
+                [7u32.to_ne_bytes(), 99u32.to_ne_bytes()].concat(),
+                "sequence and port"
+            );
             assert_eq!(rest[20..24], shown(2).to_ne_bytes());
             families.push(rest[16]);
             rest = &rest[len..];

@@ -8,7 +8,8 @@ use super::{Setting, Value, number, only_off, within};
 use crate::errno::{Answer, fail};
 use crate::object::Ours;
 
-/// The bits of the TOS byte that belong to congestion notification; a stream's are its own business (RFC 3168).
+/// The bits of the TOS byte that belong to congestion notification; a stream's are its own business
+/// (RFC 3168).
 const ECN: u8 = 3;
 
 /// The kinds of IP_MTU_DISCOVER end here (IP_PMTUDISC_OMIT).
@@ -32,9 +33,15 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     let ours = setting.ours;
     match name {
         libc::IP_TOS => setting.options.tos = tos(ours, setting.options.tos, number as u8),
-        libc::IP_PKTINFO => want(ours, flags::PKTINFO, number != 0, |wants| (&mut wants.pktinfo, wants.pktinfo6)),
-        libc::IP_RECVTOS => want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tos, wants.tclass)),
-        libc::IP_RECVTTL => want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.ttl, wants.hop_limit)),
+        libc::IP_PKTINFO => {
+            want(ours, flags::PKTINFO, number != 0, |wants| (&mut wants.pktinfo, wants.pktinfo6))
+        }
+        libc::IP_RECVTOS => {
+            want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tos, wants.tclass))
+        }
+        libc::IP_RECVTTL => {
+            want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.ttl, wants.hop_limit))
+        }
         libc::IP_MTU_DISCOVER => setting.options.discover_v4 = discover(ours, number)?,
         libc::IP_RECVERR => receive_errors(setting, number != 0, false)?,
         _ => return Ok(false),
@@ -42,7 +49,8 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     Ok(true)
 }
 
-/// A stream always heeds what its path takes, so it may be told that only. What datagrams do that are longer is the owner's.
+/// A stream always heeds what its path takes, so it may be told that only. What datagrams do that
+/// are longer is the owner's.
 pub(super) fn discover(ours: &Ours, number: c_int) -> Answer<Option<u8>> {
     let how = within(number, 0, LAST_DISCOVER)?;
     if ours.is_stream() && how != WANT && how != libc::IP_PMTUDISC_DO {
@@ -67,8 +75,14 @@ fn tos(ours: &Ours, before: u8, tos: u8) -> u8 {
     if ours.is_stream() { (tos & !ECN) | (before & ECN) } else { tos }
 }
 
-/// Remembers that datagrams shall bring a control message along; the shared flag holds while either family wants it.
-pub(super) fn want(ours: &Ours, flag: u32, on: bool, which: impl FnOnce(&mut super::Wants) -> (&mut bool, bool)) {
+/// Remembers that datagrams shall bring a control message along; the shared flag holds while either
+/// family wants it.
+pub(super) fn want(
+    ours: &Ours,
+    flag: u32,
+    on: bool,
+    which: impl FnOnce(&mut super::Wants) -> (&mut bool, bool),
+) {
     let mut extra = ours.extra();
     let (this, other) = which(&mut extra.wants);
     *this = on;

@@ -19,9 +19,15 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     match name {
         libc::IPV6_V6ONLY if ours.socket.local().port() != 0 => return fail(libc::EINVAL),
         libc::IPV6_V6ONLY => setting.options.v6_only = number != 0,
-        libc::IPV6_RECVPKTINFO => want(ours, flags::PKTINFO, number != 0, |wants| (&mut wants.pktinfo6, wants.pktinfo)),
-        libc::IPV6_RECVTCLASS => want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tclass, wants.tos)),
-        libc::IPV6_RECVHOPLIMIT => want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.hop_limit, wants.ttl)),
+        libc::IPV6_RECVPKTINFO => {
+            want(ours, flags::PKTINFO, number != 0, |wants| (&mut wants.pktinfo6, wants.pktinfo))
+        }
+        libc::IPV6_RECVTCLASS => {
+            want(ours, flags::RECVTOS, number != 0, |wants| (&mut wants.tclass, wants.tos))
+        }
+        libc::IPV6_RECVHOPLIMIT => {
+            want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.hop_limit, wants.ttl))
+        }
         libc::IPV6_MTU_DISCOVER => setting.options.discover_v6 = discover(ours, number)?,
         libc::IPV6_RECVERR => receive_errors(setting, number != 0, true)?,
         libc::IPV6_MTU if number != 0 && number < LEAST_MTU => return fail(libc::EINVAL),

@@ -1,4 +1,5 @@
-//! Groups: memberships, and how datagrams go to them. Interfaces are named by an address, an index, or not at all.
+//! Groups: memberships, and how datagrams go to them. Interfaces are named by an address, an index,
+//! or not at all.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -61,7 +62,9 @@ pub(super) fn changes_group(level: c_int, name: c_int) -> bool {
                         | libc::IP_UNBLOCK_SOURCE
                 )
         }
-        libc::IPPROTO_IPV6 => of_any || matches!(name, libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP),
+        libc::IPPROTO_IPV6 => {
+            of_any || matches!(name, libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP)
+        }
         _ => false,
     }
 }
@@ -71,11 +74,17 @@ pub(super) fn is_one(level: c_int, name: c_int) -> bool {
     let how = match level {
         libc::IPPROTO_IP => matches!(
             name,
-            libc::IP_MULTICAST_IF | libc::IP_MULTICAST_TTL | libc::IP_MULTICAST_LOOP | libc::IP_MULTICAST_ALL
+            libc::IP_MULTICAST_IF
+                | libc::IP_MULTICAST_TTL
+                | libc::IP_MULTICAST_LOOP
+                | libc::IP_MULTICAST_ALL
         ),
         libc::IPPROTO_IPV6 => matches!(
             name,
-            libc::IPV6_MULTICAST_IF | libc::IPV6_MULTICAST_HOPS | libc::IPV6_MULTICAST_LOOP | IPV6_MULTICAST_ALL
+            libc::IPV6_MULTICAST_IF
+                | libc::IPV6_MULTICAST_HOPS
+                | libc::IPV6_MULTICAST_LOOP
+                | IPV6_MULTICAST_ALL
         ),
         _ => false,
     };
@@ -169,9 +178,10 @@ fn number_of(by: Named, absent: c_int) -> Answer<u32> {
     let number = match by {
         Named::Any => Some(0),
         Named::Index(index) => interfaces::inner(index),
-        Named::Address(ip) => {
-            list().iter().find(|one| one.addresses.iter().any(|(own, _)| *own == IpAddr::V4(ip))).map(|one| one.number)
-        }
+        Named::Address(ip) => list()
+            .iter()
+            .find(|one| one.addresses.iter().any(|(own, _)| *own == IpAddr::V4(ip)))
+            .map(|one| one.number),
     };
     number.map_or_else(|| fail(absent), Ok)
 }
@@ -179,9 +189,8 @@ fn number_of(by: Named, absent: c_int) -> Answer<u32> {
 /// The option names an interface of Clearway's in words.
 pub(super) fn names_ours(level: c_int, name: c_int, value: &[u8]) -> bool {
     let by = match (level, name) {
-        (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF) => {
-            leaves_by(level, value)
-        }
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_IF)
+        | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF) => leaves_by(level, value),
         _ if changes_group(level, name) => asked(level, name, value).map(|asked| asked.by),
         _ => return false,
     };
@@ -189,14 +198,20 @@ pub(super) fn names_ours(level: c_int, name: c_int, value: &[u8]) -> bool {
         Ok(by @ (Named::Index(_) | Named::Address(_))) => by,
         _ => return false,
     };
-    // An address is looked up at the host, which need not be entered for what is plainly the machine's own.
+    // An address is looked up at the host, which need not be entered for what is plainly the
+    // machine's own.
     if matches!(by, Named::Address(_)) && !matches!(process::host(), process::Host::Here(_)) {
         return false;
     }
     number_of(by, libc::ENODEV).is_ok_and(|number| number != 0)
 }
 
-pub(super) fn set(setting: &mut Setting<'_>, level: c_int, name: c_int, value: &[u8]) -> Answer<()> {
+pub(super) fn set(
+    setting: &mut Setting<'_>,
+    level: c_int,
+    name: c_int,
+    value: &[u8],
+) -> Answer<()> {
     let ours = setting.ours;
     if ours.is_stream() {
         return fail(if changes_group(level, name) { libc::EPROTO } else { libc::ENOPROTOOPT });
@@ -206,7 +221,11 @@ pub(super) fn set(setting: &mut Setting<'_>, level: c_int, name: c_int, value: &
         if !asked.group.is_multicast() {
             return fail(libc::EINVAL);
         }
-        return ours.socket.change_group(number_of(asked.by, libc::ENODEV)?, asked.group, asked.change);
+        return ours.socket.change_group(
+            number_of(asked.by, libc::ENODEV)?,
+            asked.group,
+            asked.change,
+        );
     }
     let options = &mut setting.options;
     let v6 = level == libc::IPPROTO_IPV6;
@@ -214,9 +233,12 @@ pub(super) fn set(setting: &mut Setting<'_>, level: c_int, name: c_int, value: &
         libc::IP_MULTICAST_IF if !v6 => {
             options.multicast_iface = number_of(leaves_by(level, value)?, libc::EADDRNOTAVAIL)?;
         }
-        libc::IPV6_MULTICAST_IF if v6 => options.multicast_iface = number_of(leaves_by(level, value)?, libc::ENODEV)?,
+        libc::IPV6_MULTICAST_IF if v6 => {
+            options.multicast_iface = number_of(leaves_by(level, value)?, libc::ENODEV)?
+        }
         libc::IP_MULTICAST_TTL | libc::IPV6_MULTICAST_HOPS
-            if [(libc::IP_MULTICAST_TTL, false), (libc::IPV6_MULTICAST_HOPS, true)].contains(&(name, v6)) =>
+            if [(libc::IP_MULTICAST_TTL, false), (libc::IPV6_MULTICAST_HOPS, true)]
+                .contains(&(name, v6)) =>
         {
             options.multicast_ttl = match small(value)? {
                 -1 => 1,
@@ -243,7 +265,9 @@ pub(super) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
     let v6 = level == libc::IPPROTO_IPV6;
     let value = match name {
         _ if changes_group(level, name) || ours.is_stream() => return fail(libc::ENOPROTOOPT),
-        libc::IP_MULTICAST_IF if !v6 => return Ok(Value::Bytes(bytes(address_of(options.multicast_iface).octets()))),
+        libc::IP_MULTICAST_IF if !v6 => {
+            return Ok(Value::Bytes(bytes(address_of(options.multicast_iface).octets())));
+        }
         libc::IPV6_MULTICAST_IF if v6 => interfaces::shown(options.multicast_iface) as c_int,
         libc::IP_MULTICAST_TTL if !v6 => options.multicast_ttl.into(),
         libc::IPV6_MULTICAST_HOPS if v6 => options.multicast_ttl.into(),

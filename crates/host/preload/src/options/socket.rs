@@ -11,7 +11,8 @@ use crate::errno::{Answer, fail};
 use crate::interfaces;
 use crate::object::Ours;
 
-/// The least that SO_RCVBUF and SO_SNDBUF give, as Linux has it on 64-bit machines (`SOCK_MIN_RCVBUF`, `SOCK_MIN_SNDBUF`).
+/// The least that SO_RCVBUF and SO_SNDBUF give, as Linux has it on 64-bit machines
+/// (`SOCK_MIN_RCVBUF`, `SOCK_MIN_SNDBUF`).
 const LEAST_RCVBUF: u32 = 2304;
 const LEAST_SNDBUF: u32 = 4608;
 
@@ -60,7 +61,8 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     Ok(true)
 }
 
-/// SO_MAX_PACING_RATE: a `long`, or an `int` without its sign, in which all bits mean that there is none.
+/// SO_MAX_PACING_RATE: a `long`, or an `int` without its sign, in which all bits mean that there is
+/// none.
 pub(super) fn pacing_rate(value: &[u8]) -> Answer<u64> {
     if let Some((&eight, _)) = value.split_first_chunk() {
         return Ok(u64::from_ne_bytes(eight));
@@ -78,16 +80,24 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
     Ok(Some(match name {
         libc::SO_ERROR => Value::Number(socket.take_error().map_or(0, |errno| errno.0)),
         libc::SO_TYPE => Value::Number(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }),
-        libc::SO_PROTOCOL => Value::Number(if stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP }),
-        libc::SO_DOMAIN => Value::Number(if socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }),
+        libc::SO_PROTOCOL => {
+            Value::Number(if stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP })
+        }
+        libc::SO_DOMAIN => {
+            Value::Number(if socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET })
+        }
         libc::SO_ACCEPTCONN => Value::Number(c_int::from(socket.is_listener())),
         libc::SO_BROADCAST => Value::Number(c_int::from(ours.extra().broadcast)),
         libc::SO_PRIORITY => Value::Number(ours.extra().priority),
         libc::SO_BUSY_POLL => Value::Number(ours.extra().busy_poll),
         libc::SO_RXQ_OVFL => Value::Number(c_int::from(socket.flag(flags::RXQ_OVFL))),
-        libc::SO_RCVBUF => Value::Number(buffer_told(options.receive_buffer, receive, LEAST_RCVBUF)),
+        libc::SO_RCVBUF => {
+            Value::Number(buffer_told(options.receive_buffer, receive, LEAST_RCVBUF))
+        }
         libc::SO_SNDBUF => Value::Number(buffer_told(options.send_buffer, send, LEAST_SNDBUF)),
-        libc::SO_RCVLOWAT => Value::Number(c_int::try_from(socket.receive_lowat()).unwrap_or(c_int::MAX)),
+        libc::SO_RCVLOWAT => {
+            Value::Number(c_int::try_from(socket.receive_lowat()).unwrap_or(c_int::MAX))
+        }
         // Eight bytes, or the lower four of them where there is no room for more.
         libc::SO_MAX_PACING_RATE => Value::Bytes(options.max_pacing_rate.to_ne_bytes().to_vec()),
         libc::SO_LINGER => Value::Bytes(bytes(linger {
@@ -99,7 +109,9 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
         // As Linux says of a peer whose process it does not know.
         libc::SO_PEERCRED => Value::Bytes(bytes(ucred { pid: 0, uid: u32::MAX, gid: u32::MAX })),
         libc::SO_ZEROCOPY => Value::Number(c_int::from(ours.extra().zero_copy)),
-        SO_MEMINFO => Value::Bytes(memory_info(ours).iter().flat_map(|word| word.to_ne_bytes()).collect()),
+        SO_MEMINFO => {
+            Value::Bytes(memory_info(ours).iter().flat_map(|word| word.to_ne_bytes()).collect())
+        }
         libc::SO_BINDTODEVICE => Value::Bytes(match &ours.extra().device[..] {
             [] => Vec::new(),
             name => [name, b"\0"].concat(),
@@ -108,15 +120,19 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
     }))
 }
 
-/// SO_MEMINFO (`linux/sock_diag.h`): bytes received and the bound of them, bytes to be sent and the bound of them, what is reserved ahead, what is queued to be sent, options, backlog,
-/// drops. Nothing is reserved, or in a backlog, here.
+/// SO_MEMINFO (`linux/sock_diag.h`): bytes received and the bound of them, bytes to be sent and the
+/// bound of them, what is reserved ahead, what is queued to be sent, options, backlog, drops.
+/// Nothing is reserved, or in a backlog, here.
 fn memory_info(ours: &Ours) -> [u32; 9] {
     let socket = &ours.socket;
     let (options, (receive, send)) = (socket.options(), socket.buffer_sizes());
     let told = |set, real, least| buffer_told(set, real, least).unsigned_abs();
     let queued = u32::try_from(socket.unsent_bytes()).unwrap_or(u32::MAX);
     let received = u32::try_from(socket.readable_bytes()).unwrap_or(u32::MAX);
-    let bounds = (told(options.receive_buffer, receive, LEAST_RCVBUF), told(options.send_buffer, send, LEAST_SNDBUF));
+    let bounds = (
+        told(options.receive_buffer, receive, LEAST_RCVBUF),
+        told(options.send_buffer, send, LEAST_SNDBUF),
+    );
     [received, bounds.0, queued, bounds.1, 0, queued, 0, 0, socket.dropped()]
 }
 
@@ -134,7 +150,8 @@ fn device_name(name: &[u8]) -> &[u8] {
     name.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A socket of Clearway's is on the namespace's interfaces. Where that is one, it is bound to that; where they are several, there is nothing that would keep it to one.
+/// A socket of Clearway's is on the namespace's interfaces. Where that is one, it is bound to that;
+/// where they are several, there is nothing that would keep it to one.
 fn may_be_bound_to(device: &[u8]) -> Answer<()> {
     match device.is_empty() || interfaces::is_the_only(device) {
         true => Ok(()),
@@ -145,7 +162,8 @@ fn may_be_bound_to(device: &[u8]) -> Answer<()> {
 
 /// The option binds to an interface of Clearway's.
 pub(super) fn names_our_device(level: c_int, name: c_int, value: &[u8]) -> bool {
-    (level, name) == (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) && interfaces::named(device_name(value)).is_some()
+    (level, name) == (libc::SOL_SOCKET, libc::SO_BINDTODEVICE)
+        && interfaces::named(device_name(value)).is_some()
 }
 
 /// An option that the kernel cannot judge, of a socket that is undecided.
@@ -163,7 +181,9 @@ pub(super) fn linger_of(value: &[u8]) -> Answer<Option<u16>> {
 
 pub(super) fn buffer(size: c_int) -> u32 {
     // A negative size is a huge one to Linux, and huge ones are cut.
-    u32::try_from(if size < 0 { LARGEST_BUFFER } else { size.min(LARGEST_BUFFER) }).unwrap_or(0).max(1)
+    u32::try_from(if size < 0 { LARGEST_BUFFER } else { size.min(LARGEST_BUFFER) })
+        .unwrap_or(0)
+        .max(1)
 }
 
 /// Linux doubles what was set, to account for its own overhead, and gives the doubled figure back.
@@ -191,5 +211,8 @@ pub(super) fn timeout(value: &[u8]) -> Answer<Option<Duration>> {
 
 pub(super) fn timeout_told(timeout: Option<Duration>) -> timeval {
     let time = timeout.unwrap_or_default();
-    timeval { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_usec: time.subsec_micros().into() }
+    timeval {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_usec: time.subsec_micros().into(),
+    }
 }

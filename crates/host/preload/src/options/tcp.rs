@@ -14,7 +14,8 @@ const DEFAULT_SEGMENT: c_int = 536;
 /// Bytes of a congestion control's name, with its NUL (TCP_CA_NAME_MAX).
 const NAME_MAX: usize = 16;
 
-/// Bounds that Linux has: MAX_TCP_SYNCNT, TCP_FIN_TIMEOUT_MAX, half of SOCK_MIN_RCVBUF; and what it says of who set none.
+/// Bounds that Linux has: MAX_TCP_SYNCNT, TCP_FIN_TIMEOUT_MAX, half of SOCK_MIN_RCVBUF; and what it
+/// says of who set none.
 const MOST_SYNS: c_int = 127;
 const MOST_FIN_SECONDS: c_int = 120;
 const LEAST_CLAMP: c_int = 1152;
@@ -35,7 +36,9 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
     let (ours, options) = (setting.ours, &mut setting.options);
     match name {
         libc::TCP_CONGESTION => options.congestion = congestion(value)?,
-        libc::TCP_DEFER_ACCEPT => options.defer_accept = defer_seconds(number(value)?.max(0) as u32),
+        libc::TCP_DEFER_ACCEPT => {
+            options.defer_accept = defer_seconds(number(value)?.max(0) as u32)
+        }
         libc::TCP_FASTOPEN => {
             let pending = number(value)?;
             let is_connected = ours.socket.remote().is_some() && !ours.socket.is_listener();
@@ -63,10 +66,13 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
             if clamp == 0 && ours.socket.is_listener() | ours.socket.remote().is_some() {
                 return fail(libc::EINVAL);
             }
-            options.window_clamp = if clamp == 0 { 0 } else { clamp.max(LEAST_CLAMP).unsigned_abs() };
+            options.window_clamp =
+                if clamp == 0 { 0 } else { clamp.max(LEAST_CLAMP).unsigned_abs() };
         }
         libc::TCP_NOTSENT_LOWAT => options.notsent_lowat = number(value)? as u32,
-        libc::TCP_THIN_LINEAR_TIMEOUTS => options.linear_timeouts = within(number(value)?, 0, 1)? == 1,
+        libc::TCP_THIN_LINEAR_TIMEOUTS => {
+            options.linear_timeouts = within(number(value)?, 0, 1)? == 1
+        }
         TCP_INQ => setting.ours.extra().inq = within(number(value)?, 0, 1)? == 1,
         libc::TCP_THIN_DUPACK => {
             within(number(value)?, 0, 1)?;
@@ -91,16 +97,24 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
             Some(0) => -1,
             Some(seconds) => seconds.into(),
         }),
-        libc::TCP_WINDOW_CLAMP => Value::Number(c_int::try_from(options.window_clamp).unwrap_or(c_int::MAX)),
+        libc::TCP_WINDOW_CLAMP => {
+            Value::Number(c_int::try_from(options.window_clamp).unwrap_or(c_int::MAX))
+        }
         libc::TCP_NOTSENT_LOWAT => Value::Number(options.notsent_lowat as c_int),
         libc::TCP_THIN_LINEAR_TIMEOUTS => Value::Number(options.linear_timeouts.into()),
         TCP_INQ => Value::Number(c_int::from(ours.extra().inq)),
         libc::TCP_THIN_DUPACK => Value::Number(0),
         // As on Linux, Reno and CUBIC have nothing to tell.
-        libc::TCP_CC_INFO => Value::Bytes(ours.socket.info()?.to_linux_bbr().map_or_else(Vec::new, |bbr| bbr.to_vec())),
+        libc::TCP_CC_INFO => Value::Bytes(
+            ours.socket.info()?.to_linux_bbr().map_or_else(Vec::new, |bbr| bbr.to_vec()),
+        ),
         // A listener's connections have none of it.
-        libc::TCP_FASTOPEN if ours.socket.remote().is_some() && !ours.socket.is_listener() => Value::Number(0),
-        libc::TCP_FASTOPEN => Value::Number(c_int::try_from(options.fast_open).unwrap_or(c_int::MAX)),
+        libc::TCP_FASTOPEN if ours.socket.remote().is_some() && !ours.socket.is_listener() => {
+            Value::Number(0)
+        }
+        libc::TCP_FASTOPEN => {
+            Value::Number(c_int::try_from(options.fast_open).unwrap_or(c_int::MAX))
+        }
         libc::TCP_FASTOPEN_CONNECT => Value::Number(options.fast_open_connect.into()),
         _ => return Ok(None),
     }))
@@ -142,7 +156,8 @@ pub(super) fn congestion_name(congestion: Congestion) -> Vec<u8> {
     out
 }
 
-/// TCP_DEFER_ACCEPT is kept by Linux as retransmissions of the SYN-ACK, and told as the seconds that these take.
+/// TCP_DEFER_ACCEPT is kept by Linux as retransmissions of the SYN-ACK, and told as the seconds
+/// that these take.
 pub(super) fn defer_seconds(asked: u32) -> u32 {
     const FIRST: u32 = 1;
     const LONGEST: u32 = 120;

@@ -14,7 +14,13 @@ fn the_last_word_on_an_option_is_remembered() {
     Told::remember(&mut list, told(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1));
     Told::remember(&mut list, told(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1));
     Told::remember(&mut list, told(libc::SOL_SOCKET, libc::SO_REUSEADDR, 0));
-    assert_eq!(list, [told(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1), told(libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)]);
+    assert_eq!(
+        list,
+        [
+            told(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
+            told(libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)
+        ]
+    );
     assert_eq!(Told::new(0, 0, &[7; 100_000]).value.len(), LONGEST);
 }
 
@@ -22,7 +28,10 @@ fn the_last_word_on_an_option_is_remembered() {
 fn what_only_the_kernel_has_keeps_a_socket_there_unless_it_is_off() {
     let mark = |value| told(libc::SOL_SOCKET, libc::SO_MARK, value);
     assert_eq!(only_the_kernels(&[mark(0)]), None);
-    assert_eq!(only_the_kernels(&[told(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1), mark(7)]), Some("SO_MARK".to_owned()));
+    assert_eq!(
+        only_the_kernels(&[told(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1), mark(7)]),
+        Some("SO_MARK".to_owned())
+    );
     assert_eq!(told(1, 12345, 1).describe(), "socket option 12345 of level 1");
 }
 
@@ -70,7 +79,10 @@ fn times_and_lingers_come_back_as_they_went() {
     let told = socket::timeout_told(Some(Duration::from_millis(1500)));
     assert_eq!((told.tv_sec, told.tv_usec), (1, 500_000));
     let linger = |l_onoff, l_linger| socket::linger_of(&bytes(libc::linger { l_onoff, l_linger }));
-    assert_eq!((linger(0, 5), linger(1, 0), linger(1, 100_000)), (Ok(None), Ok(Some(0)), Ok(Some(u16::MAX))));
+    assert_eq!(
+        (linger(0, 5), linger(1, 0), linger(1, 100_000)),
+        (Ok(None), Ok(Some(0)), Ok(Some(u16::MAX)))
+    );
 }
 
 #[test]
@@ -98,10 +110,12 @@ fn tcp_info_lies_where_c_programs_look() {
 
 /// The options of a level that the `libc` crate knows too, with their numbers there.
 macro_rules! numbers {
-    ($($level:ident: $($name:ident)*;)*) => { &[$($((libc::$level, libc::$name, stringify!($name)),)*)*] };
+    ($($level:ident: $($name:ident)*;)*) => { &[$($((libc::$level, libc::$name,
+        stringify!($name)),)*)*] };
 }
 
-/// Names that the table has of the newer standard (RFC 3493), and the `libc` crate of the older one.
+/// Names that the table has of the newer standard (RFC 3493), and the `libc` crate of the older
+/// one.
 const OTHER_NAMES: &[(&str, &str)] =
     &[("IPV6_ADD_MEMBERSHIP", "IPV6_JOIN_GROUP"), ("IPV6_DROP_MEMBERSHIP", "IPV6_LEAVE_GROUP")];
 
@@ -149,11 +163,19 @@ fn the_table_of_options_has_the_numbers_of_c() {
         let name = OTHER_NAMES.iter().find(|(old, _)| old == name).map_or(*name, |(_, new)| *new);
         assert_eq!(SocketOption::of(*level, *number).map(|option| option.name), Some(name));
     }
-    let others = clearway_options::OPTIONS.iter().filter(|option| NOT_IN_LIBC.contains(&option.name)).count();
-    assert_eq!(known.len() + others, clearway_options::OPTIONS.len(), "an option is held against nothing");
+    let others = clearway_options::OPTIONS
+        .iter()
+        .filter(|option| NOT_IN_LIBC.contains(&option.name))
+        .count();
+    assert_eq!(
+        known.len() + others,
+        clearway_options::OPTIONS.len(),
+        "an option is held against nothing"
+    );
 }
 
-/// The table of `docs/preload.md`, from the one in the code: neighbours of one level that do the same are one row.
+/// The table of `docs/preload.md`, from the one in the code: neighbours of one level that do the
+/// same are one row.
 fn table_of_docs() -> String {
     let mut rows: Vec<(clearway_options::Level, String, &str)> = Vec::new();
     for option in clearway_options::OPTIONS.iter().filter(|option| !option.does.is_empty()) {

@@ -12,7 +12,9 @@ use crate::object::Ours;
 pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<bool> {
     let number = number(value)?;
     match name {
-        libc::UDP_SEGMENT => setting.ours.set_segment_size(within(number, 0, c_int::from(u16::MAX))? as u16),
+        libc::UDP_SEGMENT => {
+            setting.ours.set_segment_size(within(number, 0, c_int::from(u16::MAX))? as u16)
+        }
         libc::UDP_GRO => setting.ours.socket.set_flag(flags::UDP_GRO, number != 0),
         _ => return Ok(false),
     }

@@ -1,9 +1,11 @@
-//! `stdin`, `stdout` and `stderr` of a program whose descriptor 0, 1 or 2 becomes a socket of Clearway while it runs, and perhaps something else again: a shell that
-//! redirects a built-in command, a server that puts a connection in the place of its standard output.
+//! `stdin`, `stdout` and `stderr` of a program whose descriptor 0, 1 or 2 becomes a socket of
+//! Clearway while it runs, and perhaps something else again: a shell that redirects a built-in
+//! command, a server that puts a connection in the place of its standard output.
 //!
-//! The C library's own three streams cannot be given functions of ours, so the variables by which programs (and `printf`, and `puts`) find them are set to streams
-//! that have them, and set back when the descriptor is the kernel's again. What waits in the one to be written moves to the other, as it would have stayed in a
-//! stream whose descriptor was replaced.
+//! The C library's own three streams cannot be given functions of ours, so the variables by which
+//! programs (and `printf`, and `puts`) find them are set to streams that have them, and set back
+//! when the descriptor is the kernel's again. What waits in the one to be written moves to the
+//! other, as it would have stayed in a stream whose descriptor was replaced.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -15,7 +17,8 @@ use super::{Head, over};
 use crate::object::ours;
 use crate::real;
 
-// SAFETY: the C library defines these, with these types. A program may assign to them, and so may we.
+// SAFETY: the C library defines these, with these types. A program may assign to them, and so may
+// we.
 unsafe extern "C" {
     static mut stdin: *mut FILE;
     static mut stdout: *mut FILE;
@@ -23,7 +26,12 @@ unsafe extern "C" {
     fn flockfile(stream: *mut FILE);
     fn funlockfile(stream: *mut FILE);
     fn __fpurge(stream: *mut FILE);
-    fn fwrite_unlocked(from: *const c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t;
+    fn fwrite_unlocked(
+        from: *const c_void,
+        size: size_t,
+        count: size_t,
+        stream: *mut FILE,
+    ) -> size_t;
 }
 
 /// `_IO_UNBUFFERED` and `_IO_LINE_BUF`.
@@ -41,7 +49,11 @@ struct Standard {
 
 impl Standard {
     const fn new(mode: &'static CStr) -> Standard {
-        Standard { mode, programs: AtomicPtr::new(ptr::null_mut()), over: AtomicPtr::new(ptr::null_mut()) }
+        Standard {
+            mode,
+            programs: AtomicPtr::new(ptr::null_mut()),
+            over: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 }
 
@@ -72,7 +84,8 @@ pub(crate) fn follow(fd: c_int) {
 fn stand_in(fd: c_int) {
     let standard = &STANDARD[fd as usize];
     let (place, over) = (place(fd), standard.over.load(Ordering::Acquire));
-    // SAFETY: the variable is the C library's; a program that replaces a descriptor while another thread uses its stream has no order to ask for.
+    // SAFETY: the variable is the C library's; a program that replaces a descriptor while another
+    // thread uses its stream has no order to ask for.
     let programs = unsafe { place.read() };
     if programs.is_null() || programs == over {
         return;
@@ -129,7 +142,8 @@ fn step_back(fd: c_int) {
     }
 }
 
-/// The program closes this stream. If it is one of ours that stands in for another, the variable names the program's own again.
+/// The program closes this stream. If it is one of ours that stands in for another, the variable
+/// names the program's own again.
 pub(super) fn closed(stream: usize) {
     for (fd, standard) in STANDARD.iter().enumerate() {
         if standard.over.load(Ordering::Acquire).addr() == stream {
@@ -145,7 +159,8 @@ pub(super) fn closed(stream: usize) {
 /// # Safety
 /// Both are streams of the C library.
 unsafe fn move_pending(from: *mut FILE, to: *mut FILE) {
-    // SAFETY: under the stream's lock its buffer stays as it is; a stream without output in its buffer has equal pointers there.
+    // SAFETY: under the stream's lock its buffer stays as it is; a stream without output in its
+    // buffer has equal pointers there.
     unsafe {
         flockfile(from);
         let head = &*from.cast::<Head>();

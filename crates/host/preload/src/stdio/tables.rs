@@ -1,9 +1,13 @@
-//! The C library's own streams over a descriptor behind which a connection comes to stand: those that were opened before `dup2` put it there, and `dprintf`.
+//! The C library's own streams over a descriptor behind which a connection comes to stand: those
+//! that were opened before `dup2` put it there, and `dprintf`.
 //!
-//! Inside, the C library reads, writes and closes by system calls that nobody can stand in for. But every stream does it by a table of functions, which all ordinary streams of the process share
-//! (`_IO_file_jumps`, and `_IO_wfile_jumps` for wide characters), and which glibc exports. Three entries of these are replaced by functions that ask first whose the descriptor is. The C library has
-//! the tables written once and write-protected from then on, and so they are afterwards. Where a table is not laid out as it has been since glibc 2.1, nothing is changed: what such a stream writes
-//! is refused then, as all bytes that go round this library are.
+//! Inside, the C library reads, writes and closes by system calls that nobody can stand in for. But
+//! every stream does it by a table of functions, which all ordinary streams of the process share
+//! (`_IO_file_jumps`, and `_IO_wfile_jumps` for wide characters), and which glibc exports. Three
+//! entries of these are replaced by functions that ask first whose the descriptor is. The C library
+//! has the tables written once and write-protected from then on, and so they are afterwards. Where
+//! a table is not laid out as it has been since glibc 2.1, nothing is changed: what such a stream
+//! writes is refused then, as all bytes that go round this library are.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Once;
@@ -19,7 +23,8 @@ type Read = unsafe extern "C-unwind" fn(*mut FILE, *mut c_void, ssize_t) -> ssiz
 type Write = unsafe extern "C-unwind" fn(*mut FILE, *const c_void, ssize_t) -> ssize_t;
 type Close = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
 
-/// An entry of a table (`struct _IO_jump_t` of glibc's `libioP.h`): its place, the function that stands there, the C library's name for it, and ours.
+/// An entry of a table (`struct _IO_jump_t` of glibc's `libioP.h`): its place, the function that
+/// stands there, the C library's name for it, and ours.
 struct Entry {
     place: usize,
     name: &'static CStr,
@@ -79,13 +84,16 @@ fn replace(name: &CStr) {
         unsafe { table.add(entry.place) }
     });
     // SAFETY: as above; the C library writes none of them after it was loaded.
-    let is_known =
-        slots.iter().zip(&THEIRS).all(|(slot, theirs)| unsafe { slot.read() } == theirs.load(Ordering::Acquire));
+    let is_known = slots
+        .iter()
+        .zip(&THEIRS)
+        .all(|(slot, theirs)| unsafe { slot.read() } == theirs.load(Ordering::Acquire));
     if !is_known || !protect(table, libc::PROT_READ | libc::PROT_WRITE) {
         return;
     }
     for (slot, entry) in slots.into_iter().zip(&ENTRIES) {
-        // SAFETY: the entry is aligned and can be written now; who reads it meanwhile sees one function or the other.
+        // SAFETY: the entry is aligned and can be written now; who reads it meanwhile sees one
+        // function or the other.
         unsafe { AtomicUsize::from_ptr(slot) }.store((entry.ours)(), Ordering::Release);
     }
     protect(table, libc::PROT_READ);

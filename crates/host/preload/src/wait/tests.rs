@@ -13,7 +13,10 @@ fn sets(bits: usize, members: [&[usize]; 3]) -> [Vec<c_ulong>; 3] {
 
 fn view(count: c_int, words: &mut [Vec<c_ulong>; 3]) -> Sets {
     let [read, write, except] = words;
-    Sets::new(count, [read.as_mut_ptr().cast(), write.as_mut_ptr().cast(), except.as_mut_ptr().cast()])
+    Sets::new(
+        count,
+        [read.as_mut_ptr().cast(), write.as_mut_ptr().cast(), except.as_mut_ptr().cast()],
+    )
 }
 
 #[test]
@@ -36,7 +39,8 @@ fn only_what_was_asked_for_is_stored() {
     let mut words = sets(128, [&[3, 4], &[4], &[5]]);
     let sets = view(128, &mut words);
     let both = (libc::POLLIN | libc::POLLOUT | libc::POLLERR) as u16;
-    let found: Vec<_> = sets.wanted().map(|(fd, wanted)| (fd, wanted, if fd == 5 { 0 } else { both })).collect();
+    let found: Vec<_> =
+        sets.wanted().map(|(fd, wanted)| (fd, wanted, if fd == 5 { 0 } else { both })).collect();
     assert_eq!(sets.store(&found), 3);
     assert_eq!((words[0][0], words[1][0], words[2][0]), (1 << 3 | 1 << 4, 1 << 4, 0));
 }
@@ -44,7 +48,8 @@ fn only_what_was_asked_for_is_stored() {
 #[test]
 fn a_set_that_is_not_given_is_not_touched() {
     let mut read = vec![1 << 2; 1];
-    let sets = Sets::new(64, [read.as_mut_ptr().cast(), std::ptr::null_mut(), std::ptr::null_mut()]);
+    let sets =
+        Sets::new(64, [read.as_mut_ptr().cast(), std::ptr::null_mut(), std::ptr::null_mut()]);
     assert_eq!(sets.store(&[(2, IN, libc::POLLHUP as u16)]), 1, "a hang-up is readable");
     assert_eq!(read[0], 1 << 2);
 }

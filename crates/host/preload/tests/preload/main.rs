@@ -1,6 +1,8 @@
-//! C programs that know nothing of Clearway, run over the kernel alone, with the library but no host, and over a host: the output must be the same.
+//! C programs that know nothing of Clearway, run over the kernel alone, with the library but no
+//! host, and over a host: the output must be the same.
 //!
-//! They need a C compiler and the `clearway` command; without them they say that they are skipped, or fail where `CI` is set.
+//! They need a C compiler and the `clearway` command; without them they say that they are skipped,
+//! or fail where `CI` is set.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -19,7 +21,11 @@ fn without_a_host_everything_is_as_it_was() {
     for program in PROGRAMS {
         let path = build(program);
         for addr in KERNEL {
-            compare(&format!("{program} {addr} without a host"), &plain(&path, addr), &preloaded(&path, addr, &[]));
+            compare(
+                &format!("{program} {addr} without a host"),
+                &plain(&path, addr),
+                &preloaded(&path, addr, &[]),
+            );
         }
     }
 }
@@ -105,8 +111,12 @@ fn who_may_have_a_port_beside_whom() {
 /// For each way to wait, how many connections each of the processes had.
 fn shares(run: &world::Run) -> Vec<(String, Vec<u32>)> {
     let line = |line: &str| {
-        let (way, counts) = line.split_once(" failed 0:").unwrap_or_else(|| panic!("connections failed: {line}"));
-        (way.to_owned(), counts.split_whitespace().map(|count| count.parse().expect("a number")).collect())
+        let (way, counts) =
+            line.split_once(" failed 0:").unwrap_or_else(|| panic!("connections failed: {line}"));
+        (
+            way.to_owned(),
+            counts.split_whitespace().map(|count| count.parse().expect("a number")).collect(),
+        )
     };
     run.stdout.lines().map(line).collect()
 }
@@ -114,8 +124,9 @@ fn shares(run: &world::Run) -> Vec<(String, Vec<u32>)> {
 /// Connections of each program of `spread.c`, and the processes that share them.
 const SPREAD: (u32, u32) = (400, 4);
 
-/// The kernel wakes one process in turn where processes block in `accept`, and has them race otherwise. So what is asked is that everybody has a fifth of an even share at least, in each
-/// way to wait: without turns the same process wins nearly always.
+/// The kernel wakes one process in turn where processes block in `accept`, and has them race
+/// otherwise. So what is asked is that everybody has a fifth of an even share at least, in each way
+/// to wait: without turns the same process wins nearly always.
 #[test]
 fn processes_that_wait_at_one_listener_share_its_connections() {
     if !prepared(true) {
@@ -244,7 +255,9 @@ fn data_leaves_with_the_syn_where_it_may_and_programs_see_no_difference() {
     }
     let path = build("early");
     // Without a server that gives cookies, and with one.
-    for (settings, early) in [("", false), ("[tcp]\nfast-open = 3\n", true), ("[tcp]\nfast-open = 2\n", false)] {
+    for (settings, early) in
+        [("", false), ("[tcp]\nfast-open = 3\n", true), ("[tcp]\nfast-open = 2\n", false)]
+    {
         let host = Host::configured("", settings);
         for (kernels, ours) in KERNEL.into_iter().zip(Host::ADDRESSES) {
             compare("early", &plain(&path, kernels), &preloaded(&path, ours, &host.environment()));
@@ -273,7 +286,8 @@ fn groups_on_an_interface_of_clearways() {
     }
     let host = Host::start();
     let path = build("groups");
-    // The kernel sends to no group of IPv6 by its loopback, so what it says of IPv4 is what is right for both.
+    // The kernel sends to no group of IPv6 by its loopback, so what it says of IPv4 is what is
+    // right for both.
     let kernels = plain(&path, KERNEL[0]);
     assert!(kernels.stdout.contains("heard: joined before"), "{}", kernels.stdout);
     for ours in Host::ADDRESSES {

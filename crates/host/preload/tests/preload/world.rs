@@ -1,4 +1,5 @@
-//! Programs, hosts, and where everything is. What is started here ends with the test, also when that fails.
+//! Programs, hosts, and where everything is. What is started here ends with the test, also when
+//! that fails.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -38,7 +39,11 @@ app ns add id here secret 1234 if loop0
 
 /// The folder of this test's executable, where the library lies too.
 fn beside() -> PathBuf {
-    std::env::current_exe().expect("the test knows where it is").parent().expect("in a folder").to_owned()
+    std::env::current_exe()
+        .expect("the test knows where it is")
+        .parent()
+        .expect("in a folder")
+        .to_owned()
 }
 
 fn library() -> PathBuf {
@@ -63,8 +68,11 @@ fn clearway() -> Option<&'static Path> {
 
 /// Is all here that the test needs?
 pub(crate) fn prepared(host: bool) -> bool {
-    let compiler =
-        Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    let compiler = Command::new("cc")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
     let missing = match (compiler, !host || clearway().is_some()) {
         (true, true) => return true,
         (false, _) => "there is no C compiler (cc)",
@@ -100,10 +108,16 @@ impl Drop for Program {
 pub(crate) fn build(name: &str) -> Program {
     let folder = folder();
     let path = folder.join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload/programs").join(format!("{name}.c"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/preload/programs")
+        .join(format!("{name}.c"));
     // The programs call functions wrongly on purpose.
-    let status =
-        Command::new("cc").args(["-O1", "-w", "-pthread", "-o"]).arg(&path).arg(source).status().expect("cc runs");
+    let status = Command::new("cc")
+        .args(["-O1", "-w", "-pthread", "-o"])
+        .arg(&path)
+        .arg(source)
+        .status()
+        .expect("cc runs");
     assert!(status.success(), "{name}.c does not compile");
     Program { folder, path }
 }
@@ -119,7 +133,11 @@ pub(crate) struct Run {
 fn run(command: &mut Command) -> Run {
     let output = command.stdin(Stdio::null()).output().expect("the program starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Run { stdout: text(&output.stdout), stderr: text(&output.stderr), status: output.status.to_string() }
+    Run {
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+        status: output.status.to_string(),
+    }
 }
 
 /// Runs a program as it is.
@@ -130,7 +148,10 @@ pub(crate) fn plain(program: &Program, addr: &str) -> Run {
 /// Runs a program with the library.
 pub(crate) fn preloaded(program: &Program, addr: &str, environment: &[(&str, String)]) -> Run {
     let mut command = Command::new(&program.path);
-    command.arg(addr).env("LD_PRELOAD", library()).env("CLEARWAY_SOCKET", program.folder.join("nobody.sock"));
+    command
+        .arg(addr)
+        .env("LD_PRELOAD", library())
+        .env("CLEARWAY_SOCKET", program.folder.join("nobody.sock"));
     command.envs(environment.iter().map(|(name, value)| (*name, OsStr::new(value))));
     run(&mut command)
 }
@@ -141,15 +162,21 @@ pub(crate) fn compare(what: &str, expected: &Run, found: &Run) {
     let mut differences: Vec<String> = pairs
         .enumerate()
         .filter(|(_, (expected, found))| expected != found)
-        .map(|(at, (expected, found))| format!("line {}\n  kernel   {expected}\n  Clearway {found}", at + 1))
+        .map(|(at, (expected, found))| {
+            format!("line {}\n  kernel   {expected}\n  Clearway {found}", at + 1)
+        })
         .collect();
     let (lines, lines_found) = (expected.stdout.lines().count(), found.stdout.lines().count());
     if lines != lines_found {
         let last = found.stdout.lines().last().unwrap_or_default();
-        differences.push(format!("{lines} lines expected, {lines_found} found, the last of them: {last}"));
+        differences
+            .push(format!("{lines} lines expected, {lines_found} found, the last of them: {last}"));
     }
     if expected.status != found.status {
-        differences.push(format!("{} expected, found {}: {}", expected.status, found.status, found.stderr));
+        differences.push(format!(
+            "{} expected, found {}: {}",
+            expected.status, found.status, found.stderr
+        ));
     }
     assert!(differences.is_empty(), "{what}:\n{}", differences.join("\n"));
 }
@@ -206,9 +233,9 @@ impl Host {
                 .args(["ctl", "show app ns"])
                 .env("CLEARWAY_SOCKET", self.folder.join("host.sock"))
                 .stdin(Stdio::null());
-            command
-                .output()
-                .is_ok_and(|output| output.status.success() && String::from_utf8_lossy(&output.stdout).contains("here"))
+            command.output().is_ok_and(|output| {
+                output.status.success() && String::from_utf8_lossy(&output.stdout).contains("here")
+            })
         };
         while !ready() {
             let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
@@ -220,16 +247,25 @@ impl Host {
     /// What `show tcp stats` says of a counter.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let mut command = Command::new(clearway().expect("`prepared` saw it"));
-        command.args(["ctl", "show tcp stats"]).env("CLEARWAY_SOCKET", self.folder.join("host.sock"));
+        command
+            .args(["ctl", "show tcp stats"])
+            .env("CLEARWAY_SOCKET", self.folder.join("host.sock"));
         let said = run(&mut command).stdout;
         let mut words = said.split_whitespace().skip_while(|word| *word != name);
-        words.nth(1).and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no {name}: {said}"))
+        words
+            .nth(1)
+            .and_then(|count| count.parse().ok())
+            .unwrap_or_else(|| panic!("no {name}: {said}"))
     }
 
     /// What tells a program of the host and the namespace.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let socket = self.folder.join("host.sock").to_string_lossy().into_owned();
-        vec![("CLEARWAY_SOCKET", socket), ("CLEARWAY_NS", "here".to_owned()), ("CLEARWAY_SECRET", "1234".to_owned())]
+        vec![
+            ("CLEARWAY_SOCKET", socket),
+            ("CLEARWAY_NS", "here".to_owned()),
+            ("CLEARWAY_SECRET", "1234".to_owned()),
+        ]
     }
 }
 

@@ -1,15 +1,18 @@
-//! Who holds how much of the shared memory: the host, each namespace, each program. What one charges, those above it are charged with.
+//! Who holds how much of the shared memory: the host, each namespace, each program. What one
+//! charges, those above it are charged with.
 //!
-//! One may have as much as its limit says, and no more than what is left to others where it belongs: a program as much as the namespace has free besides, a namespace as
-//! much as the host. Besides, a part of the host's is kept for what each program is guaranteed, so that whoever comes finds something, however greedy those are who
-//! are there, and however many.
+//! One may have as much as its limit says, and no more than what is left to others where it
+//! belongs: a program as much as the namespace has free besides, a namespace as much as the host.
+//! Besides, a part of the host's is kept for what each program is guaranteed, so that whoever comes
+//! finds something, however greedy those are who are there, and however many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use clearway_proto::store::lending::Lending;
 
-/// The least that each FIFO may hold, whatever others have: what a stuck peer costs at most under shortage.
+/// The least that each FIFO may hold, whatever others have: what a stuck peer costs at most under
+/// shortage.
 const LEAST: u64 = 16 * 1024;
 
 /// A new FIFO may hold as much of what is free as if there were so many times as many as there are.
@@ -32,13 +35,25 @@ pub struct Account {
 impl Account {
     /// The host's own.
     pub fn host(limit: u64) -> Arc<Account> {
-        Arc::new(Account { used: AtomicU64::new(0), fifos: AtomicU32::new(0), limit, guarantee: 0, parent: None })
+        Arc::new(Account {
+            used: AtomicU64::new(0),
+            fifos: AtomicU32::new(0),
+            limit,
+            guarantee: 0,
+            parent: None,
+        })
     }
 
     /// One within another.
     pub fn within(parent: &Arc<Account>, limit: u64, guarantee: u64) -> Arc<Account> {
         let (limit, parent) = (limit.min(parent.limit), Some(Arc::clone(parent)));
-        Arc::new(Account { used: AtomicU64::new(0), fifos: AtomicU32::new(0), limit, guarantee, parent })
+        Arc::new(Account {
+            used: AtomicU64::new(0),
+            fifos: AtomicU32::new(0),
+            limit,
+            guarantee,
+            parent,
+        })
     }
 
     /// What is lent, of its limit: the host keeps a part for guarantees.
@@ -88,9 +103,11 @@ impl Account {
         self.limit
     }
 
-    /// What it may have more: what is guaranteed, and no more than there would be left where it belongs.
+    /// What it may have more: what is guaranteed, and no more than there would be left where it
+    /// belongs.
     pub fn free(&self) -> u64 {
-        let hard = self.levels().map(|level| level.limit.saturating_sub(level.used())).min().unwrap_or(0);
+        let hard =
+            self.levels().map(|level| level.limit.saturating_sub(level.used())).min().unwrap_or(0);
         self.lendable().max(self.guarantee.saturating_sub(self.used())).min(hard)
     }
 
@@ -146,10 +163,17 @@ mod tests {
             }
             had.push(program.used());
         }
-        assert!((had[0] as i64 - 2 * GIB as i64).abs() < 4 << 20, "alone it has a third of what is lent: {had:?}");
+        assert!(
+            (had[0] as i64 - 2 * GIB as i64).abs() < 4 << 20,
+            "alone it has a third of what is lent: {had:?}"
+        );
         assert!(had[1] >= GIB / 2 && had.iter().all(|had| *had >= GUARANTEE), "{had:?}");
         let elsewhere = Account::within(&Account::within(&host, u64::MAX, 0), u64::MAX, 0);
-        assert!(elsewhere.free() >= GIB, "another namespace has its part still: {}", elsewhere.free());
+        assert!(
+            elsewhere.free() >= GIB,
+            "another namespace has its part still: {}",
+            elsewhere.free()
+        );
     }
 
     #[test]

@@ -35,7 +35,8 @@ fn a_session_fd_serves_one_session_after_the_other() {
     // What is free is not freed once more, whatever a message names.
     fds.release(name, 0, &quota);
     assert_eq!(fds.room(), MAX_AHEAD - 1);
-    // The end of one session is heard behind the claim of the next: on another worker, by another ring.
+    // The end of one session is heard behind the claim of the next: on another worker, by another
+    // ring.
     assert_eq!(fds.claim(name, 7), Claimed::Free);
     assert_eq!(fds.claim(name, 8), Claimed::Instead(7));
     fds.release(name, 7, &quota);

@@ -1,7 +1,10 @@
-//! Who has a connection that was accepted: a process claims it, by a message in its ring or by a question.
+//! Who has a connection that was accepted: a process claims it, by a message in its ring or by a
+//! question.
 //!
-//! Who takes a record out of an accept FIFO exchanges the session's name in its claim word for its own mark, so of several that have the record one has the session. The message that follows says
-//! which session fd is its. What the word says is believed only as far as the program itself is concerned: whether a session waits to be claimed is known here (`parent`).
+//! Who takes a record out of an accept FIFO exchanges the session's name in its claim word for its
+//! own mark, so of several that have the record one has the session. The message that follows says
+//! which session fd is its. What the word says is believed only as far as the program itself is
+//! concerned: whether a session waits to be claimed is known here (`parent`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +21,8 @@ use crate::program::Program;
 use crate::session_fds::{Claimed, SessionFds};
 
 impl Session {
-    /// It waits to be claimed, and what stands in the claim word is exchanged, if it is this. False: it was something else, and stays.
+    /// It waits to be claimed, and what stands in the claim word is exchanged, if it is this.
+    /// False: it was something else, and stays.
     fn exchange_claim(&self, from: u64, to: u64) -> bool {
         self.head.claim.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -45,7 +49,9 @@ impl Sessions {
         let handle = self.session(program, id)?;
         let session = self.table.get(handle).ok_or_else(gone)?;
         let mine = taken_by(process);
-        if session.parent.is_none() || !(session.exchange_claim(id, mine) || session.exchange_claim(mine, mine)) {
+        if session.parent.is_none()
+            || !(session.exchange_claim(id, mine) || session.exchange_claim(mine, mine))
+        {
             return Err(refuse(Errno::EINVAL, "the connection was claimed already"));
         }
         self.claimed(stack, program, (handle, id), process);
@@ -55,10 +61,14 @@ impl Sessions {
     /// A process says that it took a connection, and which session fd it has for it.
     pub(super) fn on_claim(&mut self, stack: &mut HostStack, at: usize, message: Message) {
         let queue_pair = &self.queue_pairs[at];
-        let (process, program, fds) =
-            (queue_pair.process, Arc::clone(&queue_pair.program), Arc::clone(&queue_pair.session_fds));
+        let (process, program, fds) = (
+            queue_pair.process,
+            Arc::clone(&queue_pair.program),
+            Arc::clone(&queue_pair.session_fds),
+        );
         let id = message.session;
-        let waits = |handle: &Handle<Session>| self.table.get(*handle).is_some_and(|s| s.parent.is_some());
+        let waits =
+            |handle: &Handle<Session>| self.table.get(*handle).is_some_and(|s| s.parent.is_some());
         let Some(handle) = self.find(&program, id).filter(waits) else {
             self.report.stray_messages += 1;
             return;
@@ -70,8 +80,14 @@ impl Sessions {
         }
     }
 
-    /// A session is held by this session fd of its process from now on. False: that has hung up, so nobody holds it.
-    pub fn is_held_by(&mut self, program: &Arc<Program>, (fds, name): (&SessionFds, u32), id: SessionId) -> bool {
+    /// A session is held by this session fd of its process from now on. False: that has hung up, so
+    /// nobody holds it.
+    pub fn is_held_by(
+        &mut self,
+        program: &Arc<Program>,
+        (fds, name): (&SessionFds, u32),
+        id: SessionId,
+    ) -> bool {
         match fds.claim(name, id) {
             Claimed::Free => true,
             Claimed::Gone => false,
@@ -87,7 +103,8 @@ impl Sessions {
         }
     }
 
-    /// A process says that nobody holds the session any more, and that its session fd, which no other process has, is free.
+    /// A process says that nobody holds the session any more, and that its session fd, which no
+    /// other process has, is free.
     pub(super) fn on_close(&mut self, stack: &mut HostStack, at: usize, message: Message) {
         let queue_pair = &self.queue_pairs[at];
         let (program, fds) = (Arc::clone(&queue_pair.program), Arc::clone(&queue_pair.session_fds));
@@ -117,7 +134,8 @@ impl Sessions {
         }
     }
 
-    /// Nobody will claim it from a listener any more: it ends with a reset, unless a process has taken it and is about to say so.
+    /// Nobody will claim it from a listener any more: it ends with a reset, unless a process has
+    /// taken it and is about to say so.
     pub(super) fn end_unclaimed(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         let Some(session) = self.table.get(handle) else { return };
         // Where no process is left nobody will say so, whatever stands there.
@@ -130,12 +148,15 @@ impl Sessions {
         self.queue_pairs.iter().any(|queue_pair| Arc::ptr_eq(&queue_pair.program, program))
     }
 
-    /// A process of the program is gone. What it took and did not claim is offered again; so is what somebody took of whom nobody knows.
+    /// A process of the program is gone. What it took and did not claim is offered again; so is
+    /// what somebody took of whom nobody knows.
     pub(super) fn recover_taken(&mut self, stack: &mut HostStack, program: &Arc<Program>) {
         let is_empty = !self.has_queue_pair_of(program);
         let lives = |word: u64| {
-            let mut queue_pairs =
-                self.queue_pairs.iter().filter(|queue_pair| Arc::ptr_eq(&queue_pair.program, program));
+            let mut queue_pairs = self
+                .queue_pairs
+                .iter()
+                .filter(|queue_pair| Arc::ptr_eq(&queue_pair.program, program));
             queue_pairs.any(|queue_pair| taken_by(queue_pair.process) == word)
         };
         let of_nobody = |session: &Session| {
@@ -144,12 +165,15 @@ impl Sessions {
             is_ours && (is_empty || word != session.id && !lives(word))
         };
         let lost = self.table.iter().filter(|(_, session)| of_nobody(session));
-        let lost: Vec<_> = lost.map(|(handle, session)| (handle, session.id, session.parent)).collect();
+        let lost: Vec<_> =
+            lost.map(|(handle, session)| (handle, session.id, session.parent)).collect();
         for (handle, id, parent) in lost {
             let Some(session) = self.table.get(handle) else { continue };
             session.head.claim.store(id, Ordering::Release);
             match parent {
-                Some(parent) if worker_of(parent) == self.index => self.offer_again(stack, program, parent, id),
+                Some(parent) if worker_of(parent) == self.index => {
+                    self.offer_again(stack, program, parent, id)
+                }
                 Some(parent) => {
                     let program = Arc::clone(program);
                     let offer = move |sessions: &mut Sessions, stack: &mut HostStack| {

@@ -11,8 +11,9 @@ use crate::env::HostStack;
 use crate::program::Program;
 
 impl Sessions {
-    /// Nobody holds the session any more. What was written still goes out; when there is something that nobody read, or SO_LINGER says 0 seconds, as much of it as the
-    /// windows let out, and then the peer gets a reset (close(2)).
+    /// Nobody holds the session any more. What was written still goes out; when there is something
+    /// that nobody read, or SO_LINGER says 0 seconds, as much of it as the windows let out, and
+    /// then the peer gets a reset (close(2)).
     pub fn close(&mut self, stack: &mut HostStack, program: &Arc<Program>, id: SessionId) {
         if let Some(handle) = self.find(program, id) {
             self.end(stack, handle, false);
@@ -50,7 +51,9 @@ impl Sessions {
         }
         match session.what {
             What::Fresh => {}
-            What::Listener(listening) => self.end_listening(stack, (handle, session.id), &session.program, listening),
+            What::Listener(listening) => {
+                self.end_listening(stack, (handle, session.id), &session.program, listening)
+            }
             What::Conn(conn) => {
                 if let Some((rx, tx)) = stack.queues(conn) {
                     rx.abandon();

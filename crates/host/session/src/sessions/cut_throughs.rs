@@ -1,8 +1,11 @@
-//! Cut-through: two programs of this host that both asked for it pass their bytes from FIFO to FIFO, and the stack carries none of them.
+//! Cut-through: two programs of this host that both asked for it pass their bytes from FIFO to
+//! FIFO, and the stack carries none of them.
 //!
-//! The connection itself stays TCP's: addresses, routes, rules, the backlog, FIN, RST and keepalives are as for every other. Only when both ends are seen to be ours
-//! (a *cut-through pair*) the worker begins to take what one side writes and puts it into the other side's receive FIFO, once what the stack has sent before is acknowledged.
-//! Whatever goes wrong, a direction can go back to the stack between any two bytes.
+//! The connection itself stays TCP's: addresses, routes, rules, the backlog, FIN, RST and
+//! keepalives are as for every other. Only when both ends are seen to be ours (a *cut-through
+//! pair*) the worker begins to take what one side writes and puts it into the other side's receive
+//! FIFO, once what the stack has sent before is acknowledged. Whatever goes wrong, a direction can
+//! go back to the stack between any two bytes.
 
 use clearway_base::{Duration, Handle, Instant};
 use clearway_proto::ConnId;
@@ -16,22 +19,28 @@ use crate::store::{Liar, pass};
 /// Bytes that one direction passes before others get their turn.
 const QUANTUM: u32 = 1 << 20;
 
-/// How often a reader that makes room meanwhile is looked at in one turn: it could go on for ever, byte by byte.
+/// How often a reader that makes room meanwhile is looked at in one turn: it could go on for ever,
+/// byte by byte.
 const LOOKS: u32 = 8;
 
-/// How long what was written to a session that nobody has any more waits to be taken, without any progress. As long as the stack waits for a peer that does not close.
+/// How long what was written to a session that nobody has any more waits to be taken, without any
+/// progress. As long as the stack waits for a peer that does not close.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 impl Sessions {
-    /// A connection is made. When its program asked for cut-through and the other end is here, and asked as well, they are joined.
+    /// A connection is made. When its program asked for cut-through and the other end is here, and
+    /// asked as well, they are joined.
     pub(super) fn offer(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
-        let Some(session) = self.table.get(handle).filter(|s| s.program.cut_through) else { return };
+        let Some(session) = self.table.get(handle).filter(|s| s.program.cut_through) else {
+            return;
+        };
         let What::Conn(conn) = session.what else { return };
         let (Some(local), Some(remote)) = (stack.local(conn), stack.remote(conn)) else { return };
         let offers = self.offers.get(&(remote, local));
         // Addresses may be the same in several tables, so the numbers of the connection decide.
         let is_peer = |other: &&Handle<Session>| {
-            self.conn(**other).is_some_and(|theirs| **other != handle && stack.are_joined(conn, theirs))
+            self.conn(**other)
+                .is_some_and(|theirs| **other != handle && stack.are_joined(conn, theirs))
         };
         if let Some(peer) = offers.and_then(|offers| offers.iter().find(is_peer).copied()) {
             self.take_offer_back(peer);
@@ -48,7 +57,10 @@ impl Sessions {
     }
 
     fn take_offer_back(&mut self, handle: Handle<Session>) {
-        let Some(ends) = self.table.get_mut(handle).and_then(|session| session.offered.take()) else { return };
+        let Some(ends) = self.table.get_mut(handle).and_then(|session| session.offered.take())
+        else {
+            return;
+        };
         if let Some(offers) = self.offers.get_mut(&ends) {
             offers.retain(|offer| *offer != handle);
             if offers.is_empty() {
@@ -75,7 +87,11 @@ impl Sessions {
 
     /// Whether the stack has nothing more to do with what the session's process writes.
     pub(super) fn is_direct(&self, stack: &HostStack, handle: Handle<Session>) -> bool {
-        let conn = self.table.get(handle).filter(|s| s.cut_through.is_some()).and_then(|_| self.conn(handle));
+        let conn = self
+            .table
+            .get(handle)
+            .filter(|s| s.cut_through.is_some())
+            .and_then(|_| self.conn(handle));
         conn.and_then(|conn| stack.queues(conn)).is_some_and(|(_, tx)| tx.is_direct())
     }
 
@@ -86,7 +102,9 @@ impl Sessions {
 
     /// Passes on what the session's process has written.
     pub(super) fn pass_on(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
-        let Some(CutThrough { peer, ending }) = self.table.get(handle).and_then(|session| session.cut_through) else {
+        let Some(CutThrough { peer, ending }) =
+            self.table.get(handle).and_then(|session| session.cut_through)
+        else {
             return;
         };
         if !self.is_direct(stack, handle) {
@@ -94,8 +112,10 @@ impl Sessions {
         }
         let Some(conn) = self.conn(handle) else { return };
         let Some(peer_conn) = self.conn(peer) else { return self.part(stack, handle) };
-        let is_left =
-            self.table.get(peer).is_some_and(|peer| peer.cut_through.is_some_and(|j| j.ending == Ending::Closed));
+        let is_left = self
+            .table
+            .get(peer)
+            .is_some_and(|peer| peer.cut_through.is_some_and(|j| j.ending == Ending::Closed));
         let (Some((_, tx)), Some((rx, _))) = (stack.queues(conn), stack.queues(peer_conn)) else {
             return self.part(stack, handle);
         };
@@ -125,7 +145,8 @@ impl Sessions {
                 }
             }
         };
-        let tell_reader = (moved > 0 && rx.kick()).then(|| When::for_bytes(rx.fill(), rx.granted()));
+        let tell_reader =
+            (moved > 0 && rx.kick()).then(|| When::for_bytes(rx.fill(), rx.granted()));
         self.report.passed += u64::from(moved);
         if let Some(when) = tell_reader {
             self.tell_when(peer, event::READABLE, when);
@@ -155,18 +176,23 @@ impl Sessions {
     }
 
     fn cut_owner(&mut self, handle: Handle<Session>) {
-        if let Some(program) = self.table.get(handle).map(|session| std::sync::Arc::clone(&session.program)) {
+        if let Some(program) =
+            self.table.get(handle).map(|session| std::sync::Arc::clone(&session.program))
+        {
             self.cut_off(&program, "an impossible position in a FIFO");
         }
     }
 
     fn set_ending(&mut self, handle: Handle<Session>, ending: Ending) {
-        if let Some(cut_through) = self.table.get_mut(handle).and_then(|session| session.cut_through.as_mut()) {
+        if let Some(cut_through) =
+            self.table.get_mut(handle).and_then(|session| session.cut_through.as_mut())
+        {
             cut_through.ending = ending;
         }
     }
 
-    /// The stack carries what the session's process writes again: the other end is not there any more, or there is something that only the stack can carry.
+    /// The stack carries what the session's process writes again: the other end is not there any
+    /// more, or there is something that only the stack can carry.
     fn part(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         let Some(session) = self.table.get_mut(handle) else { return };
         let Some(cut_through) = session.cut_through.take() else { return };
@@ -184,7 +210,9 @@ impl Sessions {
     /// The connection failed, or has ended: nothing more is passed to it or from it.
     pub(super) fn unjoin(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         self.take_offer_back(handle);
-        let Some(cut_through) = self.table.get_mut(handle).and_then(|session| session.cut_through.take()) else {
+        let Some(cut_through) =
+            self.table.get_mut(handle).and_then(|session| session.cut_through.take())
+        else {
             return;
         };
         if let Some((_, tx)) = self.conn(handle).and_then(|conn| stack.queues(conn)) {
@@ -198,14 +226,24 @@ impl Sessions {
         }
     }
 
-    /// The last of the next `ahead` bytes that the process writes is urgent. True: its reader knows.
-    pub(super) fn passes_urgent(&mut self, stack: &HostStack, handle: Handle<Session>, ahead: u32) -> bool {
+    /// The last of the next `ahead` bytes that the process writes is urgent. True: its reader
+    /// knows.
+    pub(super) fn passes_urgent(
+        &mut self,
+        stack: &HostStack,
+        handle: Handle<Session>,
+        ahead: u32,
+    ) -> bool {
         if !self.is_direct(stack, handle) {
             return false;
         }
         let Some(peer) = self.peer_of(handle) else { return false };
-        let (Some(conn), Some(peer_conn)) = (self.conn(handle), self.conn(peer)) else { return false };
-        let (Some((_, tx)), Some((rx, _))) = (stack.queues(conn), stack.queues(peer_conn)) else { return false };
+        let (Some(conn), Some(peer_conn)) = (self.conn(handle), self.conn(peer)) else {
+            return false;
+        };
+        let (Some((_, tx)), Some((rx, _))) = (stack.queues(conn), stack.queues(peer_conn)) else {
+            return false;
+        };
         // A FIFO that holds something impossible is found when its bytes are passed on.
         let Ok(written) = tx.written() else { return false };
         rx.mark_urgent(written.saturating_add(ahead));
@@ -213,14 +251,21 @@ impl Sessions {
         true
     }
 
-    /// The process writes no more. True: its last bytes are passed on first, and then the stack is told.
+    /// The process writes no more. True: its last bytes are passed on first, and then the stack is
+    /// told.
     pub(super) fn shuts_later(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> bool {
-        let Some(cut_through) = self.table.get(handle).and_then(|session| session.cut_through) else { return false };
+        let Some(cut_through) = self.table.get(handle).and_then(|session| session.cut_through)
+        else {
+            return false;
+        };
         if cut_through.ending == Ending::Closed {
-            // It was said before the session was closed, and read afterwards; the close does it all.
+            // It was said before the session was closed, and read afterwards; the close does it
+            // all.
             return true;
         }
-        let Some((_, tx)) = self.conn(handle).and_then(|conn| stack.queues(conn)) else { return false };
+        let Some((_, tx)) = self.conn(handle).and_then(|conn| stack.queues(conn)) else {
+            return false;
+        };
         if !tx.is_direct() {
             // What the stack has sent is on its way still; the rest goes the same way.
             tx.go_back();
@@ -235,10 +280,16 @@ impl Sessions {
     /// Nobody has the session any more. True: its last bytes are passed on first, and then it ends.
     pub(super) fn ends_later(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> bool {
         let Some(session) = self.table.get(handle) else { return false };
-        let (Some(cut_through), What::Conn(conn)) = (session.cut_through, &session.what) else { return false };
+        let (Some(cut_through), What::Conn(conn)) = (session.cut_through, &session.what) else {
+            return false;
+        };
         let conn = *conn;
-        // Bytes that nobody reads any more make a reset, whatever else there is (RFC 2525 2.17), and so does SO_LINGER with no time.
-        if cut_through.ending == Ending::Closed || session.options.linger == Some(0) || stack.unread(conn) > 0 {
+        // Bytes that nobody reads any more make a reset, whatever else there is (RFC 2525 2.17),
+        // and so does SO_LINGER with no time.
+        if cut_through.ending == Ending::Closed
+            || session.options.linger == Some(0)
+            || stack.unread(conn) > 0
+        {
             return false;
         }
         let Some((_, tx)) = stack.queues(conn) else { return false };
@@ -266,7 +317,8 @@ impl Sessions {
     /// The session is about to go.
     pub(super) fn forget_cut_through(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         self.take_offer_back(handle);
-        if let Some(until) = self.table.get_mut(handle).and_then(|session| session.leaves_at.take()) {
+        if let Some(until) = self.table.get_mut(handle).and_then(|session| session.leaves_at.take())
+        {
             self.leavers.by_time.remove(&(until, handle.to_bits()));
         }
         if let Some((_, tx)) = self.conn(handle).and_then(|conn| stack.queues(conn)) {
@@ -275,7 +327,8 @@ impl Sessions {
         }
     }
 
-    /// Directions that had more than a turn's worth, those whose bytes on the way were acknowledged, and those that wait in vain.
+    /// Directions that had more than a turn's worth, those whose bytes on the way were
+    /// acknowledged, and those that wait in vain.
     pub(super) fn pass_all(&mut self, now: Instant, stack: &mut HostStack) -> bool {
         let mut any = false;
         for handle in std::mem::take(&mut self.unpassed) {
@@ -302,7 +355,9 @@ impl Sessions {
             self.leavers.by_time.insert((until, handle.to_bits()));
         }
         while self.leavers.by_time.first().is_some_and(|(until, _)| *until <= now) {
-            if let Some(handle) = self.leavers.by_time.pop_first().and_then(|(_, bits)| Handle::from_bits(bits)) {
+            if let Some(handle) =
+                self.leavers.by_time.pop_first().and_then(|(_, bits)| Handle::from_bits(bits))
+            {
                 self.end(stack, handle, true);
             }
         }

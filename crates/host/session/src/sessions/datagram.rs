@@ -1,5 +1,5 @@
-//! Datagram sessions. A full FIFO towards the stack holds the process back; a full one towards the process leaves datagrams in the socket's queue, which
-//! drops and counts what it cannot hold.
+//! Datagram sessions. A full FIFO towards the stack holds the process back; a full one towards the
+//! process leaves datagrams in the socket's queue, which drops and counts what it cannot hold.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,8 +35,10 @@ impl Sessions {
         let program = &session.program;
         let permit = Permit::take(&program.quota, Thing::UdpSocket);
         let permit = permit.map_err(|scarce| refuse(Errno::ENOBUFS, scarce.to_string()))?;
-        let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
-        let take = |len: u32| FifoBlocks::take(&program.memory, len.max(MIN_FIFO)).ok_or_else(no_memory);
+        let no_memory =
+            || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
+        let take =
+            |len: u32| FifoBlocks::take(&program.memory, len.max(MIN_FIFO)).ok_or_else(no_memory);
         let rx_blocks = take(program.rx_len(session.options.receive_buffer))?;
         let tx_blocks = take(program.tx_len(session.options.send_buffer))?;
         let (rx, tx) = (Producer::new(rx_blocks.mem.clone()), Consumer::new(tx_blocks.mem.clone()));
@@ -66,8 +68,12 @@ impl Sessions {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         let sharing = session.sharing();
         let What::Datagrams(datagrams) = &mut session.what else { return Err(gone()) };
-        let spec =
-            UdpSpec { table: session.table, local, token: Session::token(handle), v6_only: session.options.v6_only };
+        let spec = UdpSpec {
+            table: session.table,
+            local,
+            token: Session::token(handle),
+            v6_only: session.options.v6_only,
+        };
         let socket = stack.udp_bind_shared(spec, sharing)?;
         stack.udp_set_hops(socket, session.options.tos, session.options.ttl)?;
         stack.udp_set_mtu(socket, session.options.mtu)?;
@@ -80,11 +86,18 @@ impl Sessions {
         Ok(stack.udp_local(socket).unwrap_or(local))
     }
 
-    /// The session's socket; one that was never bound is bound to any address and a free port now, as on Linux.
-    pub(super) fn bound(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> Result<UdpId, Refusal> {
+    /// The session's socket; one that was never bound is bound to any address and a free port now,
+    /// as on Linux.
+    pub(super) fn bound(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+    ) -> Result<UdpId, Refusal> {
         let session = self.table.get(handle).ok_or_else(gone)?;
         match &session.what {
-            What::Datagrams(datagrams) if datagrams.socket.is_some() => datagrams.socket.ok_or_else(gone),
+            What::Datagrams(datagrams) if datagrams.socket.is_some() => {
+                datagrams.socket.ok_or_else(gone)
+            }
             _ => {
                 let any = Endpoint::new(session.any(), 0);
                 let local = self.bind_datagrams(stack, handle, any)?;
@@ -116,7 +129,11 @@ impl Sessions {
         Ok(())
     }
 
-    fn disconnect_datagrams(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> Result<(), Refusal> {
+    fn disconnect_datagrams(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+    ) -> Result<(), Refusal> {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         let What::Datagrams(datagrams) = &session.what else { return Err(gone()) };
         if let Some(socket) = datagrams.socket {
@@ -146,15 +163,17 @@ impl Sessions {
         let outcome = loop {
             match datagrams.tx.datagram() {
                 Ok(Some(_)) if left == 0 => break Ok(true),
-                Ok(Some(head)) => match datagrams.hand_over(stack, socket, &head, &mut self.scratch) {
-                    Ok((Sent::Gone, error)) => {
-                        failed = error.or(failed);
-                        datagrams.tx.consume_datagram(&head);
-                        left -= 1;
+                Ok(Some(head)) => {
+                    match datagrams.hand_over(stack, socket, &head, &mut self.scratch) {
+                        Ok((Sent::Gone, error)) => {
+                            failed = error.or(failed);
+                            datagrams.tx.consume_datagram(&head);
+                            left -= 1;
+                        }
+                        Ok((Sent::Later, _)) => break Ok(false),
+                        Err(Hostile) => break Err(Hostile),
                     }
-                    Ok((Sent::Later, _)) => break Ok(false),
-                    Err(Hostile) => break Err(Hostile),
-                },
+                }
                 Ok(None) => break Ok(false),
                 Err(Hostile) => break Err(Hostile),
             }
@@ -176,9 +195,14 @@ impl Sessions {
         self.goes_on_leaving(stack, handle, left < QUANTUM);
     }
 
-    /// After a session gave datagrams to the stack that nobody has any more: it ends when these were the last, or has new hope.
+    /// After a session gave datagrams to the stack that nobody has any more: it ends when these
+    /// were the last, or has new hope.
     fn goes_on_leaving(&mut self, stack: &mut HostStack, handle: Handle<Session>, any: bool) {
-        let Some(session) = self.table.get_mut(handle).filter(|session| session.leaves_at.is_some()) else { return };
+        let Some(session) =
+            self.table.get_mut(handle).filter(|session| session.leaves_at.is_some())
+        else {
+            return;
+        };
         let What::Datagrams(datagrams) = &mut session.what else { return };
         if !datagrams.has_more() {
             self.end(stack, handle, false);
@@ -187,7 +211,8 @@ impl Sessions {
         }
     }
 
-    /// Nobody has the session any more. True: what was written goes to the stack first, and then it ends. Its address is free meanwhile.
+    /// Nobody has the session any more. True: what was written goes to the stack first, and then it
+    /// ends. Its address is free meanwhile.
     pub(super) fn sends_first(&mut self, stack: &mut HostStack, handle: Handle<Session>) -> bool {
         let Some(session) = self.table.get_mut(handle) else { return false };
         let What::Datagrams(datagrams) = &mut session.what else { return false };
@@ -200,7 +225,10 @@ impl Sessions {
         let id = session.id;
         session.subscribers.clear();
         self.send_datagrams(stack, handle);
-        let Some(What::Datagrams(datagrams)) = self.table.get_mut(handle).map(|s| &mut s.what) else { return true };
+        let Some(What::Datagrams(datagrams)) = self.table.get_mut(handle).map(|s| &mut s.what)
+        else {
+            return true;
+        };
         if let Some(socket) = datagrams.socket {
             stack.udp_let_go(socket);
         }
@@ -282,13 +310,18 @@ impl Sessions {
     pub(super) fn show_drops(&mut self, stack: &HostStack, handle: Handle<Session>) {
         let Some(session) = self.table.get(handle) else { return };
         let What::Datagrams(datagrams) = &session.what else { return };
-        let dropped =
-            datagrams.socket.and_then(|socket| stack.udp_dropped(socket)).unwrap_or(0) + datagrams.road.lost();
+        let dropped = datagrams.socket.and_then(|socket| stack.udp_dropped(socket)).unwrap_or(0)
+            + datagrams.road.lost();
         session.head.rx_drops.store(dropped as u32, Ordering::Release);
     }
 
     /// Events of the stack for a UDP socket.
-    pub(super) fn on_udp(&mut self, stack: &mut HostStack, handle: Handle<Session>, what: UdpEvents) {
+    pub(super) fn on_udp(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+        what: UdpEvents,
+    ) {
         if what.has(UdpEvents::READABLE) {
             self.deliver_datagrams(stack, handle);
         }

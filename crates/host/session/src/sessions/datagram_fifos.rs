@@ -1,4 +1,5 @@
-//! A datagram session's part in the stack: its socket, and the FIFOs of records between it and the process.
+//! A datagram session's part in the stack: its socket, and the FIFOs of records between it and the
+//! process.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ impl Datagrams {
     pub(super) fn fill(&self) -> ((u32, u32), (u32, u32)) {
         let fill = |blocks: &FifoBlocks| {
             let head = blocks.mem.head();
-            let len = head.tail.load(Ordering::Relaxed).wrapping_sub(head.head.load(Ordering::Relaxed));
+            let len =
+                head.tail.load(Ordering::Relaxed).wrapping_sub(head.head.load(Ordering::Relaxed));
             (len.min(blocks.place.limit), blocks.place.limit)
         };
         (fill(&self.rx_blocks), fill(&self.tx_blocks))
@@ -82,7 +84,8 @@ impl Datagrams {
         matches!(self.tx.datagram(), Ok(Some(_)))
     }
 
-    /// Gives back the memory in which nothing lies. True: the process waits for room to write, and there is some.
+    /// Gives back the memory in which nothing lies. True: the process waits for room to write, and
+    /// there is some.
     pub(super) fn give_back(&mut self) -> bool {
         if let Ok(len) = self.rx.len() {
             let start = self.rx.offset(0).wrapping_sub(len) & (self.rx_blocks.place.capacity - 1);
@@ -125,7 +128,9 @@ impl Datagrams {
         head: &DatagramHead,
         scratch: &mut [u8],
     ) -> Result<(Sent, Option<Errno>), Hostile> {
-        let Some((to, from)) = addresses(head) else { return Ok((Sent::Gone, Some(Errno::EAFNOSUPPORT))) };
+        let Some((to, from)) = addresses(head) else {
+            return Ok((Sent::Gone, Some(Errno::EAFNOSUPPORT)));
+        };
         let len = self.tx.peek_datagram(head, 0, scratch)?;
         let out = UdpOut {
             to,
@@ -143,10 +148,15 @@ impl Datagrams {
     }
 
     /// Takes datagrams from the stack into the FIFO. True: there were some.
-    pub(super) fn take_from(&mut self, stack: &mut HostStack, socket: UdpId) -> Result<bool, Hostile> {
+    pub(super) fn take_from(
+        &mut self,
+        stack: &mut HostStack,
+        socket: UdpId,
+    ) -> Result<bool, Hostile> {
         let mut any = false;
         loop {
-            // Room for the longest is asked for, because a datagram that was taken from the stack cannot be put back.
+            // Room for the longest is asked for, because a datagram that was taken from the stack
+            // cannot be put back.
             if !self.has_room()? {
                 return Ok(any);
             }
@@ -166,7 +176,8 @@ impl Datagrams {
     }
 }
 
-/// Where a datagram goes (None: the connected peer) and what it comes from (None: the stack chooses).
+/// Where a datagram goes (None: the connected peer) and what it comes from (None: the stack
+/// chooses).
 fn addresses(head: &DatagramHead) -> Option<(Option<Endpoint>, Option<Addr>)> {
     let addr = |bytes: &[u8; 16], family: u8| match family {
         4 => Some(Addr::v4([bytes[0], bytes[1], bytes[2], bytes[3]])),

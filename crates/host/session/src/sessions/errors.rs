@@ -1,4 +1,5 @@
-//! What datagram sessions do about the MTU of paths, and what is told of datagrams that did not arrive.
+//! What datagram sessions do about the MTU of paths, and what is told of datagrams that did not
+//! arrive.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,7 +43,8 @@ impl Sessions {
             session.show_reports(stack, socket);
         }
         let why = stack.udp_error(socket).map(of_unreachable);
-        // One that says no more than how long a packet may be is told where errors are told one by one.
+        // One that says no more than how long a packet may be is told where errors are told one by
+        // one.
         let is_long = || (stack.udp_reports(socket) > 0).then_some(Errno::EMSGSIZE);
         if let Some(errno) = why.or_else(is_long) {
             self.error_later(handle, errno);

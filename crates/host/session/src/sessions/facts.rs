@@ -16,7 +16,12 @@ use crate::program::Program;
 
 impl Sessions {
     /// TCP_INFO.
-    pub fn tcp_info(&self, stack: &HostStack, program: &Arc<Program>, id: SessionId) -> Result<Info, Refusal> {
+    pub fn tcp_info(
+        &self,
+        stack: &HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+    ) -> Result<Info, Refusal> {
         let handle = self.session(program, id)?;
         let session = self.table.get(handle).ok_or_else(gone)?;
         match &session.what {
@@ -27,18 +32,30 @@ impl Sessions {
             What::Listener(listening) => {
                 let (waiting, most) = listening.fill();
                 // As Linux has it: unacked is what waits, sacked is the backlog.
-                Ok(Info { state: State::Listen.linux_number(), unacked: waiting, sacked: most, ..Info::default() })
+                Ok(Info {
+                    state: State::Listen.linux_number(),
+                    unacked: waiting,
+                    sacked: most,
+                    ..Info::default()
+                })
             }
             What::Fresh => Ok(Info { state: State::Closed.linux_number(), ..Info::default() }),
-            What::Datagrams(_) => Err(refuse(Errno::ENOPROTOOPT, "a datagram socket has no TCP_INFO")),
+            What::Datagrams(_) => {
+                Err(refuse(Errno::ENOPROTOOPT, "a datagram socket has no TCP_INFO"))
+            }
         }
     }
 
     /// The namespace's own addresses, and where its routes lead, longest prefix first.
-    pub fn prefixes(&self, stack: &HostStack, program: &Program) -> (Vec<IpAddr>, Vec<(IpAddr, u8)>) {
+    pub fn prefixes(
+        &self,
+        stack: &HostStack,
+        program: &Program,
+    ) -> (Vec<IpAddr>, Vec<(IpAddr, u8)>) {
         let table = place::ground(&*self.context, stack, program).table;
         let in_table = |iface| stack.interfaces().any(|i| i.iface == iface && i.table == table);
-        let local = stack.addresses().filter(|a| in_table(a.iface)).map(|a| a.cidr.addr.into()).collect();
+        let local =
+            stack.addresses().filter(|a| in_table(a.iface)).map(|a| a.cidr.addr.into()).collect();
         let leads = |via: &NextHop| !matches!(via, NextHop::Blackhole | NextHop::Unreachable);
         let mut routes: Vec<(IpAddr, u8)> = stack
             .routes()
@@ -61,7 +78,8 @@ impl Sessions {
                 .collect()
         };
         let known = |entry: &InterfaceEntry| {
-            let info = stack.interfaces().find(|info| info.iface == entry.iface && info.table == table)?;
+            let info =
+                stack.interfaces().find(|info| info.iface == entry.iface && info.table == table)?;
             Some(told(&info, &entry.name, of_it(info.iface)))
         };
         names.iter().filter_map(known).collect()
@@ -77,5 +95,13 @@ fn told(info: &InterfaceInfo, name: &str, addresses: Vec<(IpAddr, u8)>) -> Inter
     };
     // Linux counts interfaces from 1, and so do the heads of datagrams.
     let number = u32::from(info.iface.0) + 1;
-    Interface { number, name: name.to_owned(), up: info.up, loopback, mtu: info.mtu, link_addr, addresses }
+    Interface {
+        number,
+        name: name.to_owned(),
+        up: info.up,
+        loopback,
+        mtu: info.mtu,
+        link_addr,
+        addresses,
+    }
 }

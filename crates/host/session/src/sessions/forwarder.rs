@@ -1,5 +1,6 @@
-//! Datagrams that come to another worker than the one that their session is on. A port with several queues brings a flow to whatever worker it likes, and
-//! datagram sessions are all on the first: so the others hold each bound port too (a *forwarder*), and send home what arrives there.
+//! Datagrams that come to another worker than the one that their session is on. A port with several
+//! queues brings a flow to whatever worker it likes, and datagram sessions are all on the first: so
+//! the others hold each bound port too (a *forwarder*), and send home what arrives there.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,11 +33,15 @@ impl Sessions {
     pub(super) fn forwarder_out(&self, stack: &HostStack, handle: Handle<Session>) {
         let Some(session) = self.table.get(handle) else { return };
         let What::Datagrams(datagrams) = &session.what else { return };
-        let Some(local) = datagrams.socket.and_then(|socket| stack.udp_local(socket)) else { return };
-        let spec = UdpSpec { table: session.table, local, token: 0, v6_only: session.options.v6_only };
+        let Some(local) = datagrams.socket.and_then(|socket| stack.udp_local(socket)) else {
+            return;
+        };
+        let spec =
+            UdpSpec { table: session.table, local, token: 0, v6_only: session.options.v6_only };
         let sharing = session.sharing();
         for worker in self.other_workers() {
-            let (home, program, road) = (session.id, Arc::clone(&session.program), Arc::clone(&datagrams.road));
+            let (home, program, road) =
+                (session.id, Arc::clone(&session.program), Arc::clone(&datagrams.road));
             let add = move |sessions: &mut Sessions, stack: &mut HostStack| {
                 sessions.add_forwarder(stack, (spec, sharing), home, program, road);
             };
@@ -53,13 +58,20 @@ impl Sessions {
         road: Arc<Road>,
     ) {
         let index = self.index;
-        // The socket's word is the forwarder's handle, and the forwarder holds the socket: so the place comes first.
+        // The socket's word is the forwarder's handle, and the forwarder holds the socket: so the
+        // place comes first.
         let made = self.forwarders.insert_with(|handle| {
-            let socket = stack.udp_bind_shared(UdpSpec { token: handle.to_bits() | MARK, ..spec }, sharing).ok();
+            let socket = stack
+                .udp_bind_shared(UdpSpec { token: handle.to_bits() | MARK, ..spec }, sharing)
+                .ok();
             Forwarder { home, program, socket, road }
         });
-        if made.and_then(|handle| self.forwarders.get(handle)).is_none_or(|forwarder| forwarder.socket.is_none()) {
-            tracing::warn!(worker = index, local = %spec.local, "datagrams that come to this worker find nobody");
+        if made
+            .and_then(|handle| self.forwarders.get(handle))
+            .is_none_or(|forwarder| forwarder.socket.is_none())
+        {
+            tracing::warn!(worker = index, local = %spec.local,
+                "datagrams that come to this worker find nobody");
             if let Some(handle) = made {
                 self.forwarders.remove(handle);
             }
@@ -85,7 +97,8 @@ impl Sessions {
         }
     }
 
-    /// The session hears this peer only, or everybody again: so do the forwarders, or datagrams of others would come to them that are for sockets beside it.
+    /// The session hears this peer only, or everybody again: so do the forwarders, or datagrams of
+    /// others would come to them that are for sockets beside it.
     pub(super) fn forwarders_hear(&self, handle: Handle<Session>, peer: Option<Endpoint>) {
         self.at_forwarders(handle, move |stack, socket| {
             // Where a worker has no way to the peer, nothing of the peer's comes there either.
@@ -100,8 +113,11 @@ impl Sessions {
     pub(super) fn cut_forwarders(&self, home: SessionId) {
         for worker in self.other_workers() {
             let cut = move |sessions: &mut Sessions, stack: &mut HostStack| {
-                let mine =
-                    sessions.forwarders.iter().find(|(_, forwarder)| forwarder.home == home).map(|(handle, _)| handle);
+                let mine = sessions
+                    .forwarders
+                    .iter()
+                    .find(|(_, forwarder)| forwarder.home == home)
+                    .map(|(handle, _)| handle);
                 let forwarder = mine.and_then(|handle| sessions.forwarders.remove(handle));
                 if let Some(socket) = forwarder.and_then(|forwarder| forwarder.socket) {
                     stack.udp_close(socket);
@@ -125,13 +141,18 @@ impl Sessions {
                 continue;
             }
             bytes += len;
-            forwarded.push((head_of(&datagram), SocketAddr::from(datagram.from), datagram.payload.to_vec()));
+            forwarded.push((
+                head_of(&datagram),
+                SocketAddr::from(datagram.from),
+                datagram.payload.to_vec(),
+            ));
         }
         if forwarded.is_empty() {
             return;
         }
         forwarder.road.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let (home, program, road) = (forwarder.home, Arc::clone(&forwarder.program), Arc::clone(&forwarder.road));
+        let (home, program, road) =
+            (forwarder.home, Arc::clone(&forwarder.program), Arc::clone(&forwarder.road));
         let bring = move |sessions: &mut Sessions, stack: &mut HostStack| {
             road.bytes.fetch_sub(bytes, Ordering::Relaxed);
             if let Some(handle) = sessions.find(&program, home) {

@@ -1,21 +1,25 @@
 //! How soon a process is woken.
 //!
-//! Who reads in bulk and is woken for each burst finds little, sleeps again, and on a core that it shares with this worker takes it in the midst of the stream:
-//! tens of thousands of times a second. So its notifier is held for a moment, while bytes gather. A notifier is held only for one that has not written for a
-//! while: who asks and waits for answers is woken at once.
+//! Who reads in bulk and is woken for each burst finds little, sleeps again, and on a core that it
+//! shares with this worker takes it in the midst of the stream: tens of thousands of times a
+//! second. So its notifier is held for a moment, while bytes gather. A notifier is held only for
+//! one that has not written for a while: who asks and waits for answers is woken at once.
 //!
-//! No notifier is held for ever. `Sessions::notify_sleepers` asks at the end of every turn; [`Hold::ends_at`] is among the worker's deadlines, so there is a turn
-//! when the time is over; and before the worker sleeps all that are held are notified.
+//! No notifier is held for ever. `Sessions::notify_sleepers` asks at the end of every turn;
+//! [`Hold::ends_at`] is among the worker's deadlines, so there is a turn when the time is over; and
+//! before the worker sleeps all that are held are notified.
 
 use clearway_base::{Duration, Instant};
 
 #[cfg(test)]
 mod tests;
 
-/// A notifier is held until so long after the last one. Half a FIFO of the usual size fills in that time at 80 Gbit/s.
+/// A notifier is held until so long after the last one. Half a FIFO of the usual size fills in that
+/// time at 80 Gbit/s.
 pub(super) const GAP: Duration = Duration::from_micros(50);
 
-/// A process reads in bulk when it was woken so often and has not written meanwhile. Answers longer than a FIFO do not come in fewer portions.
+/// A process reads in bulk when it was woken so often and has not written meanwhile. Answers longer
+/// than a FIFO do not come in fewer portions.
 const NOTIFIERS: u8 = 8;
 
 /// Less than this is read sooner than a notifier that is notified later is worth.
@@ -31,7 +35,8 @@ pub(super) enum When {
 }
 
 impl When {
-    /// For bytes in a receive FIFO: as many as make a portion, and as leave the sender room for more.
+    /// For bytes in a receive FIFO: as many as make a portion, and as leave the sender room for
+    /// more.
     pub(super) fn for_bytes(unread: u32, limit: u32) -> When {
         match (PORTION..limit / 2).contains(&unread) {
             true => When::Soon,
@@ -79,7 +84,8 @@ impl Hold {
 
     /// Until when its notifier is held; None: it is not.
     pub(super) fn ends_at(&self) -> Option<Instant> {
-        (self.news == Some(When::Soon) && self.notifiers >= NOTIFIERS).then(|| self.notified_at + GAP)
+        (self.news == Some(When::Soon) && self.notifiers >= NOTIFIERS)
+            .then(|| self.notified_at + GAP)
     }
 
     /// It hears of everything without being woken.

@@ -100,7 +100,8 @@ impl Sessions {
                 info.udp = datagrams.socket;
                 info.state = if session.remote.is_some() { "ESTABLISHED" } else { "UNCONNECTED" };
                 (info.rx, info.tx) = datagrams.fill();
-                info.drops = datagrams.socket.and_then(|socket| stack.udp_dropped(socket)).unwrap_or(0);
+                info.drops =
+                    datagrams.socket.and_then(|socket| stack.udp_dropped(socket)).unwrap_or(0);
                 info.drops += datagrams.road.lost();
             }
         }

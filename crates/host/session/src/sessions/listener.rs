@@ -24,11 +24,13 @@ use crate::program::Program;
 use crate::quota::{Permit, Thing};
 use crate::store::{FifoBlocks, Sizes};
 
-/// Connections that may wait at one listener at most, whatever the program asks (net.core.somaxconn).
+/// Connections that may wait at one listener at most, whatever the program asks
+/// (net.core.somaxconn).
 const MAX_BACKLOG: u32 = 4096;
 
-/// How long a process that was woken for a connection has for taking it before the others are woken too. Most take it in some microseconds; longer than a moment needs one that has no
-/// processor, and then the others are no help, or one that is stopped or has become busy with something else.
+/// How long a process that was woken for a connection has for taking it before the others are woken
+/// too. Most take it in some microseconds; longer than a moment needs one that has no processor,
+/// and then the others are no help, or one that is stopped or has become busy with something else.
 const TAKEN_WITHIN: Duration = Duration::from_millis(5);
 
 /// The queue pair of a process.
@@ -55,7 +57,9 @@ impl Sessions {
         let handle = self.session(program, id)?;
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
         match (&session.what, session.kind) {
-            (_, Kind::Datagram) => return Err(refuse(Errno::EOPNOTSUPP, "datagram sockets do not listen")),
+            (_, Kind::Datagram) => {
+                return Err(refuse(Errno::EOPNOTSUPP, "datagram sockets do not listen"));
+            }
             // As on Linux, the backlog of a listener changes in place.
             (What::Listener(_), _) => {
                 self.tune(stack, handle, Some(backlog.clamp(1, MAX_BACKLOG)));
@@ -68,10 +72,12 @@ impl Sessions {
         let backlog = backlog.clamp(1, MAX_BACKLOG);
         let permit = Permit::take(&program.quota, Thing::Listener);
         let permit = permit.map_err(|scarce| refuse(Errno::ENOBUFS, scarce.to_string()))?;
-        let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
+        let no_memory =
+            || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
         let workers = self.context.workers() as u32;
         // Room for the longest backlog: it may become longer. What is not touched costs nothing.
-        let blocks = FifoBlocks::take(&program.memory, MAX_BACKLOG * workers * RECORD).ok_or_else(no_memory)?;
+        let blocks = FifoBlocks::take(&program.memory, MAX_BACKLOG * workers * RECORD)
+            .ok_or_else(no_memory)?;
         // A socket that was never bound listens on any address and a free port, as on Linux.
         let (bind, any) = (session.bind, Endpoint::new(session.any(), 0));
         let bind = match bind {
@@ -115,8 +121,14 @@ impl Sessions {
         self.describe(stack, handle)
     }
 
-    /// Tells the stack, and the other workers, of the backlog, of TCP_DEFER_ACCEPT, and of what the connections to come begin with.
-    pub(super) fn tune(&mut self, stack: &mut HostStack, handle: Handle<Session>, backlog: Option<u32>) {
+    /// Tells the stack, and the other workers, of the backlog, of TCP_DEFER_ACCEPT, and of what the
+    /// connections to come begin with.
+    pub(super) fn tune(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+        backlog: Option<u32>,
+    ) {
         let workers = self.context.workers() as u32;
         let Some(session) = self.table.get_mut(handle) else { return };
         let What::Listener(listening) = &mut session.what else { return };
@@ -153,7 +165,8 @@ impl Sessions {
                 }
             }
             let parent = session.id;
-            let (program, v6, options) = (Arc::clone(&session.program), session.v6, session.options);
+            let (program, v6, options) =
+                (Arc::clone(&session.program), session.v6, session.options);
             let permit = Permit::take(&program.quota, Thing::Session).ok();
             let Some(permit) = permit.or_else(|| self.stall(handle, &program)) else { break };
             let Some(conn) = stack.accept(listener) else { break };
@@ -207,7 +220,10 @@ impl Sessions {
 
     /// Leaves the record of a connection that waits. False: there is no room for it.
     pub(super) fn admit(&mut self, listener: Handle<Session>, record: AcceptRecord) -> bool {
-        let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what) else { return false };
+        let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what)
+        else {
+            return false;
+        };
         if !matches!(listening.has_room(), Ok(true)) {
             return false;
         }
@@ -218,7 +234,8 @@ impl Sessions {
         is_there
     }
 
-    /// A process of the program died, perhaps with connections in its hands that it had not claimed yet.
+    /// A process of the program died, perhaps with connections in its hands that it had not claimed
+    /// yet.
     pub(super) fn recover_waiting(&mut self, listener: Handle<Session>) {
         if let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what) {
             // A position that is impossible is found when records are left.
@@ -269,15 +286,17 @@ impl Sessions {
         let What::Listener(listening) = &session.what else { return };
         let is_first = listening.end.kick();
         if session.subscribers.len() > 1 {
-            // Whoever was woken for the last one may not have looked yet, so another is woken for this one although the listener was told of.
+            // Whoever was woken for the last one may not have looked yet, so another is woken for
+            // this one although the listener was told of.
             self.wake_in_turn(listener, arrived);
         } else if is_first {
             self.tell(listener, event::READABLE);
         }
     }
 
-    /// Of several processes that hold a listener one is woken for each connection, in turn, of those that wait for one, so that they share them as at the kernel. When all are woken the same
-    /// one is first nearly always. Who does not sleep looks before it does.
+    /// Of several processes that hold a listener one is woken for each connection, in turn, of
+    /// those that wait for one, so that they share them as at the kernel. When all are woken the
+    /// same one is first nearly always. Who does not sleep looks before it does.
     fn wake_in_turn(&mut self, listener: Handle<Session>, arrived: u32) {
         let Sessions { table, queue_pairs, report, .. } = self;
         let Some(session) = table.get_mut(listener) else { return };
@@ -299,7 +318,8 @@ impl Sessions {
             true
         });
         if woken.is_empty() {
-            // Who sleeps may have begun to wait for something else, and for this, since it lay down.
+            // Who sleeps may have begun to wait for something else, and for this, since it lay
+            // down.
             return self.tell(listener, event::READABLE);
         }
         session.subscribers.append(&mut woken);
@@ -309,8 +329,13 @@ impl Sessions {
     /// The listener is looked at again, when some of its processes and not all were woken.
     fn look_again(&mut self, handle: Handle<Session>) {
         let due = self.now + TAKEN_WITHIN;
-        let Some(What::Listener(listening)) = self.table.get_mut(handle).map(|s| &mut s.what) else { return };
-        let Some(oldest) = listening.oldest().filter(|_| !listening.is_partly_woken) else { return };
+        let Some(What::Listener(listening)) = self.table.get_mut(handle).map(|s| &mut s.what)
+        else {
+            return;
+        };
+        let Some(oldest) = listening.oldest().filter(|_| !listening.is_partly_woken) else {
+            return;
+        };
         listening.is_partly_woken = true;
         self.partly_woken.push_back(PartlyWoken { listener: handle, due, oldest });
     }
@@ -323,8 +348,13 @@ impl Sessions {
     /// Where a connection waits still although a process was woken for it, all processes are woken.
     pub(super) fn wake_the_others(&mut self) {
         while self.wake_deadline() <= self.now {
-            let Some(PartlyWoken { listener, oldest, .. }) = self.partly_woken.pop_front() else { return };
-            let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what) else { continue };
+            let Some(PartlyWoken { listener, oldest, .. }) = self.partly_woken.pop_front() else {
+                return;
+            };
+            let Some(What::Listener(listening)) = self.table.get_mut(listener).map(|s| &mut s.what)
+            else {
+                continue;
+            };
             listening.is_partly_woken = false;
             if listening.oldest() == Some(oldest) {
                 self.tell(listener, event::READABLE);
@@ -334,8 +364,14 @@ impl Sessions {
         }
     }
 
-    /// What happened to the connection before it was a session: it may be readable, closed or failed already.
-    fn settle_adopted(&mut self, stack: &mut HostStack, child: Handle<Session>, conn: clearway_proto::ConnId) {
+    /// What happened to the connection before it was a session: it may be readable, closed or
+    /// failed already.
+    fn settle_adopted(
+        &mut self,
+        stack: &mut HostStack,
+        child: Handle<Session>,
+        conn: clearway_proto::ConnId,
+    ) {
         let Some(session) = self.table.get_mut(child) else { return };
         if stack.peer_closed(conn) {
             session.set_state(state::PEER_CLOSED);
@@ -375,7 +411,8 @@ impl Sessions {
         self.tell(handle, event::STATE);
     }
 
-    /// The program has all sessions that it may: the listener is looked at again when one of them is gone, unless one is gone already.
+    /// The program has all sessions that it may: the listener is looked at again when one of them
+    /// is gone, unless one is gone already.
     fn stall(&mut self, listener: Handle<Session>, program: &Arc<Program>) -> Option<Permit> {
         if !self.stalled.contains(&listener) {
             self.stalled.push(listener);

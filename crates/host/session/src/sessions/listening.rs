@@ -1,4 +1,5 @@
-//! A listening session's part in the stack: its listener, and the FIFO of records of connections that wait to be accepted.
+//! A listening session's part in the stack: its listener, and the FIFO of records of connections
+//! that wait to be accepted.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,7 +14,8 @@ use crate::store::FifoBlocks;
 /// Bytes of a record.
 pub(super) const RECORD: u32 = size_of::<AcceptRecord>() as u32;
 
-/// The SYN-ACK's timeouts that so many seconds take, as Linux counts them for TCP_DEFER_ACCEPT: one second, then twice as long each, two minutes at most.
+/// The SYN-ACK's timeouts that so many seconds take, as Linux counts them for TCP_DEFER_ACCEPT: one
+/// second, then twice as long each, two minutes at most.
 pub(super) fn timeouts(seconds: u32) -> u8 {
     let (mut count, mut wait, mut passed) = (0u8, 1, 0u32);
     while passed < seconds && count < u8::MAX {
@@ -36,7 +38,8 @@ pub(super) struct Listening {
     pub(super) waiting: Vec<AcceptRecord>,
     /// Records in the FIFO, and perhaps some before them that were taken out.
     pub(super) left: VecDeque<SessionId>,
-    /// Sessions whose records were taken out by a process that died, as far as can be known, and that get new ones.
+    /// Sessions whose records were taken out by a process that died, as far as can be known, and
+    /// that get new ones.
     pub(super) again: Vec<SessionId>,
     /// Some of its processes were woken for what waits, and not all.
     pub(super) is_partly_woken: bool,
@@ -88,7 +91,8 @@ impl Listening {
         self.left.front().copied()
     }
 
-    /// A process of the program died. Sessions that wait and have no record in the FIFO were perhaps in its hands: whoever is first to claim one has it.
+    /// A process of the program died. Sessions that wait and have no record in the FIFO were
+    /// perhaps in its hands: whoever is first to claim one has it.
     pub(super) fn recover(&mut self) -> Result<(), Hostile> {
         self.forget_taken()?;
         let known: HashSet<SessionId> = self.left.iter().chain(&self.again).copied().collect();
@@ -108,7 +112,9 @@ impl Listening {
                 }
             }
             self.again.remove(0);
-            if let Some(record) = self.waiting.iter().find(|record| record.session == child).copied() {
+            if let Some(record) =
+                self.waiting.iter().find(|record| record.session == child).copied()
+            {
                 left += u32::from(self.leave(record)?);
             }
         }

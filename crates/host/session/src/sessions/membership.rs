@@ -20,12 +20,18 @@ pub struct Wish {
     pub change: attach_socket::GroupChange,
 }
 
-/// Memberships that wait for a session to be bound at most: as many as Linux lets a socket have (`igmp_max_memberships`).
+/// Memberships that wait for a session to be bound at most: as many as Linux lets a socket have
+/// (`igmp_max_memberships`).
 pub(super) const MAX_WISHES: usize = 20;
 
 impl Wish {
     /// Has a socket's membership changed.
-    pub(super) fn apply(&self, stack: &mut HostStack, socket: UdpId, table: Table) -> Result<(), GroupError> {
+    pub(super) fn apply(
+        &self,
+        stack: &mut HostStack,
+        socket: UdpId,
+        table: Table,
+    ) -> Result<(), GroupError> {
         let group = Addr::from(self.group.to_canonical());
         let iface = match iface_of(self.iface) {
             Some(iface) => Some(iface),

@@ -17,7 +17,8 @@ use crate::program::Program;
 /// Messages of one process that are taken in one turn.
 const QUANTUM: usize = 256;
 
-/// Messages of all processes that are taken in one turn: packets and timers wait no longer than these take, whoever floods.
+/// Messages of all processes that are taken in one turn: packets and timers wait no longer than
+/// these take, whoever floods.
 const MOST: usize = 16 * QUANTUM;
 
 /// How often room is looked at while a process moves it.
@@ -34,7 +35,8 @@ impl Sessions {
         }
     }
 
-    /// Takes what the processes of one program have left by now: a question is answered behind what was said before it.
+    /// Takes what the processes of one program have left by now: a question is answered behind what
+    /// was said before it.
     pub fn hear_program(&mut self, time: Time, stack: &mut HostStack, program: &Arc<Program>) {
         for at in 0..self.queue_pairs.len() {
             if Arc::ptr_eq(&self.queue_pairs[at].program, program) {
@@ -47,13 +49,17 @@ impl Sessions {
     pub(super) fn take_messages(&mut self, time: Time, stack: &mut HostStack) -> bool {
         let mut any = false;
         let mut most = MOST;
-        // By index: what a message leads to may need all of `self`. Queue pairs come and go between turns only. Each turn begins where the last one ended, so that
-        // everybody's turn comes.
+        // By index: what a message leads to may need all of `self`. Queue pairs come and go between
+        // turns only. Each turn begins where the last one ended, so that everybody's turn comes.
         for _ in 0..self.queue_pairs.len() {
             if most == 0 {
                 break;
             }
-            let at = if self.next_queue_pair < self.queue_pairs.len() { self.next_queue_pair } else { 0 };
+            let at = if self.next_queue_pair < self.queue_pairs.len() {
+                self.next_queue_pair
+            } else {
+                0
+            };
             self.next_queue_pair = at + 1;
             let taken = self.take_from(time, stack, at, QUANTUM.min(most));
             most -= taken;
@@ -102,18 +108,26 @@ impl Sessions {
         taken
     }
 
-    /// What a process that is gone left for its sessions, which others may hold still: its last messages, and bytes and room of which it had no time
-    /// to tell. Nobody else would: who shares the FIFO sees that somebody has, and tells nothing.
+    /// What a process that is gone left for its sessions, which others may hold still: its last
+    /// messages, and bytes and room of which it had no time to tell. Nobody else would: who shares
+    /// the FIFO sees that somebody has, and tells nothing.
     pub(super) fn take_last(&mut self, time: Time, stack: &mut HostStack, process: u32) {
-        let Some(at) = self.queue_pairs.iter().position(|queue_pair| queue_pair.process == process) else { return };
+        let Some(at) = self.queue_pairs.iter().position(|queue_pair| queue_pair.process == process)
+        else {
+            return;
+        };
         // It may live on, served no more, and fill its ring for ever.
         self.take_from(time, stack, at, QUEUE_PAIR_SLOTS as usize);
         if self.queue_pairs[at].program.is_cut.load(Ordering::Relaxed) {
             return;
         }
-        let carries = |session: &Session| matches!(session.what, What::Conn(_) | What::Datagrams(_));
-        let held: Vec<_> =
-            self.table.iter_mut().filter(|(_, s)| carries(s) && s.subscribers.contains(&process)).collect();
+        let carries =
+            |session: &Session| matches!(session.what, What::Conn(_) | What::Datagrams(_));
+        let held: Vec<_> = self
+            .table
+            .iter_mut()
+            .filter(|(_, s)| carries(s) && s.subscribers.contains(&process))
+            .collect();
         let held: Vec<_> = held.into_iter().map(|(handle, session)| (handle, session.id)).collect();
         for (handle, session) in held {
             for what in [request::WROTE, request::CONSUMED] {
@@ -122,7 +136,13 @@ impl Sessions {
         }
     }
 
-    fn on_message(&mut self, time: Time, stack: &mut HostStack, handle: Handle<Session>, message: Message) {
+    fn on_message(
+        &mut self,
+        time: Time,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+        message: Message,
+    ) {
         if message.what == request::OPTION {
             return self.on_option(stack, handle, message.aux);
         }
@@ -136,7 +156,8 @@ impl Sessions {
                 if self.is_direct(stack, handle) {
                     return self.pass_on(stack, handle);
                 }
-                // A connection that failed or was shut down sends no more; the process sees that in the session's state.
+                // A connection that failed or was shut down sends no more; the process sees that in
+                // the session's state.
                 let _ = stack.wrote(conn);
             }
             (request::WROTE, What::Datagrams(_)) => self.send_datagrams(stack, handle),
@@ -172,15 +193,18 @@ impl Sessions {
     }
 }
 
-/// The process has read. When that opens the window too little for the peer to be told now, the process is asked to tell of its reading again.
+/// The process has read. When that opens the window too little for the peer to be told now, the
+/// process is asked to tell of its reading again.
 fn consumed(stack: &mut HostStack, conn: ConnId) {
-    // Whoever reads byte by byte while this looks could keep it looking for ever; it is asked to tell again, so nothing is lost by stopping.
+    // Whoever reads byte by byte while this looks could keep it looking for ever; it is asked to
+    // tell again, so nothing is lost by stopping.
     for _ in 0..LOOKS {
         stack.consumed(conn, 0);
         let promised = stack.info(conn).map_or(0, |info| info.rcv_wnd);
         let Some((rx, _)) = stack.queues(conn) else { return };
         let (limit, room) = rx.limit_and_room();
-        // Half of all is always worth a window update (RFC 9293 3.8.6.2.2); a window is said in steps of 2^14 bytes at most.
+        // Half of all is always worth a window update (RFC 9293 3.8.6.2.2); a window is said in
+        // steps of 2^14 bytes at most.
         let is_told = room >= promised.saturating_add(limit / 2).saturating_add(MAX_STEP);
         if is_told || promised >= limit / 2 {
             return;

@@ -18,10 +18,12 @@ pub(super) struct Ground {
     pub(super) source: [Option<Addr>; 2],
 }
 
-/// Where a program's sessions stand now: interfaces move between tables, and get and lose addresses.
+/// Where a program's sessions stand now: interfaces move between tables, and get and lose
+/// addresses.
 pub(super) fn ground(context: &dyn HostContext, stack: &HostStack, program: &Program) -> Ground {
     let named = program.interface.as_deref().and_then(|name| {
-        let interfaces = context.interfaces().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let interfaces =
+            context.interfaces().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         interfaces.find(name).map(|entry| entry.iface)
     });
     let Some(iface) = named else { return Ground { table: program.table, source: [None; 2] } };
@@ -40,7 +42,8 @@ pub(super) fn is_ours(stack: &HostStack, table: Table, addr: &Addr) -> bool {
 }
 
 impl Session {
-    /// The endpoint that a process names; refused when it is of a family that the socket does not speak.
+    /// The endpoint that a process names; refused when it is of a family that the socket does not
+    /// speak.
     pub(super) fn endpoint(&self, address: SocketAddr) -> Result<Endpoint, Refusal> {
         let endpoint = Endpoint::from(address);
         if !self.v6 && address.is_ipv6() {
@@ -55,7 +58,9 @@ impl Session {
     /// An endpoint as the process's socket has it: IPv4 is mapped into IPv6 on an IPv6 socket.
     pub(super) fn shown(&self, endpoint: Endpoint) -> SocketAddr {
         match SocketAddr::from(endpoint) {
-            SocketAddr::V4(v4) if self.v6 => SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port()),
+            SocketAddr::V4(v4) if self.v6 => {
+                SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port())
+            }
             other => other,
         }
     }

@@ -43,7 +43,17 @@ impl QueuePair {
         (requests, events): (RingConsumer, RingProducer),
         (notifier, our_notifier): (Arc<RemoteNotifier>, Notifier),
     ) -> QueuePair {
-        QueuePair { process, program, view, requests, events, notifier, our_notifier, hold: Hold::new(), session_fds }
+        QueuePair {
+            process,
+            program,
+            view,
+            requests,
+            events,
+            notifier,
+            our_notifier,
+            hold: Hold::new(),
+            session_fds,
+        }
     }
 
     /// Leaves an event. When there is no room the process is told to look at everything.
@@ -59,18 +69,24 @@ impl QueuePair {
         }
     }
 
-    /// Whether a thread of the process sleeps, and whether one of those that do waits for connections of this listener.
+    /// Whether a thread of the process sleeps, and whether one of those that do waits for
+    /// connections of this listener.
     pub(super) fn is_asleep(&self, listener: SessionId) -> (bool, bool) {
         let asleep = sleep::is_asleep(&self.view.sleepers);
-        (asleep, asleep && self.view.accepting[accept_counter(listener)].load(Ordering::Relaxed) != 0)
+        (
+            asleep,
+            asleep && self.view.accepting[accept_counter(listener)].load(Ordering::Relaxed) != 0,
+        )
     }
 
-    /// Wakes the process, if it sleeps and there is news that waits no longer. True: its notifier was notified.
+    /// Wakes the process, if it sleeps and there is news that waits no longer. True: its notifier
+    /// was notified.
     pub(super) fn notify(&mut self, now: Instant) -> bool {
         if !self.hold.has_news() {
             return false;
         }
-        // All news was left before this look. Who does not sleep now looks at its ring before it does, so no notifier is owed for any of it.
+        // All news was left before this look. Who does not sleep now looks at its ring before it
+        // does, so no notifier is owed for any of it.
         if !sleep::is_asleep(&self.view.sleepers) {
             self.hold.heard();
             return false;

@@ -1,8 +1,11 @@
-//! Memory that FIFOs do not need goes back to the system, and who holds much and moves little while memory is short has to go.
+//! Memory that FIFOs do not need goes back to the system, and who holds much and moves little while
+//! memory is short has to go.
 //!
-//! Once a second each session is looked at, so many of them in one turn. A FIFO through which nothing went since the last look gives back what lies outside of its bytes;
-//! when memory is short every FIFO does. A connection that then holds bytes for its peer, sent and not acknowledged or behind a hole, and moves too few of them
-//! in several rounds, is ended (RFC 9293 3.8.6.1 leaves that to who has the resources). A worker whose sessions are all empty looks at none.
+//! Once a second each session is looked at, so many of them in one turn. A FIFO through which
+//! nothing went since the last look gives back what lies outside of its bytes; when memory is short
+//! every FIFO does. A connection that then holds bytes for its peer, sent and not acknowledged or
+//! behind a hole, and moves too few of them in several rounds, is ended (RFC 9293 3.8.6.1 leaves
+//! that to who has the resources). A worker whose sessions are all empty looks at none.
 
 use clearway_base::{Handle, Instant};
 use clearway_proto::store::lending::moves_enough;
@@ -49,9 +52,13 @@ impl Sessions {
                 if is_short || got.moved == 0 {
                     rx.give_back(is_short);
                 }
-                let has_room = (is_short || sent.moved == 0) && tx.charged() > 0 && tx.give_back_unused(is_short);
-                let (held, moved) = (got.held + sent.held, u64::from(got.moved) + u64::from(sent.moved));
-                let is_stuck = is_short && held > 0 && !moves_enough(held, moved, self.reclaim.interval);
+                let has_room = (is_short || sent.moved == 0)
+                    && tx.charged() > 0
+                    && tx.give_back_unused(is_short);
+                let (held, moved) =
+                    (got.held + sent.held, u64::from(got.moved) + u64::from(sent.moved));
+                let is_stuck =
+                    is_short && held > 0 && !moves_enough(held, moved, self.reclaim.interval);
                 session.stuck = if is_stuck { session.stuck.saturating_add(1) } else { 0 };
                 if session.stuck >= TIME_LIMIT {
                     let conn = *conn;

@@ -1,6 +1,7 @@
-//! Listeners of other workers. A peer's SYN comes to whatever worker its queue belongs to, so each worker listens for every listener: the session itself is
-//! on one worker, its *home*, and a *remote listener* on each of the others. A connection that a remote listener accepts becomes a session on the remote listener's worker; only its
-//! record goes home.
+//! Listeners of other workers. A peer's SYN comes to whatever worker its queue belongs to, so each
+//! worker listens for every listener: the session itself is on one worker, its *home*, and a
+//! *remote listener* on each of the others. A connection that a remote listener accepts becomes a
+//! session on the remote listener's worker; only its record goes home.
 
 use std::sync::Arc;
 
@@ -71,12 +72,21 @@ impl Sessions {
         }
     }
 
-    /// The backlog of a listener and what its connections begin with are these from now on, on all other workers too.
-    pub(super) fn tune_remote_listeners(&self, home: SessionId, backlog: u32, options: SocketOptions, sizes: Sizes) {
+    /// The backlog of a listener and what its connections begin with are these from now on, on all
+    /// other workers too.
+    pub(super) fn tune_remote_listeners(
+        &self,
+        home: SessionId,
+        backlog: u32,
+        options: SocketOptions,
+        sizes: Sizes,
+    ) {
         for worker in self.others() {
             let tune = move |sessions: &mut Sessions, stack: &mut HostStack| {
-                let mine =
-                    sessions.remote_listeners.iter_mut().find(|(_, remote_listener)| remote_listener.home == home);
+                let mine = sessions
+                    .remote_listeners
+                    .iter_mut()
+                    .find(|(_, remote_listener)| remote_listener.home == home);
                 let Some((handle, remote_listener)) = mine else { return };
                 (remote_listener.backlog, remote_listener.options) = (backlog, options);
                 if let Some(listener) = remote_listener.listener {
@@ -94,8 +104,10 @@ impl Sessions {
 
     fn add_remote_listener(&mut self, stack: &mut HostStack, seed: Seed) {
         let Ok(bind) = stack.bind(seed.bind) else {
-            // The port was free at home, so somebody here connects from it just now. Home listens all the same.
-            tracing::warn!(worker = self.index, local = %seed.bind.local, "the port is taken on this worker");
+            // The port was free at home, so somebody here connects from it just now. Home listens
+            // all the same.
+            tracing::warn!(worker = self.index, local = %seed.bind.local,
+                "the port is taken on this worker");
             return;
         };
         let (memory, sizes) = (seed.program.memory.clone(), seed.sizes);
@@ -109,7 +121,9 @@ impl Sessions {
             backlog: seed.listen.backlog,
             waiting: 0,
         };
-        let Some(handle) = self.remote_listeners.insert(remote_listener) else { return stack.unbind(bind) };
+        let Some(handle) = self.remote_listeners.insert(remote_listener) else {
+            return stack.unbind(bind);
+        };
         let token = handle.to_bits() | MARK;
         let listener = stack.listen_bound(bind, ListenSpec { token, ..seed.listen }).ok();
         if listener.is_some() {
@@ -150,16 +164,27 @@ impl Sessions {
         self.fifo_plan.forget(handle.to_bits() | MARK);
     }
 
-    /// Takes connections that came to this worker, as many as may wait, and sends their records home.
-    pub(super) fn accept_at_remote_listener(&mut self, stack: &mut HostStack, handle: Handle<RemoteListener>) {
+    /// Takes connections that came to this worker, as many as may wait, and sends their records
+    /// home.
+    pub(super) fn accept_at_remote_listener(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<RemoteListener>,
+    ) {
         loop {
             let Some(remote_listener) = self.remote_listeners.get_mut(handle) else { return };
-            let Some(listener) = remote_listener.listener.filter(|_| remote_listener.waiting < remote_listener.backlog)
+            let Some(listener) = remote_listener
+                .listener
+                .filter(|_| remote_listener.waiting < remote_listener.backlog)
             else {
                 return;
             };
             let (home, program) = (remote_listener.home, Arc::clone(&remote_listener.program));
-            let birth = Birth { kind: Kind::Stream, v6: remote_listener.v6, options: remote_listener.options };
+            let birth = Birth {
+                kind: Kind::Stream,
+                v6: remote_listener.v6,
+                options: remote_listener.options,
+            };
             let Some(conn) = stack.accept(listener) else { return };
             let made = Permit::take(&program.quota, Thing::Session)
                 .ok()
@@ -198,7 +223,12 @@ impl Sessions {
     }
 
     /// A connection that nobody claimed is reset, whatever worker it is on.
-    pub(super) fn end_child(&mut self, stack: &mut HostStack, program: &Arc<Program>, child: SessionId) {
+    pub(super) fn end_child(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        child: SessionId,
+    ) {
         match self.find(program, child) {
             Some(handle) => self.end_unclaimed(stack, handle),
             None => self.end_elsewhere(program, child),
@@ -225,9 +255,11 @@ impl Sessions {
     ) {
         if worker_of(parent) == self.index {
             let Some(handle) = self.find(program, parent) else { return };
-            if let Some(What::Listener(listening)) = self.table.get_mut(handle).map(|s| &mut s.what) {
+            if let Some(What::Listener(listening)) = self.table.get_mut(handle).map(|s| &mut s.what)
+            {
                 listening.claimed(child);
-                // As many as may wait did so, perhaps, and the stack holds more: nobody else looks, when the process took the records before.
+                // As many as may wait did so, perhaps, and the stack holds more: nobody else looks,
+                // when the process took the records before.
                 self.accept(stack, handle);
             }
             return;

@@ -8,12 +8,15 @@ use super::membership::iface_of;
 use crate::env::HostStack;
 use crate::program::MIN_RX_FIFO;
 
-/// A connection's options as the stack has them. `default` says what holds where the program set nothing.
+/// A connection's options as the stack has them. `default` says what holds where the program set
+/// nothing.
 pub(super) fn conn_options(options: &SocketOptions, default: &ConnOptions) -> ConnOptions {
     // Who named a size has it; the FIFO is no smaller.
     let asked = ConnOptions::of_socket(options, default);
-    let receive_buffer = if asked.receive_buffer == 0 { 0 } else { asked.receive_buffer.max(MIN_RX_FIFO) };
-    // Bytes stay where they are in the stream; the process's side takes the urgent one out when it is not to be inline.
+    let receive_buffer =
+        if asked.receive_buffer == 0 { 0 } else { asked.receive_buffer.max(MIN_RX_FIFO) };
+    // Bytes stay where they are in the stream; the process's side takes the urgent one out when it
+    // is not to be inline.
     ConnOptions { urgent_inline: true, receive_buffer, ..asked }
 }
 
@@ -39,7 +42,11 @@ fn fragmenting(discover: Option<u8>, refused: bool) -> UdpFragmenting {
 }
 
 /// Tells the stack what a session's options say of datagrams that are too long, and of errors.
-pub(super) fn about_errors(stack: &mut HostStack, socket: UdpId, options: &SocketOptions) -> Result<(), UdpError> {
+pub(super) fn about_errors(
+    stack: &mut HostStack,
+    socket: UdpId,
+    options: &SocketOptions,
+) -> Result<(), UdpError> {
     let v4 = fragmenting(options.discover_v4, options.refuses_longer(false));
     let v6 = fragmenting(options.discover_v6, options.refuses_longer(true));
     stack.udp_set_fragmenting(socket, v4, v6)?;

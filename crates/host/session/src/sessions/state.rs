@@ -1,4 +1,5 @@
-//! What a worker knows of its sessions, and what every verb begins with: finding one, and telling its processes.
+//! What a worker knows of its sessions, and what every verb begins with: finding one, and telling
+//! its processes.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -72,7 +73,8 @@ pub struct Session {
     pub(super) kind: Kind,
     pub(super) v6: bool,
     pub(super) table: Table,
-    /// The namespace's first address of each family; what connections come from when they do not say.
+    /// The namespace's first address of each family; what connections come from when they do not
+    /// say.
     pub(super) source: [Option<Addr>; 2],
     pub(super) options: SocketOptions,
     pub(super) what: What,
@@ -134,10 +136,12 @@ pub struct Sessions {
     pub(super) reclaim: Reclaim,
     pub(super) scratch: Box<[u8]>,
     pub(super) had_work: bool,
-    /// When this turn began, and whether the notifier of any process was held at the end of the last one.
+    /// When this turn began, and whether the notifier of any process was held at the end of the
+    /// last one.
     pub(super) now: Instant,
     pub(super) holds_notifiers: bool,
-    /// Listeners of which some processes were woken, and not all, in the order in which they are looked at again.
+    /// Listeners of which some processes were woken, and not all, in the order in which they are
+    /// looked at again.
     pub(super) partly_woken: VecDeque<PartlyWoken>,
     pub(super) report: SessionsReport,
 }
@@ -149,7 +153,8 @@ pub struct SessionsReport {
     pub sessions: u32,
     /// Messages taken from processes.
     pub messages: u64,
-    /// Messages that named no session of their sender's: most come from sessions that were just closed.
+    /// Messages that named no session of their sender's: most come from sessions that were just
+    /// closed.
     pub stray_messages: u64,
     /// Events left for processes.
     pub events: u64,
@@ -183,7 +188,8 @@ pub(super) enum Ending {
 /// Both ends of a connection, ours first.
 pub(super) type Ends = (Endpoint, Endpoint);
 
-/// Sessions that were closed before their bytes were passed. There may be as many as a program has sessions, so nothing walks them.
+/// Sessions that were closed before their bytes were passed. There may be as many as a program has
+/// sessions, so nothing walks them.
 #[derive(Default)]
 pub(super) struct Leavers {
     /// Until when each may stay so, the first to go first.
@@ -267,7 +273,8 @@ impl Sessions {
         self.table.get(handle).filter(|s| Arc::ptr_eq(&s.program, program)).map(|_| handle)
     }
 
-    /// Leaves a mark for every process that has the session. Those that sleep are woken at the end of the turn.
+    /// Leaves a mark for every process that has the session. Those that sleep are woken at the end
+    /// of the turn.
     pub(super) fn tell(&mut self, handle: Handle<Session>, what: u32) {
         self.tell_when(handle, what, When::Now);
     }
@@ -280,7 +287,9 @@ impl Sessions {
             session.untold |= what;
         }
         for process in &session.subscribers {
-            if let Some(queue_pair) = queue_pairs.iter_mut().find(|queue_pair| queue_pair.process == *process) {
+            if let Some(queue_pair) =
+                queue_pairs.iter_mut().find(|queue_pair| queue_pair.process == *process)
+            {
                 queue_pair.leave(Message { session: session.id, what, aux: 0 }, when);
                 report.events += 1;
             }
@@ -291,7 +300,9 @@ impl Sessions {
     pub(super) fn flush(&mut self, handle: Handle<Session>) {
         let Sessions { table, queue_pairs, .. } = self;
         let Some(session) = table.get(handle) else { return };
-        for queue_pair in queue_pairs.iter_mut().filter(|queue_pair| session.subscribers.contains(&queue_pair.process))
+        for queue_pair in queue_pairs
+            .iter_mut()
+            .filter(|queue_pair| session.subscribers.contains(&queue_pair.process))
         {
             queue_pair.hold.flush();
         }
@@ -301,7 +312,8 @@ impl Sessions {
         self.queue_pairs.iter_mut().find(|queue_pair| queue_pair.process == process)
     }
 
-    /// A program is served no more. The supervisor closes its sockets, and its sessions end by that.
+    /// A program is served no more. The supervisor closes its sockets, and its sessions end by
+    /// that.
     pub(super) fn cut_off(&mut self, program: &Arc<Program>, why: &'static str) {
         if !program.is_cut.swap(true, Ordering::AcqRel) {
             self.report.cut_off += 1;

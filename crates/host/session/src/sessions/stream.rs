@@ -63,12 +63,15 @@ impl Sessions {
                 }
                 // An attempt that failed: Linux lets a socket try again.
                 stack.close(*conn);
-                session.clear_state(state::CONNECTED | state::FAILED | state::CLOSED | state::PEER_CLOSED);
+                session.clear_state(
+                    state::CONNECTED | state::FAILED | state::CLOSED | state::PEER_CLOSED,
+                );
                 session.what = What::Fresh;
             }
             What::Fresh | What::Datagrams(_) => {}
         }
-        let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
+        let no_memory =
+            || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
         let program = &session.program;
         let rx = FifoBlocks::take(&program.memory, program.rx_len(session.options.receive_buffer));
         let tx = FifoBlocks::take(&program.memory, program.tx_len(session.options.send_buffer));
@@ -88,8 +91,10 @@ impl Sessions {
         };
         self.fifo_plan.forget(token);
         let conn = begun?;
-        // As on Linux the program goes on as if it were connected when the SYN waits for its first bytes.
-        let waits = session.options.fast_open_connect && stack.begin_fast_open(time.now, conn, true);
+        // As on Linux the program goes on as if it were connected when the SYN waits for its first
+        // bytes.
+        let waits =
+            session.options.fast_open_connect && stack.begin_fast_open(time.now, conn, true);
         if !session.options.quick_ack {
             stack.set_quick_ack(conn, false);
         }
@@ -110,15 +115,20 @@ impl Sessions {
         ahead: u32,
     ) -> Result<(), Refusal> {
         let handle = self.session(program, id)?;
-        // The mark may end up in another program's memory, and positions there are only so far apart.
+        // The mark may end up in another program's memory, and positions there are only so far
+        // apart.
         if self.tx_limit(stack, handle).is_some_and(|limit| ahead > limit) {
-            return Err(refuse(Errno::EINVAL, "urgent data lies behind more bytes than the transmit FIFO holds"));
+            return Err(refuse(
+                Errno::EINVAL,
+                "urgent data lies behind more bytes than the transmit FIFO holds",
+            ));
         }
         if self.passes_urgent(stack, handle, ahead) {
             return Ok(());
         }
         match self.table.get(handle).map(|s| &s.what) {
-            // A connection that failed or was shut down sends no more; the process sees that in the session's state.
+            // A connection that failed or was shut down sends no more; the process sees that in the
+            // session's state.
             Some(What::Conn(conn)) => stack.mark_urgent(*conn, ahead).or(Ok(())),
             _ => Err(refuse(Errno::EPIPE, "only a connection has urgent data")),
         }
@@ -132,7 +142,13 @@ impl Sessions {
     }
 
     /// Events of the stack for a connection.
-    pub(super) fn on_conn(&mut self, stack: &mut HostStack, token: u64, conn: ConnId, what: ConnEvents) {
+    pub(super) fn on_conn(
+        &mut self,
+        stack: &mut HostStack,
+        token: u64,
+        conn: ConnId,
+        what: ConnEvents,
+    ) {
         let Some(handle) = Handle::<Session>::from_bits(token) else { return };
         let Some(session) = self.table.get_mut(handle) else { return };
         let mut news = 0;
@@ -143,7 +159,8 @@ impl Sessions {
             news |= event::STATE | event::WRITABLE;
             self.offer(stack, handle);
         }
-        let arrived = if what.has(ConnEvents::READABLE) { self.arrived(stack, handle, conn) } else { None };
+        let arrived =
+            if what.has(ConnEvents::READABLE) { self.arrived(stack, handle, conn) } else { None };
         let Some(session) = self.table.get_mut(handle) else { return };
         if arrived.is_some() {
             news |= event::READABLE;
@@ -175,8 +192,14 @@ impl Sessions {
         }
     }
 
-    /// More bytes are there. Some: the process must be told, and how soon. One that was told already is woken when its FIFO is half full.
-    fn arrived(&mut self, stack: &mut HostStack, handle: Handle<Session>, conn: ConnId) -> Option<When> {
+    /// More bytes are there. Some: the process must be told, and how soon. One that was told
+    /// already is woken when its FIFO is half full.
+    fn arrived(
+        &mut self,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+        conn: ConnId,
+    ) -> Option<When> {
         let (rx, _) = stack.queues(conn)?;
         let when = || When::for_bytes(rx.fill(), rx.granted());
         if rx.kick() {
@@ -189,7 +212,12 @@ impl Sessions {
     }
 
     /// Our side ends behind what the process has written.
-    pub(super) fn shut_write(&mut self, _time: Time, stack: &mut HostStack, handle: Handle<Session>) {
+    pub(super) fn shut_write(
+        &mut self,
+        _time: Time,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+    ) {
         let Some(What::Conn(conn)) = self.table.get(handle).map(|s| &s.what) else { return };
         let conn = *conn;
         if self.shuts_later(stack, handle) {

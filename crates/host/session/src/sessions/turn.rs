@@ -1,4 +1,5 @@
-//! A worker's turn, as its sessions have it: messages of processes, events of the stack, and who is woken.
+//! A worker's turn, as its sessions have it: messages of processes, events of the stack, and who is
+//! woken.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -74,8 +75,11 @@ impl Sessions {
 
     /// When a notifier that is held must be notified.
     fn notifiers_deadline(&self) -> Instant {
-        let ends =
-            self.queue_pairs.iter().filter(|_| self.holds_notifiers).filter_map(|queue_pair| queue_pair.hold.ends_at());
+        let ends = self
+            .queue_pairs
+            .iter()
+            .filter(|_| self.holds_notifiers)
+            .filter_map(|queue_pair| queue_pair.hold.ends_at());
         ends.min().unwrap_or(Instant::NEVER)
     }
 }
@@ -109,7 +113,8 @@ impl App<HostEnv> for Sessions {
         self.had_work |= self.reclaim(time.now, stack);
     }
 
-    /// Notifiers are notified last: a process that is woken on this core may take it at once, and what it waits for should be on its way by then.
+    /// Notifiers are notified last: a process that is woken on this core may take it at once, and
+    /// what it waits for should be on its way by then.
     fn on_sent(&mut self, stack: &mut HostStack) {
         self.cut_hostile(stack);
         self.notify_sleepers();

@@ -44,7 +44,8 @@ impl Sessions {
         self.queue_pairs.push(queue_pair);
     }
 
-    /// The process is gone: nobody tells it anything any more. Its sessions live on while another process holds them.
+    /// The process is gone: nobody tells it anything any more. Its sessions live on while another
+    /// process holds them.
     pub fn remove_queue_pair(&mut self, time: Time, stack: &mut HostStack, process: u32) {
         self.take_last(time, stack, process);
         if let Some(queue_pair) = self.queue_pair(process) {
@@ -98,7 +99,8 @@ impl Sessions {
         permit: Permit,
         birth: Birth,
     ) -> Result<Handle<Session>, Refusal> {
-        let no_memory = || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
+        let no_memory =
+            || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
         let head_block = program.memory.take(HEAD_LEN).ok_or_else(no_memory)?;
         let head = fresh_head(&head_block).ok_or_else(no_memory)?;
         let ground = place::ground(&*self.context, stack, program);
@@ -127,7 +129,9 @@ impl Sessions {
             stuck: 0,
             untold: 0,
         });
-        made.ok_or_else(|| refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)"))
+        made.ok_or_else(|| {
+            refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)")
+        })
     }
 
     pub(super) fn subscribe_to(&mut self, handle: Handle<Session>, process: u32) {
@@ -141,7 +145,11 @@ impl Sessions {
         }
     }
 
-    pub(super) fn session(&self, program: &Arc<Program>, id: SessionId) -> Result<Handle<Session>, Refusal> {
+    pub(super) fn session(
+        &self,
+        program: &Arc<Program>,
+        id: SessionId,
+    ) -> Result<Handle<Session>, Refusal> {
         self.find(program, id).ok_or_else(gone)
     }
 
@@ -191,8 +199,12 @@ impl Sessions {
         if session.local.is_some() || !matches!(session.what, What::Fresh | What::Datagrams(_)) {
             return Err(refuse(Errno::EINVAL, "the socket is bound already"));
         }
-        if !endpoint.addr.is_unspecified() && !place::is_ours(stack, session.table, &endpoint.addr) {
-            return Err(refuse(Errno::EADDRNOTAVAIL, format!("{} is not an address of the namespace", endpoint.addr)));
+        if !endpoint.addr.is_unspecified() && !place::is_ours(stack, session.table, &endpoint.addr)
+        {
+            return Err(refuse(
+                Errno::EADDRNOTAVAIL,
+                format!("{} is not an address of the namespace", endpoint.addr),
+            ));
         }
         let bound = match session.kind {
             Kind::Stream => self.bind_stream(stack, handle, endpoint)?,
@@ -218,7 +230,9 @@ impl Sessions {
         let session = self.table.get(handle).ok_or_else(gone)?;
         match (session.kind, remote) {
             (Kind::Stream, Some(remote)) => self.connect_stream(time, stack, handle, remote)?,
-            (Kind::Stream, None) => return Err(refuse(Errno::EAFNOSUPPORT, "a stream cannot lose its peer")),
+            (Kind::Stream, None) => {
+                return Err(refuse(Errno::EAFNOSUPPORT, "a stream cannot lose its peer"));
+            }
             (Kind::Datagram, remote) => self.connect_datagrams(stack, handle, remote)?,
         }
         self.describe(stack, handle)
@@ -247,7 +261,8 @@ impl Sessions {
     ) -> Result<(), Refusal> {
         let handle = self.session(program, id)?;
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
-        let quick_ack = (options.quick_ack != session.options.quick_ack).then_some(options.quick_ack);
+        let quick_ack =
+            (options.quick_ack != session.options.quick_ack).then_some(options.quick_ack);
         session.options = options;
         if let Some(bind) = session.bind {
             stack.set_bind_sharing(bind, session.sharing());
@@ -256,7 +271,8 @@ impl Sessions {
             What::Conn(conn) => {
                 let conn = *conn;
                 // Who names no congestion control goes on with the one that there is.
-                let congestion = stack.options(conn).map_or(stack.defaults().congestion, |now| now.congestion);
+                let congestion =
+                    stack.options(conn).map_or(stack.defaults().congestion, |now| now.congestion);
                 let default = ConnOptions { congestion, ..*stack.defaults() };
                 stack.set_options(conn, conn_options(&options, &default));
                 bound_queues(stack, conn, &options);

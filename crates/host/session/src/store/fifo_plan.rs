@@ -1,4 +1,5 @@
-//! What the stores know of a connection before it is there: the FIFOs that its owner has made, or whose memory to take them from.
+//! What the stores know of a connection before it is there: the FIFOs that its owner has made, or
+//! whose memory to take them from.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,7 +17,8 @@ pub struct Sizes {
     pub tx: u32,
 }
 
-// A plan lives from connect to the first packet, or as long as its listener: too few of them for their size to matter.
+// A plan lives from connect to the first packet, or as long as its listener: too few of them for
+// their size to matter.
 #[allow(clippy::large_enum_variant)]
 enum Plan {
     /// The connection that a process begins.
@@ -25,7 +27,8 @@ enum Plan {
     Listener { memory: Memory, sizes: Sizes },
 }
 
-/// Plans by their owners' words. The sessions write it, and both stores read it; clones are the same FIFO plan.
+/// Plans by their owners' words. The sessions write it, and both stores read it; clones are the
+/// same FIFO plan.
 #[derive(Clone, Default)]
 pub struct FifoPlan(Rc<RefCell<HashMap<u64, Plan>>>);
 

@@ -1,5 +1,6 @@
-//! How much of a FIFO may be filled: little at first, when there are many, and twice as much whenever as much went through it, as far as memory allows. A peer that
-//! takes nothing, or a program that reads nothing, holds no more than what it began with.
+//! How much of a FIFO may be filled: little at first, when there are many, and twice as much
+//! whenever as much went through it, as far as memory allows. A peer that takes nothing, or a
+//! program that reads nothing, holds no more than what it began with.
 
 use std::cell::Cell;
 
@@ -28,7 +29,12 @@ pub struct Progress {
 impl Grant {
     pub(super) fn new(account: &Account, limit: u32, least: u32) -> Grant {
         let granted = account.first(limit).max(least.min(limit));
-        Grant { granted: Cell::new(granted), moved: Cell::new(0), since: Cell::new(0), looked: Cell::new(0) }
+        Grant {
+            granted: Cell::new(granted),
+            moved: Cell::new(0),
+            since: Cell::new(0),
+            looked: Cell::new(0),
+        }
     }
 
     /// How much may be in it now.
@@ -40,7 +46,9 @@ impl Grant {
     #[inline]
     pub(super) fn moved(&self, bytes: u32, account: &Account, limit: u32) -> bool {
         self.moved.set(self.moved.get().wrapping_add(bytes));
-        if self.granted.get() >= limit || self.moved.get().wrapping_sub(self.since.get()) < self.granted.get() {
+        if self.granted.get() >= limit
+            || self.moved.get().wrapping_sub(self.since.get()) < self.granted.get()
+        {
             return false;
         }
         self.grow(account, limit)

@@ -1,4 +1,5 @@
-//! From one program's transmit FIFO straight into another's receive FIFO. Both are memory that a program writes at any time; the positions are ours.
+//! From one program's transmit FIFO straight into another's receive FIFO. Both are memory that a
+//! program writes at any time; the positions are ours.
 
 use clearway_shm::Hostile;
 

@@ -16,7 +16,8 @@ use crate::program::MIN_RX_FIFO;
 pub struct FifoRx {
     fifo_plan: FifoPlan,
     largest: u32,
-    // A window is said in steps of 2^scale, and a promise may be rounded up by less than one (RFC 7323 2.3): so much is never promised.
+    // A window is said in steps of 2^scale, and a promise may be rounded up by less than one (RFC
+    // 7323 2.3): so much is never promised.
     slack: u32,
     // Owners whose FIFO held something impossible.
     hostile: RefCell<Vec<u64>>,
@@ -84,19 +85,22 @@ impl RxFifo {
         self.place
     }
 
-    /// Nobody will read it any more: its memory is free, what comes is not kept, and the window stays as it was.
+    /// Nobody will read it any more: its memory is free, what comes is not kept, and the window
+    /// stays as it was.
     pub fn abandon(&self) {
         self.left.set(self.fill());
         drop(self.live.take());
     }
 
-    /// How it gets on since the last look. Bytes behind a hole are those that the peer owes something for.
+    /// How it gets on since the last look. Bytes behind a hole are those that the peer owes
+    /// something for.
     pub fn progress(&self) -> Progress {
         let held = self.live.borrow().as_ref().map_or(0, |live| u64::from(live.end.ahead()));
         Progress { held, moved: self.grant.look() }
     }
 
-    /// Gives back the memory in which nothing lies. `hard`: the peer is offered no more than is everybody's from now on.
+    /// Gives back the memory in which nothing lies. `hard`: the peer is offered no more than is
+    /// everybody's from now on.
     pub fn give_back(&self, hard: bool) {
         let mut live = self.live.borrow_mut();
         let Some(Live { end, blocks }) = live.as_mut() else { return };
@@ -133,7 +137,8 @@ impl RxFifo {
         self.named.set(most);
     }
 
-    /// How much of it may be filled now: no more than the connection is worth, or half of it would never be full, and its reader never asked to tell of room.
+    /// How much of it may be filled now: no more than the connection is worth, or half of it would
+    /// never be full, and its reader never asked to tell of room.
     pub fn granted(&self) -> u32 {
         self.grant.now().min(self.named.get()).min(self.most.get())
     }
@@ -141,7 +146,10 @@ impl RxFifo {
     /// How much of it may be filled now, and how many bytes are free.
     pub fn limit_and_room(&self) -> (u32, u32) {
         let most = self.granted();
-        (most, self.look(|end| end.len()).unwrap_or(Ok(0)).map_or(0, |len| most.saturating_sub(len)))
+        (
+            most,
+            self.look(|end| end.len()).unwrap_or(Ok(0)).map_or(0, |len| most.saturating_sub(len)),
+        )
     }
 
     /// So many bytes more were put into it, and published.
@@ -177,7 +185,8 @@ impl RxFifo {
         self.look(|end| end.mark_urgent(ahead));
     }
 
-    /// Asks the process to tell when half of it is free. What is free is to be looked at once more afterwards.
+    /// Asks the process to tell when half of it is free. What is free is to be looked at once more
+    /// afterwards.
     pub fn ask_room(&self) {
         self.look(|end| end.ask_room());
     }
@@ -240,8 +249,9 @@ impl RxStore<PoolBuf> for FifoRx {
         match inside.end.len() {
             Ok(len) => {
                 queue.has(inside, len);
-                // The process tells when half is free again; until then the window is what the peer hears with each ACK. Half of what may be there: a window
-                // that is smaller than the FIFO shuts before half of the FIFO is full.
+                // The process tells when half is free again; until then the window is what the peer
+                // hears with each ACK. Half of what may be there: a window that is smaller than the
+                // FIFO shuts before half of the FIFO is full.
                 if len > queue.granted() / 2 {
                     inside.end.ask_room();
                 }
@@ -271,7 +281,9 @@ impl RxStore<PoolBuf> for FifoRx {
         queue.most.set(most);
         let room = {
             let mut live = queue.live.borrow_mut();
-            let Some(inside) = live.as_mut() else { return queue.place.limit.min(most).saturating_sub(self.slack) };
+            let Some(inside) = live.as_mut() else {
+                return queue.place.limit.min(most).saturating_sub(self.slack);
+            };
             queue.room_in(inside, most)
         };
         let room = room.unwrap_or_else(|Hostile| {

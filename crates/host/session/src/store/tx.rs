@@ -25,17 +25,21 @@ pub struct FifoTx {
 pub struct TxFifo {
     token: u64,
     place: FifoPlace,
-    /// Behind a cell: to ask how long it is, shared memory must be looked at, and what was seen is kept. None: nobody will write it any more, all of it was
-    /// acknowledged, and its memory is given back.
+    /// Behind a cell: to ask how long it is, shared memory must be looked at, and what was seen is
+    /// kept. None: nobody will write it any more, all of it was acknowledged, and its memory is
+    /// given back.
     pub(super) live: RefCell<Option<Live>>,
     // Bytes in it when somebody looked last.
     len: Cell<u32>,
     grant: Grant,
-    // Some: its bytes go straight to the peer's process, except for so many, which the stack has sent and the peer has not acknowledged.
+    // Some: its bytes go straight to the peer's process, except for so many, which the stack has
+    // sent and the peer has not acknowledged.
     direct: Cell<Option<u32>>,
-    // What the process writes from now on does not count: it has said that it writes no more, or is gone, or lies.
+    // What the process writes from now on does not count: it has said that it writes no more, or is
+    // gone, or lies.
     is_frozen: Cell<bool>,
-    // Bytes that may be in it and not sent (TCP_NOTSENT_LOWAT); u32::MAX: as many as there is room for.
+    // Bytes that may be in it and not sent (TCP_NOTSENT_LOWAT); u32::MAX: as many as there is room
+    // for.
     unsent_bound: Cell<u32>,
     // Bytes at its front that the stack has sent; known where there is such a bound.
     sent: Cell<u32>,
@@ -71,7 +75,8 @@ impl FifoTx {
         self.writable.pop()
     }
 
-    /// An owner whose bytes may go straight to the peer's process from now on ([`TxFifo::go_direct`]).
+    /// An owner whose bytes may go straight to the peer's process from now on
+    /// ([`TxFifo::go_direct`]).
     #[inline]
     pub fn next_drained(&mut self) -> Option<u64> {
         self.drained.pop()
@@ -111,7 +116,8 @@ impl TxFifo {
         }
     }
 
-    /// From now on its bytes go straight to the peer's process, as soon as the peer has acknowledged the first `in_flight`, which were sent already.
+    /// From now on its bytes go straight to the peer's process, as soon as the peer has
+    /// acknowledged the first `in_flight`, which were sent already.
     pub fn go_direct(&self, in_flight: u32) {
         if !self.is_frozen.get() {
             self.direct.set(Some(in_flight));
@@ -151,7 +157,8 @@ impl TxFifo {
         live.end.room_wanted((live.end.lent() / 2).min(self.unsent_bound.get() / 2))
     }
 
-    /// So many bytes may be in it and not sent from now on; None: as many as there is room for. What is sent already is not known before more is, and counts for nothing until then.
+    /// So many bytes may be in it and not sent from now on; None: as many as there is room for.
+    /// What is sent already is not known before more is, and counts for nothing until then.
     pub fn bound_unsent(&self, most: Option<u32>) {
         self.unsent_bound.set(most.unwrap_or(u32::MAX));
         if let Some(live) = self.live.borrow_mut().as_mut() {
@@ -164,7 +171,8 @@ impl TxFifo {
         self.grant.now().min(self.sent.get().saturating_add(self.unsent_bound.get()))
     }
 
-    /// Its first bytes, so many, are sent. True: its processes wait for room, and there is some by that.
+    /// Its first bytes, so many, are sent. True: its processes wait for room, and there is some by
+    /// that.
     #[cold]
     fn sent_to(&self, end: u32) -> bool {
         if end <= self.sent.get() {
@@ -195,8 +203,9 @@ impl TxFifo {
         self.live.borrow().as_ref().map_or(0, |live| live.blocks.charged())
     }
 
-    /// Gives back the memory in which nothing lies, unless its process writes just now. `hard`: it may hold no more than is everybody's from now on. True: its processes
-    /// wait for room, and there is some.
+    /// Gives back the memory in which nothing lies, unless its process writes just now. `hard`: it
+    /// may hold no more than is everybody's from now on. True: its processes wait for room, and
+    /// there is some.
     pub fn give_back_unused(&self, hard: bool) -> bool {
         let mut live = self.live.borrow_mut();
         let Some(Live { end, blocks }) = live.as_mut() else { return false };
@@ -211,7 +220,8 @@ impl TxFifo {
         end.room_wanted(1)
     }
 
-    /// Nobody has the session any more: what is in it now is still sent, and then its memory is free.
+    /// Nobody has the session any more: what is in it now is still sent, and then its memory is
+    /// free.
     pub fn abandon(&self) {
         self.freeze();
         self.is_abandoned.set(true);
@@ -290,7 +300,8 @@ impl TxStore for FifoTx {
 
     #[inline]
     fn more_follows(&self, queue: &Box<TxFifo>) -> bool {
-        !queue.is_frozen.get() && queue.live.borrow().as_ref().is_some_and(|live| live.end.more_follows())
+        !queue.is_frozen.get()
+            && queue.live.borrow().as_ref().is_some_and(|live| live.end.more_follows())
     }
 
     /// None: only the process writes.
@@ -299,7 +310,12 @@ impl TxStore for FifoTx {
     }
 
     /// Takes nothing: only the process writes.
-    fn write(&mut self, _queue: &mut Box<TxFifo>, _bytes: &[u8], _most: impl FnOnce() -> u32) -> usize {
+    fn write(
+        &mut self,
+        _queue: &mut Box<TxFifo>,
+        _bytes: &[u8],
+        _most: impl FnOnce() -> u32,
+    ) -> usize {
         0
     }
 

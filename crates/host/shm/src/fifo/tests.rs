@@ -9,7 +9,12 @@ use crate::attach_socket::Place;
 const HEAD: u32 = 4096;
 
 fn place(capacity: u32, limit: u32) -> FifoPlace {
-    FifoPlace { head: Place { segment: 0, offset: HEAD }, data: Place { segment: 0, offset: 0 }, capacity, limit }
+    FifoPlace {
+        head: Place { segment: 0, offset: HEAD },
+        data: Place { segment: 0, offset: 0 },
+        capacity,
+        limit,
+    }
 }
 
 fn memory(capacity: u32, limit: u32) -> FifoMem {
@@ -115,10 +120,12 @@ fn peeking_takes_nothing() {
 #[test]
 fn several_parts_are_one_write_and_one_read() {
     let (mut producer, mut consumer) = both(64, 10);
-    let parts = [IoSlice::new(b"clear"), IoSlice::new(b""), IoSlice::new(b"way"), IoSlice::new(b"s open")];
+    let parts =
+        [IoSlice::new(b"clear"), IoSlice::new(b""), IoSlice::new(b"way"), IoSlice::new(b"s open")];
     assert_eq!(producer.write_vectored(&parts), Ok(10));
     let (mut first, mut second, mut third) = ([0; 3], [0; 0], [0; 20]);
-    let mut parts = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second), IoSliceMut::new(&mut third)];
+    let mut parts =
+        [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second), IoSliceMut::new(&mut third)];
     assert_eq!(consumer.read_vectored(&mut parts), Ok(10));
     assert_eq!((&first, &third[..7]), (b"cle", &b"arways "[..]));
 }
@@ -181,14 +188,25 @@ fn a_cleared_fifo_is_new() {
 fn places_and_sizes_that_make_no_fifo_are_refused() {
     let segment = Arc::new(Segment::on_heap(2 * 4096));
     let refused = |place: FifoPlace| FifoMem::new(&segment, &segment, &place).is_err();
-    for (capacity, limit) in [(0, 0), (32, 32), (63, 63), (96, 96), (64, 0), (64, 65), (1 << 31, 1), (16384, 1)] {
+    for (capacity, limit) in
+        [(0, 0), (32, 32), (63, 63), (96, 96), (64, 0), (64, 65), (1 << 31, 1), (16384, 1)]
+    {
         assert!(refused(place(capacity, limit)), "{capacity} {limit}");
     }
     assert!(refused(FifoPlace { head: Place { segment: 0, offset: HEAD + 4 }, ..place(64, 64) }));
-    assert!(refused(FifoPlace { head: Place { segment: 0, offset: 2 * 4096 - 64 }, ..place(64, 64) }));
+    assert!(refused(FifoPlace {
+        head: Place { segment: 0, offset: 2 * 4096 - 64 },
+        ..place(64, 64)
+    }));
     assert!(refused(FifoPlace { data: Place { segment: 0, offset: 4 }, ..place(64, 64) }));
-    assert!(refused(FifoPlace { data: Place { segment: 0, offset: 2 * 4096 - 56 }, ..place(64, 64) }));
-    assert!(refused(FifoPlace { data: Place { segment: 0, offset: u32::MAX - 7 }, ..place(64, 64) }));
+    assert!(refused(FifoPlace {
+        data: Place { segment: 0, offset: 2 * 4096 - 56 },
+        ..place(64, 64)
+    }));
+    assert!(refused(FifoPlace {
+        data: Place { segment: 0, offset: u32::MAX - 7 },
+        ..place(64, 64)
+    }));
 }
 
 #[test]
@@ -379,7 +397,8 @@ proptest! {
         }
     }
 
-    /// Whatever is written into the words between operations: no panic, no more bytes than the FIFO has, and an end that others disturb is only told so.
+    /// Whatever is written into the words between operations: no panic, no more bytes than the FIFO
+    /// has, and an end that others disturb is only told so.
     #[test]
     #[cfg_attr(miri, ignore = "hours under miri; the tests above take the same ways")]
     fn nonsense_in_the_words_is_borne(
@@ -390,7 +409,8 @@ proptest! {
         for (op, word, value, near) in ops {
             let head = producer.mem().head();
             let word = [&head.tail, &head.head, &head.kicked, &head.want_room][word];
-            let value = if near { word.load(Ordering::Relaxed).wrapping_add(value % 256).wrapping_sub(128) } else { value };
+            let value = if near { word.load(Ordering::Relaxed).wrapping_add(value % 256)
+                .wrapping_sub(128) } else { value };
             word.store(value, Ordering::Relaxed);
             bear(op, &mut producer, &mut consumer);
         }

@@ -36,9 +36,12 @@ impl Holder {
         let (known_for, word) = ME.get();
         let mut now = mark.load(Ordering::Relaxed);
         if now == 0 {
-            // The first use in this process, or the first one after it was forked. Only this thread can have a name from before the fork.
+            // The first use in this process, or the first one after it was forked. Only this thread
+            // can have a name from before the fork.
             let new = known_for.wrapping_add(1).max(1);
-            now = mark.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed).map_or_else(|set| set, |_| new);
+            now = mark
+                .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
+                .map_or_else(|set| set, |_| new);
         } else if now == known_for {
             return Holder(word);
         }
@@ -105,24 +108,36 @@ impl Stat {
         Stat::parse(&text[..len])
     }
 
-    /// proc(5): number, name in parentheses, state, …, and in field 22 the time in clock ticks when it started.
+    /// proc(5): number, name in parentheses, state, …, and in field 22 the time in clock ticks when
+    /// it started.
     fn parse(text: &[u8]) -> Option<Stat> {
         let name_end = text.iter().rposition(|byte| *byte == b')')?;
-        let mut fields = text[name_end + 1..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+        let mut fields =
+            text[name_end + 1..].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
         let state = fields.next()?;
         let started = std::str::from_utf8(fields.nth(18)?).ok()?.parse::<u64>().ok()?;
-        Some(Stat { dead: matches!(state, b"Z" | b"X" | b"x"), birth: 1 + (started % BIRTHS) as u32 })
+        Some(Stat {
+            dead: matches!(state, b"Z" | b"X" | b"x"),
+            birth: 1 + (started % BIRTHS) as u32,
+        })
     }
 }
 
-/// A word that is 0 again in a forked child, so that the child's thread does not go by its parent's name. None when the kernel has no such memory.
+/// A word that is 0 again in a forked child, so that the child's thread does not go by its parent's
+/// name. None when the kernel has no such memory.
 fn fork_mark() -> Option<&'static AtomicU32> {
-    // Not a `OnceLock`: in a child that is forked while another thread is inside, it would wait for ever.
+    // Not a `OnceLock`: in a child that is forked while another thread is inside, it would wait for
+    // ever.
     static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
     let mut mark = MARK.load(Ordering::Acquire);
     if mark.is_null() {
         let page = NonNull::new(wiped_page()?)?;
-        mark = match MARK.compare_exchange(ptr::null_mut(), page.as_ptr(), Ordering::AcqRel, Ordering::Acquire) {
+        mark = match MARK.compare_exchange(
+            ptr::null_mut(),
+            page.as_ptr(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
             Ok(_) => page.as_ptr(),
             // Another thread was faster. Our page stays mapped, untouched: it costs an address.
             Err(theirs) => theirs,
@@ -137,7 +152,9 @@ fn wiped_page() -> Option<*mut AtomicU32> {
     let len = rustix::param::page_size();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: new memory, at an address that the kernel chooses.
-    let page = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, protection, MapFlags::PRIVATE) }.ok()?;
+    let page =
+        unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, protection, MapFlags::PRIVATE) }
+            .ok()?;
     // SAFETY: the page that was just mapped; nothing is in it yet.
     match unsafe { rustix::mm::madvise(page, len, Advice::LinuxWipeOnFork) } {
         Ok(()) => Some(page.cast()),

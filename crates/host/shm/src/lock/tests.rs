@@ -15,7 +15,8 @@ fn session() -> SessionView {
 
 /// Runs `child` in a forked process, which ends without touching anything else of this one.
 fn fork(child: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the child calls only functions of this crate that neither allocate nor take locks of this process, and then leaves.
+    // SAFETY: the child calls only functions of this crate that neither allocate nor take locks of
+    // this process, and then leaves.
     match unsafe { libc::fork() } {
         0 => {
             child();

@@ -1,4 +1,5 @@
-//! Plain memory in place of a memfd, for tests of what lies in it, and for miri, which knows no memfd.
+//! Plain memory in place of a memfd, for tests of what lies in it, and for miri, which knows no
+//! memfd.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;

@@ -53,13 +53,17 @@ fn words_that_could_be_written_are_refused_in_memory_that_cannot() {
 fn a_wrong_size_is_refused() {
     let (_ours, fd) = Segment::create("test", PAGE).unwrap();
     for said in [0, PAGE - 1, 2 * PAGE, usize::MAX] {
-        assert!(matches!(Segment::map(fd.as_fd(), said), Err(ShmError::Size { is: 4096, .. })), "{said}");
+        assert!(
+            matches!(Segment::map(fd.as_fd(), said), Err(ShmError::Size { is: 4096, .. })),
+            "{said}"
+        );
     }
 }
 
 #[test]
 fn memory_without_seals_is_refused() {
-    let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    let fd =
+        rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&fd, PAGE as u64).unwrap();
     assert!(matches!(Segment::map(fd.as_fd(), PAGE), Err(ShmError::Unsealed)));
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK).unwrap();
@@ -68,7 +72,9 @@ fn memory_without_seals_is_refused() {
 
 #[test]
 fn files_that_are_no_memory_are_refused() {
-    let file = rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+    let file =
+        rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())
+            .unwrap();
     let len = rustix::fs::fstat(&file).unwrap().st_size as usize;
     assert!(matches!(Segment::map(file.as_fd(), len), Err(ShmError::Unsealed)));
 }
@@ -83,7 +89,9 @@ fn a_length_that_offsets_cannot_name_is_refused() {
 fn places_outside_or_between_are_refused() {
     let segment = Arc::new(Segment::on_heap(PAGE));
     assert!(segment.session((PAGE - size_of::<crate::layout::SessionHead>()) as u32).is_ok());
-    for offset in [1, 8, 32, PAGE as u32 - 64, PAGE as u32, PAGE as u32 + 64, u32::MAX, u32::MAX - 63] {
+    for offset in
+        [1, 8, 32, PAGE as u32 - 64, PAGE as u32, PAGE as u32 + 64, u32::MAX, u32::MAX - 63]
+    {
         assert!(matches!(segment.session(offset), Err(ShmError::Place { .. })), "{offset}");
     }
 }

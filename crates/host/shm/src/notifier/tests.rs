@@ -90,7 +90,10 @@ fn a_process_can_silence_only_its_own_notifier() {
     hostile.silence_once();
     assert!(rings(&notifier_set));
     notifier_set.settle();
-    assert!(!rings(&notifier_set), "and nothing blocks, however the hostile one set its descriptor");
+    assert!(
+        !rings(&notifier_set),
+        "and nothing blocks, however the hostile one set its descriptor"
+    );
 }
 
 #[test]

@@ -10,11 +10,17 @@ fn fifo(capacity: u32, limit: u32) -> FifoMem {
     let (memory, _fd) = Segment::create("clearway-test", 8192).unwrap();
     let place = |offset| Place { segment: 0, offset };
     let memory = Arc::new(memory);
-    FifoMem::new(&memory, &memory, &FifoPlace { head: place(0), data: place(4096), capacity, limit }).unwrap()
+    FifoMem::new(
+        &memory,
+        &memory,
+        &FifoPlace { head: place(0), data: place(4096), capacity, limit },
+    )
+    .unwrap()
 }
 
 proptest! {
-    /// Writes, passes and reads of any sizes, round and round both FIFOs: what is read is what was written.
+    /// Writes, passes and reads of any sizes, round and round both FIFOs: what is read is what was
+    /// written.
     #[test]
     fn bytes_stay_as_they_are_and_in_order(
         sizes in (6u32..11, 6u32..11, 1u32..65),

@@ -7,7 +7,10 @@ fn root_is_the_system() {
 
 #[test]
 fn a_session_has_a_folder() {
-    assert_eq!(runtime_folder(1000, Some("/run/user/1000".into())), Path::new("/run/user/1000/clearway"));
+    assert_eq!(
+        runtime_folder(1000, Some("/run/user/1000".into())),
+        Path::new("/run/user/1000/clearway")
+    );
 }
 
 #[test]
@@ -19,7 +22,10 @@ fn without_a_session_the_user_has_a_folder_in_tmp() {
 #[test]
 fn the_attach_sockets_of_namespaces_stand_beside_the_hosts() {
     let attach_socket = Path::new("/run/clearway/host.sock");
-    assert_eq!(namespace_attach_socket(attach_socket, "server"), Path::new("/run/clearway/app_ns_sockets/server"));
+    assert_eq!(
+        namespace_attach_socket(attach_socket, "server"),
+        Path::new("/run/clearway/app_ns_sockets/server")
+    );
 }
 
 #[test]

@@ -155,13 +155,16 @@ proptest! {
 
     #[test]
     #[cfg_attr(miri, ignore = "hours under miri; the tests above take the same ways")]
-    fn datagrams_behave_like_a_queue(start: u32, ops in proptest::collection::vec((any::<bool>(), 0..300usize), 0..100)) {
+    fn datagrams_behave_like_a_queue(start: u32,
+        ops in proptest::collection::vec((any::<bool>(), 0..300usize), 0..100)) {
         let (mut producer, mut consumer) = both_at(start & !7, 1024);
         let mut model = VecDeque::new();
         for ((push_one, len), number) in ops.into_iter().zip(0..) {
             if push_one {
-                let payload: Vec<u8> = (0..len).map(|at| (at + usize::from(number)) as u8).collect();
-                let used: u32 = model.iter().map(|(_, payload): &(u16, Vec<u8>)| datagram_record_len(payload.len() as u32)).sum();
+                let payload: Vec<u8> = (0..len).map(|at| (at + usize::from(number)) as u8)
+                    .collect();
+                let used: u32 = model.iter().map(|(_, payload): &(u16,
+                    Vec<u8>)| datagram_record_len(payload.len() as u32)).sum();
                 let fits = used + datagram_record_len(len as u32) <= 1024;
                 prop_assert_eq!(push(&mut producer, number, &payload), fits);
                 if fits {
@@ -176,7 +179,8 @@ proptest! {
     /// Any bytes and any positions: no panic, and no payload beyond what a datagram may have.
     #[test]
     #[cfg_attr(miri, ignore = "hours under miri; the tests above take the same ways")]
-    fn nonsense_is_borne(words in proptest::collection::vec((0..128u32, any::<u64>(), any::<u32>(), any::<bool>()), 0..100)) {
+    fn nonsense_is_borne(words in proptest::collection::vec((0..128u32, any::<u64>(), any::<u32>(),
+        any::<bool>()), 0..100)) {
         let (mut producer, mut consumer) = both(1024);
         for (at, word, position, move_it) in words {
             producer.mem.bytes.write_word(8 * at, if move_it { word % 512 } else { word });

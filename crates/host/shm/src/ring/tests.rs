@@ -53,7 +53,9 @@ fn a_queue_pair_holds_several_rings() {
 #[test]
 fn places_and_sizes_that_make_no_ring_are_refused() {
     let memory = memory();
-    for (offset, slots) in [(0, 0), (0, 3), (0, 256), (4, 8), (4096, 1), (3968, 1), (u32::MAX - 63, 8), (0, 1 << 31)] {
+    for (offset, slots) in
+        [(0, 0), (0, 3), (0, 256), (4, 8), (4096, 1), (3968, 1), (u32::MAX - 63, 8), (0, 1 << 31)]
+    {
         assert!(RingProducer::new(&memory, offset, slots).is_err(), "{offset} {slots}");
         assert!(RingConsumer::new(&memory, offset, slots).is_err(), "{offset} {slots}");
     }
@@ -114,7 +116,8 @@ proptest! {
 
     #[test]
     #[cfg_attr(miri, ignore = "hours under miri; the tests above take the same ways")]
-    fn nonsense_in_the_words_is_borne(ops in proptest::collection::vec((0..4, any::<u32>()), 0..200)) {
+    fn nonsense_in_the_words_is_borne(ops in proptest::collection::vec((0..4, any::<u32>()),
+        0..200)) {
         let memory = memory();
         let (mut producer, mut consumer) = ring(&memory);
         let words: Words<RingHead> = memory.words(0).unwrap();

@@ -4,7 +4,8 @@ use super::*;
 use crate::attach_socket::{Hello, Prefixes, Reply, Request, VERSION};
 
 fn both() -> (OwnedFd, OwnedFd) {
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .unwrap()
 }
 
 fn hello() -> Request {
@@ -32,7 +33,8 @@ fn throw(fd: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
 
 /// A descriptor that tells, by what is at its other end, when all copies of it are closed.
 fn telltale() -> (OwnedFd, OwnedFd) {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK).unwrap()
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK)
+        .unwrap()
 }
 
 fn is_closed(reader: &OwnedFd) -> bool {
@@ -72,7 +74,10 @@ fn a_peer_that_is_gone_is_the_end() {
     drop(ours);
     assert!(recv::<Request>(theirs.as_fd(), 0).unwrap().is_some());
     assert!(recv::<Request>(theirs.as_fd(), 0).unwrap().is_none());
-    assert_eq!(send(theirs.as_fd(), &Request::Prefixes, &[]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    assert_eq!(
+        send(theirs.as_fd(), &Request::Prefixes, &[]).unwrap_err().kind(),
+        io::ErrorKind::BrokenPipe
+    );
 }
 
 #[test]
@@ -88,7 +93,9 @@ fn nothing_there_is_said_without_blocking() {
     let (ours, _theirs) = both();
     rustix::io::ioctl_fionbio(&ours, true).unwrap();
     let nothing = recv::<Request>(ours.as_fd(), 0);
-    assert!(matches!(nothing, Err(AttachSocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock));
+    assert!(
+        matches!(nothing, Err(AttachSocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock)
+    );
 }
 
 #[test]
@@ -104,7 +111,11 @@ fn garbage_is_refused() {
     for bytes in [&[0xff; 10][..], &[200], &[0; MAX_MESSAGE], &[0, 1, 255, 255, 255, 255, 15]] {
         let (ours, theirs) = both();
         throw(&ours, bytes, &[]);
-        assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::Garbage)), "{:?}", &bytes[..1]);
+        assert!(
+            matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::Garbage)),
+            "{:?}",
+            &bytes[..1]
+        );
     }
 }
 
@@ -114,7 +125,10 @@ fn a_message_cut_short_or_with_something_behind_it_is_refused() {
     for len in 1..whole.len() {
         let (ours, theirs) = both();
         throw(&ours, &whole[..len], &[]);
-        assert!(matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::Garbage)), "{len}");
+        assert!(
+            matches!(recv::<Request>(theirs.as_fd(), 0), Err(AttachSocketError::Garbage)),
+            "{len}"
+        );
     }
     let (ours, theirs) = both();
     throw(&ours, &[&whole[..], &[0]].concat(), &[]);
@@ -176,7 +190,10 @@ fn descriptors_that_nobody_asked_for_are_closed() {
         let (reader, writer) = telltale();
         send(ours.as_fd(), &Request::Prefixes, &[writer.as_fd(), writer.as_fd()]).unwrap();
         drop(writer);
-        assert!(matches!(recv::<Request>(theirs.as_fd(), most), Err(AttachSocketError::TooManyDescriptors)));
+        assert!(matches!(
+            recv::<Request>(theirs.as_fd(), most),
+            Err(AttachSocketError::TooManyDescriptors)
+        ));
         assert!(is_closed(&reader));
     }
 }
@@ -203,7 +220,9 @@ fn as_many_descriptors_as_linux_takes_arrive() {
     assert_eq!(descriptors.len(), MAX_DESCRIPTORS);
     drop((descriptors, writer));
     assert!(is_closed(&reader));
-    assert!(send(ours.as_fd(), &Request::Prefixes, &vec![reader.as_fd(); MAX_DESCRIPTORS + 1]).is_err());
+    assert!(
+        send(ours.as_fd(), &Request::Prefixes, &vec![reader.as_fd(); MAX_DESCRIPTORS + 1]).is_err()
+    );
 }
 
 #[test]
@@ -214,7 +233,9 @@ fn any_bytes_decode_or_are_refused() {
     for len in (1..400).cycle().take(4000) {
         let bytes: Vec<u8> = (0..len)
             .map(|_| {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                seed = seed
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 // Small numbers are more often the number of a variant.
                 if seed >> 63 == 0 { (seed >> 40) as u8 } else { (seed >> 40) as u8 % 16 }
             })
@@ -245,12 +266,20 @@ fn nobody_can_send_descriptors_to_a_host() {
     let listener = listen(&path, 0o600).unwrap();
     let theirs = connect(&path).unwrap();
     let early = send(theirs.as_fd(), &Request::Prefixes, &[theirs.as_fd()]);
-    assert_eq!(early.unwrap_err().kind(), io::ErrorKind::PermissionDenied, "not even before it was accepted");
+    assert_eq!(
+        early.unwrap_err().kind(),
+        io::ErrorKind::PermissionDenied,
+        "not even before it was accepted"
+    );
     let ours = accept(listener.as_fd()).unwrap();
     let sent = send(theirs.as_fd(), &Request::Prefixes, &[theirs.as_fd()]);
     assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     send(ours.as_fd(), &Reply::Done, &[ours.as_fd()]).unwrap();
-    assert_eq!(recv::<Reply>(theirs.as_fd(), 1).unwrap().unwrap().1.len(), 1, "the other way they go");
+    assert_eq!(
+        recv::<Reply>(theirs.as_fd(), 1).unwrap().unwrap().1.len(),
+        1,
+        "the other way they go"
+    );
 
     let (_ours, session_fd) = pair().unwrap();
     let (_remote_notifier, notifier) = crate::RemoteNotifier::new().unwrap();
@@ -264,7 +293,11 @@ fn a_session_fd_is_cut_when_its_last_copy_is_closed() {
     let (ours, theirs) = pair().unwrap();
     let copy = rustix::io::fcntl_dupfd_cloexec(&theirs, 0).unwrap();
     drop(theirs);
-    assert_eq!(rustix::io::read(&ours, &mut [0; 1]), Err(Errno::AGAIN), "it does not block, and is not cut");
+    assert_eq!(
+        rustix::io::read(&ours, &mut [0; 1]),
+        Err(Errno::AGAIN),
+        "it does not block, and is not cut"
+    );
     drop(copy);
     assert_eq!(rustix::io::read(&ours, &mut [0; 1]), Ok(0));
 }
@@ -293,7 +326,9 @@ fn a_host_is_found_at_its_path_and_knows_who_comes() {
     let listener = listen(&path, 0o600).unwrap();
     let mode = rustix::fs::stat(&path).unwrap().st_mode & 0o777;
     assert_eq!(mode, 0o600);
-    assert!(matches!(accept(listener.as_fd()), Err(error) if error.kind() == io::ErrorKind::WouldBlock));
+    assert!(
+        matches!(accept(listener.as_fd()), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    );
     let theirs = connect(&path).unwrap();
     let ours = accept(listener.as_fd()).unwrap();
     let peer = peer_credentials(ours.as_fd()).unwrap();
@@ -301,9 +336,8 @@ fn a_host_is_found_at_its_path_and_knows_who_comes() {
     assert_eq!(peer.uid, rustix::process::getuid().as_raw());
     send(theirs.as_fd(), &hello(), &[]).unwrap();
     assert!(recv::<Request>(ours.as_fd(), 0).unwrap().is_some());
-    assert!(
-        matches!(recv::<Request>(ours.as_fd(), 0), Err(AttachSocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock)
-    );
+    assert!(matches!(recv::<Request>(ours.as_fd(), 0),
+            Err(AttachSocketError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock));
 }
 
 #[test]
@@ -354,7 +388,8 @@ fn descriptors_are_closed_together_and_those_between_them_stay() {
     };
     let mut fds: Vec<_> = [700, 701, 703, 704, 705, 707].map(copy).into();
     let between = fds.remove(2);
-    let (ours, stays): (Vec<i32>, i32) = (fds.iter().map(AsRawFd::as_raw_fd).collect(), between.as_raw_fd());
+    let (ours, stays): (Vec<i32>, i32) =
+        (fds.iter().map(AsRawFd::as_raw_fd).collect(), between.as_raw_fd());
     close_all(fds);
     // SAFETY: asks for a flag of whatever has the number.
     let is_open = |fd: i32| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;

@@ -12,7 +12,8 @@ fn counter(value: u32) -> std::os::fd::OwnedFd {
 fn poll_finds_what_is_ready_and_what_is_no_descriptor() {
     let (silent, ringing) = (counter(0), counter(1));
     let entry = |fd| PollFd { fd, events: libc::POLLIN, found: 0 };
-    let mut fds = [entry(silent.as_raw_fd()), entry(ringing.as_raw_fd()), entry(i32::MAX), entry(-1)];
+    let mut fds =
+        [entry(silent.as_raw_fd()), entry(ringing.as_raw_fd()), entry(i32::MAX), entry(-1)];
     assert_eq!(poll(&mut fds, None, None).unwrap(), 2);
     assert_eq!(fds.map(|entry| entry.found), [0, libc::POLLIN, libc::POLLNVAL, 0]);
 }

@@ -55,12 +55,14 @@ impl<T: Shared> Deref for Words<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: `Segment::at` checked bounds and alignment, `memory` keeps it mapped, and any bytes are a `T` of atomics.
+        // SAFETY: `Segment::at` checked bounds and alignment, `memory` keeps it mapped, and any
+        // bytes are a `T` of atomics.
         unsafe { self.words.as_ref() }
     }
 }
 
-/// Bytes in a segment, used in a circle: position `p` lies at `p % capacity`. The capacity is a power of two, at least 8.
+/// Bytes in a segment, used in a circle: position `p` lies at `p % capacity`. The capacity is a
+/// power of two, at least 8.
 #[derive(Clone)]
 pub(crate) struct Bytes {
     base: NonNull<u8>,
@@ -68,18 +70,24 @@ pub(crate) struct Bytes {
     _memory: Arc<Segment>,
 }
 
-// SAFETY: the memory is shared with other processes anyway; everything below copies through raw pointers and never keeps a reference.
+// SAFETY: the memory is shared with other processes anyway; everything below copies through raw
+// pointers and never keeps a reference.
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
-    pub(crate) fn new(memory: &Arc<Segment>, offset: u32, capacity: u32) -> Result<Bytes, ShmError> {
+    pub(crate) fn new(
+        memory: &Arc<Segment>,
+        offset: u32,
+        capacity: u32,
+    ) -> Result<Bytes, ShmError> {
         let base = memory.at(offset, capacity as usize, align_of::<u64>())?;
         Ok(Bytes { base, mask: capacity - 1, _memory: memory.clone() })
     }
 
-    /// How many of `len` bytes at `position` lie before the end of the memory, and where they begin.
+    /// How many of `len` bytes at `position` lie before the end of the memory, and where they
+    /// begin.
     fn split(&self, position: u32, len: usize) -> (NonNull<u8>, usize) {
         assert!(len <= self.mask as usize + 1, "more than the memory holds");
         let start = (position & self.mask) as usize;
@@ -92,7 +100,8 @@ impl Bytes {
     pub(crate) fn write(&self, position: u32, source: &[u8]) {
         let (start, first) = self.split(position, source.len());
         let (front, back) = source.split_at(first);
-        // SAFETY: `split` keeps both parts inside the memory, the second one at its beginning; private memory does not overlap it.
+        // SAFETY: `split` keeps both parts inside the memory, the second one at its beginning;
+        // private memory does not overlap it.
         unsafe {
             copy(front.as_ptr(), start.as_ptr(), front.len());
             if !back.is_empty() {
@@ -115,11 +124,19 @@ impl Bytes {
     }
 
     /// Copies `len` bytes at `position` to `to_position` of other memory.
-    pub(crate) fn copy_to(&self, mut position: u32, to: &Bytes, mut to_position: u32, mut len: usize) {
+    pub(crate) fn copy_to(
+        &self,
+        mut position: u32,
+        to: &Bytes,
+        mut to_position: u32,
+        mut len: usize,
+    ) {
         while len > 0 {
-            let ((from, first), (dest, room)) = (self.split(position, len), to.split(to_position, len));
+            let ((from, first), (dest, room)) =
+                (self.split(position, len), to.split(to_position, len));
             let piece = first.min(room);
-            // SAFETY: `split` keeps the piece inside of either memory. Whether the two lie over each other does not matter to this copy.
+            // SAFETY: `split` keeps the piece inside of either memory. Whether the two lie over
+            // each other does not matter to this copy.
             unsafe { copy_over(from.as_ptr(), dest.as_ptr(), piece) };
             // A piece is no longer than the memory, whose length is a u32.
             position = position.wrapping_add(piece as u32);
@@ -130,7 +147,8 @@ impl Bytes {
 
     fn word(&self, position: u32) -> &AtomicU64 {
         let start = (position & self.mask & !7) as usize;
-        // SAFETY: a multiple of 8 below a capacity that is one too; `new` checked the alignment; the reference is to an atomic.
+        // SAFETY: a multiple of 8 below a capacity that is one too; `new` checked the alignment;
+        // the reference is to an atomic.
         unsafe { self.base.add(start).cast().as_ref() }
     }
 
@@ -147,8 +165,10 @@ impl Bytes {
 
 /// A plain copy into or out of memory that another process may write meanwhile.
 ///
-/// Other processes are outside of what the compiler reasons about, as devices are. What a race can do is mix old and new bytes in the copy, and those
-/// who copy bear any bytes. Not inlined: the compiler cannot then read the source a second time in place of the copy, so what was checked is what is used.
+/// Other processes are outside of what the compiler reasons about, as devices are. What a race can
+/// do is mix old and new bytes in the copy, and those who copy bear any bytes. Not inlined: the
+/// compiler cannot then read the source a second time in place of the copy, so what was checked is
+/// what is used.
 ///
 /// # Safety
 /// As [`ptr::copy_nonoverlapping`].

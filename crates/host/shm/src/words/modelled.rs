@@ -1,4 +1,5 @@
-//! The same on loom's atomics and cells: the model checker sees each byte, and complains of any two accesses that race.
+//! The same on loom's atomics and cells: the model checker sees each byte, and complains of any two
+//! accesses that race.
 
 use std::ops::Deref;
 

@@ -1,4 +1,5 @@
-//! One direction of a bad link: frames go in, and come out late, twice, in another order, or not at all.
+//! One direction of a bad link: frames go in, and come out late, twice, in another order, or not at
+//! all.
 
 use std::collections::VecDeque;
 
@@ -33,7 +34,8 @@ pub struct FaultCounts {
 pub(crate) enum Fate {
     /// Gone by chance.
     Lost,
-    /// It goes on, with this bit turned over if there is one, a second time if `twice`, and marked if `marked` and it can be.
+    /// It goes on, with this bit turned over if there is one, a second time if `twice`, and marked
+    /// if `marked` and it can be.
     Goes { flipped_bit: Option<usize>, twice: bool, marked: bool },
 }
 
@@ -59,14 +61,22 @@ struct Held<T> {
 impl<T> Impair<T> {
     pub(crate) fn new(spec: Impairment, rng: Rng) -> Impair<T> {
         let counts = FaultCounts::default();
-        Impair { spec, rng, counts, free_at: Instant::ZERO, on_the_way: VecDeque::new(), held: Vec::new() }
+        Impair {
+            spec,
+            rng,
+            counts,
+            free_at: Instant::ZERO,
+            on_the_way: VecDeque::new(),
+            held: Vec::new(),
+        }
     }
 
     pub(crate) fn counts(&self) -> FaultCounts {
         self.counts
     }
 
-    /// Draws what happens to a frame of `len` bytes. The same numbers are drawn for every frame, so that one share does not shift the other faults of a seed.
+    /// Draws what happens to a frame of `len` bytes. The same numbers are drawn for every frame, so
+    /// that one share does not shift the other faults of a seed.
     pub(crate) fn fate(&mut self, len: usize) -> Fate {
         let lost = self.rng.chance(self.spec.loss_ppm);
         let twice = self.rng.chance(self.spec.dup_ppm);
@@ -95,7 +105,8 @@ impl<T> Impair<T> {
         }
         if self.spec.rate_bps > 0 {
             let nanos = u128::from(len as u64 * 8) * 1_000_000_000 / u128::from(self.spec.rate_bps);
-            self.free_at = self.free_at.max(now) + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+            self.free_at = self.free_at.max(now)
+                + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         } else {
             self.free_at = now;
         }
@@ -110,7 +121,8 @@ impl<T> Impair<T> {
         Ok(())
     }
 
-    /// By how much longer a frame is on its way. Drawn only where it was asked for, so that the other faults of a seed stay what they are.
+    /// By how much longer a frame is on its way. Drawn only where it was asked for, so that the
+    /// other faults of a seed stay what they are.
     fn jitter(&mut self) -> Duration {
         let most = self.spec.jitter.as_nanos();
         if most == 0 {
@@ -148,7 +160,8 @@ impl<T> Impair<T> {
     /// When [`Impair::pop`] next has something without anything new.
     pub(crate) fn next_deadline(&self) -> Instant {
         let due = self.on_the_way.front().map_or(Instant::NEVER, |(due, _)| *due);
-        let until = |held: &Held<T>| if held.still_to_pass == 0 { Instant::ZERO } else { held.until };
+        let until =
+            |held: &Held<T>| if held.still_to_pass == 0 { Instant::ZERO } else { held.until };
         self.held.iter().map(until).fold(due, Instant::min)
     }
 }

@@ -26,11 +26,13 @@ pub struct Impairment {
     pub jitter: Duration,
     /// How often a frame is how much longer.
     pub shape: JitterShape,
-    /// Whether a frame that is sooner there may overtake those before it; without, it waits for them.
+    /// Whether a frame that is sooner there may overtake those before it; without, it waits for
+    /// them.
     pub overtakes: bool,
     /// Bits per second that the link carries; 0 for no limit.
     pub rate_bps: u64,
-    /// With a rate or a delay: frames that wait for the link or are on their way, at most. What comes when there are as many is lost.
+    /// With a rate or a delay: frames that wait for the link or are on their way, at most. What
+    /// comes when there are as many is lost.
     pub limit: usize,
 }
 
@@ -40,7 +42,8 @@ pub enum JitterShape {
     /// All values are as likely.
     #[default]
     Uniform,
-    /// Close to a normal distribution about the middle: the mean of four even draws. Its standard deviation is about a seventh of the most.
+    /// Close to a normal distribution about the middle: the mean of four even draws. Its standard
+    /// deviation is about a seventh of the most.
     Normal,
 }
 
@@ -67,7 +70,8 @@ impl Default for Impairment {
 
 /// What happens to the frames of both directions.
 ///
-/// A word counts for both directions, or for one when it begins with `rx.` (towards the stack) or `tx.` (from it); a later word wins.
+/// A word counts for both directions, or for one when it begins with `rx.` (towards the stack) or
+/// `tx.` (from it); a later word wins.
 ///
 /// ```
 /// use clearway_dev::FaultSpec;
@@ -82,7 +86,8 @@ pub struct FaultSpec {
     pub tx: Impairment,
 }
 
-const WORDS: &str = "loss, reorder, dup, corrupt, mark (all in percent), delay, jitter, jitter-shape, jitter-order, rate and limit, each alone or behind rx. or tx.";
+const WORDS: &str = "loss, reorder, dup, corrupt, mark (all in percent), delay, jitter, \
+    jitter-shape, jitter-order, rate and limit, each alone or behind rx. or tx.";
 
 impl FromStr for FaultSpec {
     type Err = SpecError;
@@ -123,7 +128,9 @@ fn set(to: &mut Impairment, key: &str, word: &Word<'_>) -> Result<(), SpecError>
             to.overtakes = match word.need_value("free")? {
                 "kept" => false,
                 "free" => true,
-                _ => return Err(word.wrong_value("the order of frames with jitter is kept or free")),
+                _ => {
+                    return Err(word.wrong_value("the order of frames with jitter is kept or free"));
+                }
             }
         }
         "rate" => to.rate_bps = rate(word)?,
@@ -133,7 +140,8 @@ fn set(to: &mut Impairment, key: &str, word: &Word<'_>) -> Result<(), SpecError>
     Ok(())
 }
 
-/// A decimal number as a count of its millionths, so that no rounding of binary fractions shows. None when it is no plain decimal number.
+/// A decimal number as a count of its millionths, so that no rounding of binary fractions shows.
+/// None when it is no plain decimal number.
 fn millionths(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -185,7 +193,11 @@ fn rate(word: &Word<'_>) -> Result<u64, SpecError> {
         "k" | "K" => 1_000,
         "M" => 1_000_000,
         "G" => 1_000_000_000,
-        _ => return Err(word.wrong_value("a rate is in bits per second with K, M or G, such as 100M")),
+        _ => {
+            return Err(
+                word.wrong_value("a rate is in bits per second with K, M or G, such as 100M")
+            );
+        }
     };
     match millionths(number).and_then(|n| n.checked_mul(factor)).map(|n| n / 1_000_000) {
         Some(bps) if (1_000..=1_000_000_000_000).contains(&bps) => Ok(bps),
@@ -196,13 +208,20 @@ fn rate(word: &Word<'_>) -> Result<u64, SpecError> {
 impl fmt::Display for Impairment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut empty = true;
-        let shares = [("loss", self.loss_ppm), ("reorder", self.reorder_ppm), ("dup", self.dup_ppm)];
+        let shares =
+            [("loss", self.loss_ppm), ("reorder", self.reorder_ppm), ("dup", self.dup_ppm)];
         for (name, ppm) in shares
             .into_iter()
             .chain([("corrupt", self.corrupt_ppm), ("mark", self.mark_ppm)])
             .filter(|(_, ppm)| *ppm > 0)
         {
-            write!(f, "{}{name}={}.{:04}%", if empty { "" } else { "," }, ppm / 10_000, ppm % 10_000)?;
+            write!(
+                f,
+                "{}{name}={}.{:04}%",
+                if empty { "" } else { "," },
+                ppm / 10_000,
+                ppm % 10_000
+            )?;
             empty = false;
         }
         if self.delay > Duration::ZERO {
@@ -213,7 +232,11 @@ impl fmt::Display for Impairment {
             let shape = if self.shape == JitterShape::Normal { "normal" } else { "uniform" };
             let order = if self.overtakes { "free" } else { "kept" };
             let comma = if empty { "" } else { "," };
-            write!(f, "{comma}jitter={}ns,jitter-shape={shape},jitter-order={order}", self.jitter.as_nanos())?;
+            write!(
+                f,
+                "{comma}jitter={}ns,jitter-shape={shape},jitter-order={order}",
+                self.jitter.as_nanos()
+            )?;
             empty = false;
         }
         if self.rate_bps > 0 {

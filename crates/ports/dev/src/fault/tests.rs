@@ -10,13 +10,23 @@ fn spec(text: &str) -> FaultSpec {
 }
 
 fn pool() -> FramePool {
-    FramePool::new(PoolBudget { small_count: 2000, small_len: 2048, large_count: 4, large_len: 66_000 })
+    FramePool::new(PoolBudget {
+        small_count: 2000,
+        small_len: 2048,
+        large_count: 4,
+        large_len: 66_000,
+    })
 }
 
 /// A good end, and one behind a bad link.
 fn bad_link(text: &str) -> (PairEnd, Fault<PairEnd>) {
     let pool = pool();
-    let offloads = Offloads { tso4: true, tx_checksum: true, max_segmented_frame: 65_549, ..Offloads::default() };
+    let offloads = Offloads {
+        tso4: true,
+        tx_checksum: true,
+        max_segmented_frame: 65_549,
+        ..Offloads::default()
+    };
     let (a, b) = pair(PairConfig { offloads, limit: 1500, ..PairConfig::default() }, &pool);
     (a, Fault::new(b, spec(text), 1, pool))
 }
@@ -35,16 +45,24 @@ fn receive(dev: &mut impl Dev<Buf = PoolBuf>) -> Vec<(Vec<u8>, RxMeta)> {
         if burst.is_empty() {
             return got;
         }
-        got.extend((0..burst.len()).map(|i| burst.take(i).map(|(buf, meta)| (buf.bytes().to_vec(), meta)).unwrap()));
+        got.extend(
+            (0..burst.len())
+                .map(|i| burst.take(i).map(|(buf, meta)| (buf.bytes().to_vec(), meta)).unwrap()),
+        );
         burst.clear();
     }
 }
 
 #[test]
 fn words_are_read_for_one_direction_or_both() {
-    let faults = spec("loss=2%,reorder=5%,dup=1%,corrupt=0.1%,mark=3%,rx.delay=1.5ms,rate=100M,limit=100,tx.loss=100%");
+    let faults = spec(
+        "loss=2%,reorder=5%,dup=1%,corrupt=0.1%,mark=3%,rx.delay=1.5ms,rate=100M,limit=100,tx.loss=100%",
+    );
     assert_eq!((faults.rx.loss_ppm, faults.tx.loss_ppm), (20_000, 1_000_000));
-    assert_eq!((faults.rx.reorder_ppm, faults.rx.dup_ppm, faults.tx.corrupt_ppm), (50_000, 10_000, 1_000));
+    assert_eq!(
+        (faults.rx.reorder_ppm, faults.rx.dup_ppm, faults.tx.corrupt_ppm),
+        (50_000, 10_000, 1_000)
+    );
     assert_eq!((faults.rx.mark_ppm, faults.tx.mark_ppm), (30_000, 30_000));
     assert_eq!((faults.rx.delay.as_micros(), faults.tx.delay.as_micros()), (1_500, 0));
     assert_eq!((faults.tx.rate_bps, faults.tx.limit), (100_000_000, 100));
@@ -177,8 +195,12 @@ fn a_large_packet_from_below_is_cut_before_anything_happens_to_it() {
     let (mut a, mut b) = bad_link("loss=20%");
     let payload = pattern(40_000);
     let frame = tcp_frame(true, true, Flags::ACK, &payload);
-    let meta =
-        TxMeta { checksum_start: 34, checksum_offset: 16, segmentation: Segmentation::Tcp(1000), ..TxMeta::default() };
+    let meta = TxMeta {
+        checksum_start: 34,
+        checksum_offset: 16,
+        segmentation: Segmentation::Tcp(1000),
+        ..TxMeta::default()
+    };
     send(&mut a, &frame, meta);
     let got = receive(&mut b);
     assert_eq!(got.len() as u64 + b.counters().rx_dropped(RxDrop::FaultLoss), 40);
@@ -222,7 +244,13 @@ fn segmentation_over_a_bad_link_loses_single_segments() {
     send(
         &mut b,
         &frame,
-        TxMeta { checksum_start: 34, checksum_offset: 16, segmentation, header_len: 66, flow_hash: 0 },
+        TxMeta {
+            checksum_start: 34,
+            checksum_offset: 16,
+            segmentation,
+            header_len: 66,
+            flow_hash: 0,
+        },
     );
     b.set_now(Instant::from_millis(10));
     b.flush();
@@ -246,7 +274,8 @@ fn a_trusted_link_is_trusted_no_more() {
 fn all_buffers_come_back() {
     let pool = pool();
     let (a, b) = pair(PairConfig::default(), &pool);
-    let (mut a, mut b) = (a, Fault::new(b, spec("dup=50%,reorder=20%,loss=10%,rate=1M,limit=20"), 3, pool.clone()));
+    let (mut a, mut b) =
+        (a, Fault::new(b, spec("dup=50%,reorder=20%,loss=10%,rate=1M,limit=20"), 3, pool.clone()));
     for ms in 0..500 {
         b.set_now(Instant::from_millis(ms));
         send(&mut a, &[1; 1000], TxMeta::default());
@@ -255,14 +284,23 @@ fn all_buffers_come_back() {
         receive(&mut a);
     }
     let counters = b.counters();
-    assert!(counters.rx_dropped(RxDrop::FaultQueue) > 100 && counters.tx_dropped(TxDrop::FaultQueue) > 100);
+    assert!(
+        counters.rx_dropped(RxDrop::FaultQueue) > 100
+            && counters.tx_dropped(TxDrop::FaultQueue) > 100
+    );
     drop((a, b));
     assert_eq!((pool.small().available(), pool.large().available()), (2000, 4));
 }
 
-/// A loopback with a bad wire, and how often it lost a segment when so many large packets crossed it.
+/// A loopback with a bad wire, and how often it lost a segment when so many large packets crossed
+/// it.
 fn bad_loopback(text: &str) -> Fault<Loopback> {
-    let pool = FramePool::new(PoolBudget { small_count: 500, small_len: 2048, large_count: 8, large_len: 66_000 });
+    let pool = FramePool::new(PoolBudget {
+        small_count: 500,
+        small_len: 2048,
+        large_count: 8,
+        large_len: 66_000,
+    });
     Fault::on_loopback(Loopback::with_mtu(pool.clone(), 1500), spec(text).rx, 1, pool)
 }
 
@@ -307,8 +345,14 @@ fn what_a_loopback_damages_is_known_to_be_damaged() {
 
 #[test]
 fn a_bad_loopback_cuts_no_more_than_it_can_hand_over() {
-    let pool = FramePool::new(PoolBudget { small_count: 120, small_len: 2048, large_count: 8, large_len: 66_000 });
-    let mut dev = Fault::on_loopback(Loopback::with_mtu(pool.clone(), 1500), Impairment::default(), 1, pool);
+    let pool = FramePool::new(PoolBudget {
+        small_count: 120,
+        small_len: 2048,
+        large_count: 8,
+        large_len: 66_000,
+    });
+    let mut dev =
+        Fault::on_loopback(Loopback::with_mtu(pool.clone(), 1500), Impairment::default(), 1, pool);
     let (frame, meta) = large();
     for _ in 0..4 {
         send(&mut dev, &frame, meta);

@@ -49,7 +49,8 @@ proptest! {
             let segment = tcp::parse(&bytes).unwrap();
             let data = &bytes[usize::from(segment.header_len)..];
             prop_assert_eq!(segment.seq, Seq(0xffff_f000) + stream.len() as u32);
-            prop_assert_eq!((segment.ack, segment.wnd, segment.opts.ts), (Seq(77), 500, Some((1, 2))));
+            prop_assert_eq!((segment.ack, segment.wnd, segment.opts.ts),
+                (Seq(77), 500, Some((1, 2))));
             let (first, last) = (index == 0, index + 1 == pieces.len());
             prop_assert!(data.len() == usize::from(size) || last);
             let mut expected = flags;
@@ -79,7 +80,8 @@ proptest! {
     }
 
     #[test]
-    fn no_frame_makes_cutting_panic(mut frame in prop::collection::vec(any::<u8>(), 0..200), ethernet: bool, size: u16, v6: bool) {
+    fn no_frame_makes_cutting_panic(mut frame in prop::collection::vec(any::<u8>(), 0..200),
+        ethernet: bool, size: u16, v6: bool) {
         // Most random bytes are no IP packet; these are a little more often.
         let at = if ethernet { 14 } else { 0 };
         if frame.len() > at + 10 {
@@ -135,7 +137,12 @@ fn an_unfinished_checksum_is_finished_and_a_wrong_one_made_right() {
 }
 
 fn gso_over_a_pair(offloads: Offloads) -> (Gso<PairEnd>, PairEnd) {
-    let pool = FramePool::new(PoolBudget { small_count: 64, small_len: 2048, large_count: 4, large_len: 66_000 });
+    let pool = FramePool::new(PoolBudget {
+        small_count: 64,
+        small_len: 2048,
+        large_count: 4,
+        large_len: 66_000,
+    });
     let (a, b) = pair(PairConfig { offloads, ..PairConfig::default() }, &pool);
     (Gso::new(a), b)
 }
@@ -157,9 +164,17 @@ const LARGE: TxMeta = TxMeta {
 #[test]
 fn a_port_that_cuts_nothing_sends_pieces_that_fit_it() {
     let (mut dev, mut other) = gso_over_a_pair(Offloads::default());
-    assert!(dev.offloads().tso4 && dev.offloads().tx_checksum && dev.offloads().max_segmented_frame > 60_000);
+    assert!(
+        dev.offloads().tso4
+            && dev.offloads().tx_checksum
+            && dev.offloads().max_segmented_frame > 60_000
+    );
     send(&mut dev, &tcp_frame(true, true, Flags::ACK, &pattern(5_000)), LARGE);
-    send(&mut dev, &tcp_frame(true, true, Flags::ACK, b"short"), TxMeta { segmentation: Segmentation::None, ..LARGE });
+    send(
+        &mut dev,
+        &tcp_frame(true, true, Flags::ACK, b"short"),
+        TxMeta { segmentation: Segmentation::None, ..LARGE },
+    );
     let mut burst = Burst::new();
     other.rx(&mut burst).unwrap();
     assert_eq!(burst.len(), 5);
@@ -174,8 +189,13 @@ fn a_port_that_cuts_nothing_sends_pieces_that_fit_it() {
 
 #[test]
 fn a_port_that_cuts_itself_gets_the_packet_whole() {
-    let offloads =
-        Offloads { tx_checksum: true, tso4: true, tso6: true, max_segmented_frame: 65_549, ..Offloads::default() };
+    let offloads = Offloads {
+        tx_checksum: true,
+        tso4: true,
+        tso6: true,
+        max_segmented_frame: 65_549,
+        ..Offloads::default()
+    };
     let (mut dev, mut other) = gso_over_a_pair(offloads);
     send(&mut dev, &tcp_frame(true, true, Flags::ACK, &pattern(5_000)), LARGE);
     let mut burst = Burst::new();
@@ -189,7 +209,11 @@ fn a_port_that_cuts_itself_gets_the_packet_whole() {
 fn a_request_that_cannot_be_met_is_counted() {
     let (mut dev, _other) = gso_over_a_pair(Offloads::default());
     send(&mut dev, &[0; 3000], LARGE);
-    send(&mut dev, &[0; 60], TxMeta { segmentation: Segmentation::None, checksum_offset: 500, ..LARGE });
+    send(
+        &mut dev,
+        &[0; 60],
+        TxMeta { segmentation: Segmentation::None, checksum_offset: 500, ..LARGE },
+    );
     dev.commit(60, TxMeta::default());
     assert_eq!(dev.counters().tx_dropped(TxDrop::BadRequest), 3);
 }

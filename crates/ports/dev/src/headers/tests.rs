@@ -24,8 +24,14 @@ fn ports_and_addresses_are_read_in_both_families_with_and_without_ethernet() {
             (tcp_frame(v4, ethernet, Flags::ACK, b"data"), Proto::TCP, (1000, 80)),
             (udp_frame(v4, ethernet, b"data"), Proto::UDP, (1000, 53)),
         ] {
-            let expected =
-                Headers { src, dst, proto: Some(proto), ports: Some(ports), part: Part::Whole, frame_len: frame.len() };
+            let expected = Headers {
+                src,
+                dst,
+                proto: Some(proto),
+                ports: Some(ports),
+                part: Part::Whole,
+                frame_len: frame.len(),
+            };
             assert_eq!(Headers::of(&frame, ethernet), Some(expected));
             let head = &frame[..frame.len().min(60)];
             assert_eq!(Headers::of(head, ethernet), Some(expected), "the first bytes are enough");
@@ -35,9 +41,11 @@ fn ports_and_addresses_are_read_in_both_families_with_and_without_ethernet() {
 
 #[test]
 fn fragments_show_which_part_they_are() {
-    for (offset_field, part, ports) in
-        [(0x2000, Part::First, Some((1000, 53))), (0x2001, Part::Later, None), (0x0001, Part::Later, None)]
-    {
+    for (offset_field, part, ports) in [
+        (0x2000, Part::First, Some((1000, 53))),
+        (0x2001, Part::Later, None),
+        (0x0001, Part::Later, None),
+    ] {
         let mut frame = udp_frame(true, false, &pattern(64));
         frame[6..8].copy_from_slice(&u16::to_be_bytes(offset_field));
         let headers = Headers::of(&frame, false).unwrap();
@@ -49,7 +57,8 @@ fn fragments_show_which_part_they_are() {
         (fragment(Proto::UDP, 0, true), Part::First, Some((1000, 53))),
         (fragment(Proto::UDP, 64, true), Part::Later, None),
     ] {
-        let headers = Headers::of(&v6(Proto::FRAGMENT, &[&header[..], udp].concat()), false).unwrap();
+        let headers =
+            Headers::of(&v6(Proto::FRAGMENT, &[&header[..], udp].concat()), false).unwrap();
         assert_eq!((headers.part, headers.ports, headers.proto), (part, ports, Some(Proto::UDP)));
     }
 }
@@ -82,12 +91,14 @@ fn what_is_no_ip_packet_has_no_headers() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_reading_panic(bytes in prop::collection::vec(any::<u8>(), 0..120), ethernet: bool) {
+    fn no_bytes_make_reading_panic(bytes in prop::collection::vec(any::<u8>(), 0..120),
+        ethernet: bool) {
         let _ = Headers::of(&bytes, ethernet);
     }
 
     #[test]
-    fn whatever_the_strict_reader_takes_reads_the_same(at in 0usize..120, byte: u8, v4: bool, len in 0usize..60) {
+    fn whatever_the_strict_reader_takes_reads_the_same(at in 0usize..120, byte: u8, v4: bool,
+        len in 0usize..60) {
         let mut frame = udp_frame(v4, true, &pattern(len));
         if let Some(place) = frame.get_mut(at) {
             *place = byte;

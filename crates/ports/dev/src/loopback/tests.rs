@@ -4,7 +4,12 @@ use super::*;
 use crate::PoolBudget;
 
 fn pool() -> FramePool {
-    FramePool::new(PoolBudget { small_count: 4, small_len: 2048, large_count: 2, large_len: 66_000 })
+    FramePool::new(PoolBudget {
+        small_count: 4,
+        small_len: 2048,
+        large_count: 2,
+        large_len: 66_000,
+    })
 }
 
 fn send(dev: &mut Loopback, frame: &[u8], meta: TxMeta) -> bool {
@@ -55,7 +60,11 @@ fn buffers_come_back_and_unused_room_costs_none() {
     }
     assert!(dev.reserve(5000).is_some());
     dev.commit(10, TxMeta::default());
-    assert_eq!(pool.large().available(), 2, "a short frame does not keep the large buffer that was reserved for it");
+    assert_eq!(
+        pool.large().available(),
+        2,
+        "a short frame does not keep the large buffer that was reserved for it"
+    );
     let mut burst = Burst::new();
     dev.rx(&mut burst).unwrap();
     assert_eq!(burst.len(), 1);
@@ -75,7 +84,12 @@ fn a_commit_without_room_is_counted() {
 
 #[test]
 fn packets_on_their_way_stay_few_enough_to_stay_in_the_cache() {
-    let pool = FramePool::new(PoolBudget { small_count: 4, small_len: 2048, large_count: 32, large_len: 66_000 });
+    let pool = FramePool::new(PoolBudget {
+        small_count: 4,
+        small_len: 2048,
+        large_count: 32,
+        large_len: 66_000,
+    });
     let mut dev = Loopback::new(pool.clone());
     let mut sent = 0;
     while send(&mut dev, &[7; 64_000], TxMeta::default()) {

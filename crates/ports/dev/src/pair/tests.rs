@@ -4,7 +4,12 @@ use super::*;
 use crate::PoolBudget;
 
 fn pool() -> FramePool {
-    FramePool::new(PoolBudget { small_count: 8, small_len: 2048, large_count: 2, large_len: 66_000 })
+    FramePool::new(PoolBudget {
+        small_count: 8,
+        small_len: 2048,
+        large_count: 2,
+        large_len: 66_000,
+    })
 }
 
 #[test]

@@ -15,8 +15,9 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// A port whose frames, both ways, are written to a capture.
 ///
-/// What is left to the port shows as it was handed over: large packets are whole, and unfinished checksums look wrong to a viewer.
-/// When the file can no longer be written, the capture ends and the port goes on: see [`Capture::error`].
+/// What is left to the port shows as it was handed over: large packets are whole, and unfinished
+/// checksums look wrong to a viewer. When the file can no longer be written, the capture ends and
+/// the port goes on: see [`Capture::error`].
 pub struct Capture<D, W: Write> {
     below: D,
     writer: PcapWriter<W>,
@@ -31,9 +32,15 @@ pub struct Capture<D, W: Write> {
 }
 
 impl<D: Dev, W: Write> Capture<D, W> {
-    /// Captures what passes through `below` to `out`, under the name `interface`. `unix_ns_at_zero` is what the wall clock showed at
-    /// [`Instant::ZERO`] of the times that [`Facts::set_now`] tells.
-    pub fn new(below: D, out: W, interface: &str, unix_ns_at_zero: u64) -> io::Result<Capture<D, W>> {
+    /// Captures what passes through `below` to `out`, under the name `interface`. `unix_ns_at_zero`
+    /// is what the wall clock showed at [`Instant::ZERO`] of the times that [`Facts::set_now`]
+    /// tells.
+    pub fn new(
+        below: D,
+        out: W,
+        interface: &str,
+        unix_ns_at_zero: u64,
+    ) -> io::Result<Capture<D, W>> {
         let ethernet = below.mac().is_some();
         let mut writer = PcapWriter::new(out)?;
         Ok(Capture {
@@ -87,8 +94,12 @@ impl<D: Dev, W: Write> Receive for Capture<D, W> {
                 break;
             }
             if let Some((buf, _)) = burst.peek(index) {
-                let written =
-                    self.writer.write(&Packet::whole(self.interface, self.unix_ns(), Direction::Received, buf.bytes()));
+                let written = self.writer.write(&Packet::whole(
+                    self.interface,
+                    self.unix_ns(),
+                    Direction::Received,
+                    buf.bytes(),
+                ));
                 self.keep(written);
             }
         }
@@ -114,7 +125,8 @@ impl<D: Dev, W: Write> Transmit for Capture<D, W> {
         room[..len].copy_from_slice(frame);
         self.below.commit(len, meta);
         if self.error.is_none() {
-            let written = self.writer.write(&Packet::whole(self.interface, unix_ns, Direction::Sent, frame));
+            let written =
+                self.writer.write(&Packet::whole(self.interface, unix_ns, Direction::Sent, frame));
             self.keep(written);
         }
     }

@@ -1,10 +1,11 @@
-//! Reading pcap and pcapng, of either byte order. A file is not trusted: lengths are held against bounds before anything is allocated.
+//! Reading pcap and pcapng, of either byte order. A file is not trusted: lengths are held against
+//! bounds before anything is allocated.
 
 use std::io::{self, Read};
 
 use super::{
-    BLOCK_INTERFACE, BLOCK_PACKET, BLOCK_SECTION, BLOCK_SIMPLE, BYTE_ORDER, LINK_ETHERNET, LINK_IPV4, LINK_IPV6,
-    LINK_RAW, OPTION_END, OPTION_TIME_RESOLUTION, SNAP_LEN,
+    BLOCK_INTERFACE, BLOCK_PACKET, BLOCK_SECTION, BLOCK_SIMPLE, BYTE_ORDER, LINK_ETHERNET,
+    LINK_IPV4, LINK_IPV6, LINK_RAW, OPTION_END, OPTION_TIME_RESOLUTION, SNAP_LEN,
 };
 
 /// Interfaces in one pcapng section at most.
@@ -60,11 +61,17 @@ impl<R: Read> PcapReader<R> {
     /// Looks at the head of a file.
     pub fn new(mut input: R) -> io::Result<PcapReader<R>> {
         let mut magic = [0; 4];
-        input.read_exact(&mut magic).map_err(|_| bad("this is no capture file: it is too short"))?;
+        input
+            .read_exact(&mut magic)
+            .map_err(|_| bad("this is no capture file: it is too short"))?;
         let magic = u32::from_ne_bytes(magic);
         let (nanos, swapped) = match magic {
             BLOCK_SECTION => {
-                let mut reader = PcapReader { input, swapped: false, kind: Kind::PcapNg { interfaces: Vec::new() } };
+                let mut reader = PcapReader {
+                    input,
+                    swapped: false,
+                    kind: Kind::PcapNg { interfaces: Vec::new() },
+                };
                 reader.section()?;
                 return Ok(reader);
             }
@@ -73,7 +80,11 @@ impl<R: Read> PcapReader<R> {
             _ => match magic.swap_bytes() {
                 0xa1b2_c3d4 => (false, true),
                 0xa1b2_3c4d => (true, true),
-                _ => return Err(bad("this is no capture file: it begins like neither pcap nor pcapng")),
+                _ => {
+                    return Err(bad(
+                        "this is no capture file: it begins like neither pcap nor pcapng",
+                    ));
+                }
             },
         };
         let kind = Kind::Pcap { ethernet: true, nanos };
@@ -82,7 +93,8 @@ impl<R: Read> PcapReader<R> {
         reader.input.read_exact(&mut head)?;
         // The upper half of the word says how long the frames' check sequences are.
         let link = reader.u32_at(&head, 16) as u16;
-        let ethernet = is_ethernet(link).ok_or_else(|| bad("the frames are neither Ethernet nor bare IP"))?;
+        let ethernet =
+            is_ethernet(link).ok_or_else(|| bad("the frames are neither Ethernet nor bare IP"))?;
         reader.kind = Kind::Pcap { ethernet, nanos };
         Ok(reader)
     }
@@ -100,7 +112,8 @@ impl<R: Read> PcapReader<R> {
         if !self.read_or_end(&mut head)? {
             return Ok(None);
         }
-        let (seconds, fraction) = (u64::from(self.u32_at(&head, 0)), u64::from(self.u32_at(&head, 4)));
+        let (seconds, fraction) =
+            (u64::from(self.u32_at(&head, 0)), u64::from(self.u32_at(&head, 4)));
         let (len, original_len) = (self.u32_at(&head, 8) as usize, self.u32_at(&head, 12) as usize);
         if len > SNAP_LEN {
             return Err(bad("a frame is longer than any frame can be"));
@@ -142,7 +155,8 @@ impl<R: Read> PcapReader<R> {
         }
     }
 
-    /// The rest of a section header, whose type was read: a new section may have another byte order, and has its own interfaces.
+    /// The rest of a section header, whose type was read: a new section may have another byte
+    /// order, and has its own interfaces.
     fn section(&mut self) -> io::Result<()> {
         let mut head = [0; 8];
         self.input.read_exact(&mut head)?;
@@ -192,9 +206,14 @@ impl<R: Read> PcapReader<R> {
             match (code, value) {
                 (OPTION_END, _) => break,
                 (OPTION_TIME_RESOLUTION, [exponent]) => {
-                    let (base, power) = if exponent & 0x80 == 0 { (10u64, *exponent) } else { (2, exponent & 0x7f) };
-                    ticks_per_second =
-                        base.checked_pow(u32::from(power)).ok_or_else(|| bad("a clock ticks impossibly fast"))?;
+                    let (base, power) = if exponent & 0x80 == 0 {
+                        (10u64, *exponent)
+                    } else {
+                        (2, exponent & 0x7f)
+                    };
+                    ticks_per_second = base
+                        .checked_pow(u32::from(power))
+                        .ok_or_else(|| bad("a clock ticks impossibly fast"))?;
                 }
                 _ => {}
             }

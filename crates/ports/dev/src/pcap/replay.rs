@@ -31,13 +31,17 @@ pub struct Replay<R> {
 const NOBODYS_MAC: Mac = Mac([0x02, 0, 0, 0, 0, 0x01]);
 
 impl Replay<BufReader<File>> {
-    /// Opens `path`. On Ethernet the device has the address that the file's first frame for a single link address is for.
+    /// Opens `path`. On Ethernet the device has the address that the file's first frame for a
+    /// single link address is for.
     pub fn open(path: &Path, pool: FramePool) -> Result<Replay<BufReader<File>>, DevError> {
         let port = format!("pcap:{}", path.display());
         let open = || File::open(path).map(BufReader::new);
         let failed = |error: io::Error| {
             let (what, remedy) = if error.kind() == io::ErrorKind::InvalidData {
-                ("the file cannot be played back", "Give it a pcap or pcapng file of Ethernet frames or IP packets")
+                (
+                    "the file cannot be played back",
+                    "Give it a pcap or pcapng file of Ethernet frames or IP packets",
+                )
             } else {
                 ("the file cannot be opened", "Look whether it is there and may be read")
             };
@@ -49,7 +53,8 @@ impl Replay<BufReader<File>> {
     }
 }
 
-/// The first address of a single link address that a frame is for, or None when the file holds bare IP packets.
+/// The first address of a single link address that a frame is for, or None when the file holds bare
+/// IP packets.
 fn first_link_addr<R: Read>(reader: &mut PcapReader<R>) -> Option<Mac> {
     let mut ethernet = false;
     // Damage further on is met, and counted, when the file is played.
@@ -58,7 +63,9 @@ fn first_link_addr<R: Read>(reader: &mut PcapReader<R>) -> Option<Mac> {
             return None;
         }
         ethernet = true;
-        if let Some(mac) = eth::check(&record.frame).ok().map(|eth| eth.dst()).filter(|mac| !mac.is_multicast()) {
+        if let Some(mac) =
+            eth::check(&record.frame).ok().map(|eth| eth.dst()).filter(|mac| !mac.is_multicast())
+        {
             return Some(mac);
         }
     }
@@ -66,7 +73,8 @@ fn first_link_addr<R: Read>(reader: &mut PcapReader<R>) -> Option<Mac> {
 }
 
 impl<R: Read> Replay<R> {
-    /// Plays what `reader` gives; `mac` is our address, None when it holds bare IP packets. `port` is the name for errors.
+    /// Plays what `reader` gives; `mac` is our address, None when it holds bare IP packets. `port`
+    /// is the name for errors.
     pub fn new(reader: PcapReader<R>, port: &str, mac: Option<Mac>, pool: FramePool) -> Replay<R> {
         let mut replay = Replay {
             port: port.into(),
@@ -97,7 +105,8 @@ impl<R: Read> Replay<R> {
         while !self.ended && self.next.is_none() {
             match self.reader.next_record() {
                 Ok(Some(record))
-                    if record.ethernet != self.mac.is_some() || record.frame.len() < record.original_len =>
+                    if record.ethernet != self.mac.is_some()
+                        || record.frame.len() < record.original_len =>
                 {
                     self.counters.drop_rx(RxDrop::BadRecord);
                 }

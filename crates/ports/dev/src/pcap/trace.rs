@@ -27,7 +27,12 @@ pub struct TraceSpec {
 impl Default for TraceSpec {
     /// Every frame whole, up to a million of them and a file of 1 GiB.
     fn default() -> TraceSpec {
-        TraceSpec { filter: FrameFilter::default(), max_packets: 1_000_000, max_bytes: 1 << 30, snap_len: SNAP_LEN }
+        TraceSpec {
+            filter: FrameFilter::default(),
+            max_packets: 1_000_000,
+            max_bytes: 1 << 30,
+            snap_len: SNAP_LEN,
+        }
     }
 }
 
@@ -57,7 +62,8 @@ pub enum Traced {
     Written,
     /// The filter does not want it.
     Filtered,
-    /// The trace is over: it has as much as it may, or the file cannot be written ([`Trace::error`]).
+    /// The trace is over: it has as much as it may, or the file cannot be written
+    /// ([`Trace::error`]).
     Over,
 }
 
@@ -76,13 +82,23 @@ impl<W: Write> Trace<W> {
     /// Begins a file. `names` says how interfaces are shown; another shows as its number.
     pub fn new(out: W, spec: TraceSpec, names: Vec<(Iface, String)>) -> io::Result<Trace<W>> {
         let writer = PcapWriter::new(out)?;
-        Ok(Trace { writer, spec, interfaces: Vec::new(), names, packets: 0, flushed_unix_ns: 0, error: None })
+        Ok(Trace {
+            writer,
+            spec,
+            interfaces: Vec::new(),
+            names,
+            packets: 0,
+            flushed_unix_ns: 0,
+            error: None,
+        })
     }
 
-    /// How interfaces are shown from now on. One whose number was another's begins anew in the file, so that nobody's frames stand under another's name.
+    /// How interfaces are shown from now on. One whose number was another's begins anew in the
+    /// file, so that nobody's frames stand under another's name.
     pub fn rename(&mut self, names: Vec<(Iface, String)>) {
-        let of =
-            |list: &[(Iface, String)], iface| list.iter().find(|(named, _)| *named == iface).map(|(_, n)| n.clone());
+        let of = |list: &[(Iface, String)], iface| {
+            list.iter().find(|(named, _)| *named == iface).map(|(_, n)| n.clone())
+        };
         self.interfaces.retain(|(iface, _)| of(&self.names, *iface) == of(&names, *iface));
         self.names = names;
     }
@@ -98,7 +114,9 @@ impl<W: Write> Trace<W> {
         match self.write(frame) {
             Ok(()) => {
                 self.packets += 1;
-                if self.is_over() || frame.unix_ns.saturating_sub(self.flushed_unix_ns) >= FLUSH_EVERY_NS {
+                if self.is_over()
+                    || frame.unix_ns.saturating_sub(self.flushed_unix_ns) >= FLUSH_EVERY_NS
+                {
                     self.flushed_unix_ns = frame.unix_ns;
                     self.flush();
                 }
@@ -123,7 +141,8 @@ impl<W: Write> Trace<W> {
         if let Some((_, id)) = self.interfaces.iter().find(|(known, _)| *known == iface) {
             return Ok(*id);
         }
-        let name = self.names.iter().find(|(named, _)| *named == iface).map(|(_, name)| name.clone());
+        let name =
+            self.names.iter().find(|(named, _)| *named == iface).map(|(_, name)| name.clone());
         let id = self.writer.interface(ethernet, &name.unwrap_or_else(|| iface.0.to_string()))?;
         self.interfaces.push((iface, id));
         Ok(id)
@@ -131,7 +150,9 @@ impl<W: Write> Trace<W> {
 
     /// Whether no more frames are taken.
     pub fn is_over(&self) -> bool {
-        self.error.is_some() || self.packets >= self.spec.max_packets || self.writer.written() >= self.spec.max_bytes
+        self.error.is_some()
+            || self.packets >= self.spec.max_packets
+            || self.writer.written() >= self.spec.max_bytes
     }
 
     /// What is captured.

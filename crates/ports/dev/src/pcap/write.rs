@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use super::{
-    BLOCK_INTERFACE, BLOCK_PACKET, BLOCK_SECTION, BYTE_ORDER, LINK_ETHERNET, LINK_RAW, OPTION_COMMENT, OPTION_END,
-    OPTION_INTERFACE_NAME, OPTION_PACKET_FLAGS, OPTION_TIME_RESOLUTION, SNAP_LEN,
+    BLOCK_INTERFACE, BLOCK_PACKET, BLOCK_SECTION, BYTE_ORDER, LINK_ETHERNET, LINK_RAW,
+    OPTION_COMMENT, OPTION_END, OPTION_INTERFACE_NAME, OPTION_PACKET_FLAGS, OPTION_TIME_RESOLUTION,
+    SNAP_LEN,
 };
 
 /// Which way a frame went, seen from the stack.
@@ -39,12 +40,18 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// A whole frame without a comment.
-    pub fn whole(interface: InterfaceId, unix_ns: u64, direction: Direction, bytes: &'a [u8]) -> Packet<'a> {
+    pub fn whole(
+        interface: InterfaceId,
+        unix_ns: u64,
+        direction: Direction,
+        bytes: &'a [u8],
+    ) -> Packet<'a> {
         Packet { interface, unix_ns, direction, bytes, original_len: bytes.len(), comment: None }
     }
 }
 
-/// Writes the frames of any number of interfaces to one pcapng file. Each block is handed over in one piece.
+/// Writes the frames of any number of interfaces to one pcapng file. Each block is handed over in
+/// one piece.
 pub struct PcapWriter<W: Write> {
     out: W,
     /// Where a block is put together.
@@ -56,7 +63,8 @@ pub struct PcapWriter<W: Write> {
 impl<W: Write> PcapWriter<W> {
     /// Begins a file.
     pub fn new(out: W) -> io::Result<PcapWriter<W>> {
-        let mut writer = PcapWriter { out, block: Vec::with_capacity(2_048), interfaces: 0, written: 0 };
+        let mut writer =
+            PcapWriter { out, block: Vec::with_capacity(2_048), interfaces: 0, written: 0 };
         writer.begin(BLOCK_SECTION);
         writer.put32(BYTE_ORDER);
         // Version 1.0, and a section of unknown length.
@@ -67,7 +75,8 @@ impl<W: Write> PcapWriter<W> {
         Ok(writer)
     }
 
-    /// Adds an interface that carries Ethernet frames, or bare IP packets. Its name is what a viewer shows.
+    /// Adds an interface that carries Ethernet frames, or bare IP packets. Its name is what a
+    /// viewer shows.
     pub fn interface(&mut self, ethernet: bool, name: &str) -> io::Result<InterfaceId> {
         self.begin(BLOCK_INTERFACE);
         self.put16(if ethernet { LINK_ETHERNET } else { LINK_RAW });

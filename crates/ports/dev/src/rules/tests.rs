@@ -23,7 +23,8 @@ fn cidr(text: &str) -> Option<Cidr> {
 
 #[test]
 fn the_first_rule_that_fits_decides_and_the_rest_passes() {
-    let permit = Rule { proto: Some(Proto::TCP), dst_ports: Some(80..=81), ..Rule::any(Action::Permit) };
+    let permit =
+        Rule { proto: Some(Proto::TCP), dst_ports: Some(80..=81), ..Rule::any(Action::Permit) };
     let deny = Rule { proto: Some(Proto::TCP), ..Rule::any(Action::Deny) };
     let mut list = list([permit, deny]);
     let (tcp, udp) = (tcp_frame(true, true, Flags::ACK, b"x"), udp_frame(true, true, b"x"));
@@ -35,7 +36,10 @@ fn the_first_rule_that_fits_decides_and_the_rest_passes() {
     assert_eq!(counts, [RuleCount { packets: 1, bytes: tcp.len() as u64 }]);
     assert_eq!(list.unmatched().packets, 1);
     list.clear_counts();
-    assert_eq!(list.iter().map(|(_, count)| count.packets).sum::<u64>() + list.unmatched().packets, 0);
+    assert_eq!(
+        list.iter().map(|(_, count)| count.packets).sum::<u64>() + list.unmatched().packets,
+        0
+    );
 }
 
 #[test]
@@ -57,7 +61,11 @@ fn every_part_of_a_rule_must_fit() {
         (Rule { proto: Some(Proto::UDP), ..any() }, true, true),
     ] {
         let mut list = list([rule.clone()]);
-        assert_eq!((passes(&mut list, &v4), passes(&mut list, &v6)), (v4_passes, v6_passes), "{rule:?}");
+        assert_eq!(
+            (passes(&mut list, &v4), passes(&mut list, &v6)),
+            (v4_passes, v6_passes),
+            "{rule:?}"
+        );
     }
 }
 
@@ -78,7 +86,8 @@ fn the_first_fragment_decides_for_the_others() {
         frame
     };
     let (first, later) = (fragment(0x2000), fragment(0x0008));
-    let to_53 = |action| Rule { proto: Some(Proto::UDP), dst_ports: Some(53..=53), ..Rule::any(action) };
+    let to_53 =
+        |action| Rule { proto: Some(Proto::UDP), dst_ports: Some(53..=53), ..Rule::any(action) };
     let mut denied = list([to_53(Action::Deny)]);
     assert_eq!((passes(&mut denied, &first), passes(&mut denied, &later)), (false, true));
     let mut only_53 = list([to_53(Action::Permit), Rule::any(Action::Deny)]);

@@ -64,13 +64,23 @@ fn errors_point_at_the_word() {
 
 #[test]
 fn what_is_not_ours_in_a_dpdk_port_goes_to_the_driver() {
-    let PortSpec::Dpdk(spec) = "dpdk:net_vhost0,iface=/tmp/v,mtu=2000,queues=2,offload=off".parse().unwrap() else {
+    let PortSpec::Dpdk(spec) =
+        "dpdk:net_vhost0,iface=/tmp/v,mtu=2000,queues=2,offload=off".parse().unwrap()
+    else {
         panic!()
     };
     assert_eq!((spec.device.as_str(), spec.args.as_str()), ("net_vhost0", "iface=/tmp/v,queues=2"));
-    assert_eq!((spec.mtu, spec.mac, spec.offload, spec.is_pci()), (Some(2_000), None, false, false));
-    assert_eq!((spec.arg("iface"), spec.arg("queues"), spec.arg("socket")), (Some("/tmp/v"), Some("2"), None));
-    for (device, is_pci) in [("0000:17:00.0", true), ("17:00.1", true), ("net_tap0", false), ("a:b:c.d", false)] {
+    assert_eq!(
+        (spec.mtu, spec.mac, spec.offload, spec.is_pci()),
+        (Some(2_000), None, false, false)
+    );
+    assert_eq!(
+        (spec.arg("iface"), spec.arg("queues"), spec.arg("socket")),
+        (Some("/tmp/v"), Some("2"), None)
+    );
+    for (device, is_pci) in
+        [("0000:17:00.0", true), ("17:00.1", true), ("net_tap0", false), ("a:b:c.d", false)]
+    {
         assert_eq!(DpdkSpec::new(device, "").is_pci(), is_pci, "{device}");
     }
 }

@@ -53,9 +53,12 @@ fn all_fragments_of_a_datagram_are_one_flow_and_what_has_no_ports_is_none() {
 #[test]
 fn no_cut_frame_makes_looking_at_it_panic() {
     let (a, b) = (([10, 0, 0, 1], 80), ([10, 0, 0, 2], 40_000));
-    for frame in
-        [v4(6, a, b, 0), v4(17, a, b, 1), v6(6, ([1; 16], 1), ([2; 16], 2)), v6(44, ([1; 16], 1), ([2; 16], 2))]
-    {
+    for frame in [
+        v4(6, a, b, 0),
+        v4(17, a, b, 1),
+        v6(6, ([1; 16], 1), ([2; 16], 2)),
+        v6(44, ([1; 16], 1), ([2; 16], 2)),
+    ] {
         for len in 0..frame.len() {
             let _ = flow_of(&frame[..len], 7);
             let _ = ends(&frame[..len]);
@@ -67,7 +70,8 @@ fn no_cut_frame_makes_looking_at_it_panic() {
 fn flows_spread_evenly() {
     let mut counts = [0; 4];
     for port in 0..4_000 {
-        let flow = flow_of(&v4(6, ([10, 0, 0, 1], 80), ([10, 0, 0, 2], 1_024 + port), 0), 99).unwrap();
+        let flow =
+            flow_of(&v4(6, ([10, 0, 0, 1], 80), ([10, 0, 0, 2], 1_024 + port), 0), 99).unwrap();
         counts[(((flow >> 32) * 4) >> 32) as usize] += 1;
     }
     assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
@@ -84,10 +88,16 @@ fn remembered_flows_are_found_and_the_oldest_give_way() {
     // The first is used again, so the second is the oldest when a ninth comes into the same line.
     assert_eq!(flows.find(1, at(20)), Some(3));
     flows.remember(100, 0, at(21));
-    assert_eq!((flows.find(1, at(22)), flows.find(2, at(22)), flows.find(100, at(22))), (Some(3), None, Some(0)));
+    assert_eq!(
+        (flows.find(1, at(22)), flows.find(2, at(22)), flows.find(100, at(22))),
+        (Some(3), None, Some(0))
+    );
     // A core whose clock was read earlier does not take what was just used for old.
     flows.remember(101, 2, at(10));
-    assert_eq!((flows.find(100, at(22)), flows.find(1, at(22)), flows.find(101, at(22))), (Some(0), Some(3), Some(2)));
+    assert_eq!(
+        (flows.find(100, at(22)), flows.find(1, at(22)), flows.find(101, at(22))),
+        (Some(0), Some(3), Some(2))
+    );
     // Another core takes a flow over: one entry, the new owner.
     flows.remember(100, 1, at(23));
     assert_eq!(flows.find(100, at(23)), Some(1));
@@ -124,7 +134,9 @@ fn flows_that_two_cores_begin_at_once_are_both_remembered() {
             for core in 0..2 {
                 let flows = &flows;
                 scope.spawn(move || {
-                    (0..4).for_each(|at| flows.remember(flow(1 + 2 * at + core), core as usize, Instant::ZERO))
+                    (0..4).for_each(|at| {
+                        flows.remember(flow(1 + 2 * at + core), core as usize, Instant::ZERO)
+                    })
                 });
             }
         });
@@ -138,9 +150,13 @@ fn flows_that_two_cores_begin_at_once_are_both_remembered() {
 #[test]
 fn the_ends_of_a_flow_are_seen_in_both_families() {
     let (a, b) = (([10, 0, 0, 1], 80), ([10, 0, 0, 2], 40_000));
-    for (flags, ended) in
-        [(0x10, None), (0x02, Some(false)), (0x12, Some(false)), (0x11, Some(true)), (0x14, Some(true))]
-    {
+    for (flags, ended) in [
+        (0x10, None),
+        (0x02, Some(false)),
+        (0x12, Some(false)),
+        (0x11, Some(true)),
+        (0x14, Some(true)),
+    ] {
         let mut frame = v4(6, a, b, 0);
         frame[14 + 20 + 13] = flags;
         assert_eq!(ends(&frame), ended, "{flags:#x}");

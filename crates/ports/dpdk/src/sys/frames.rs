@@ -24,13 +24,16 @@ impl RxQueue {
     pub(crate) fn receive(&mut self, batch: &mut Batch, room: usize) {
         debug_assert!(batch.count == 0);
         let list = batch.list.as_mut_ptr();
-        // SAFETY: the list has BURST places, and this is the only queue of the queue. The frames belong to the batch from here on.
-        let take = |device: &Device| unsafe { cw_rx(device.port, self.queue, list, room.min(BURST) as u32) };
+        // SAFETY: the list has BURST places, and this is the only queue of the queue. The frames
+        // belong to the batch from here on.
+        let take = |device: &Device| unsafe {
+            cw_rx(device.port, self.queue, list, room.min(BURST) as u32)
+        };
         batch.count = self.device.while_it_runs(take).unwrap_or(0) as usize;
     }
 
-    /// Puts the descriptor that the queue rings when a frame comes, while its interrupt is on, into `epoll`, where it is looked at for edges; false when
-    /// there is none.
+    /// Puts the descriptor that the queue rings when a frame comes, while its interrupt is on, into
+    /// `epoll`, where it is looked at for edges; false when there is none.
     pub(crate) fn watch(&self, epoll: &Epoll) -> bool {
         // SAFETY: any thread may ask.
         let ask = |device: &Device| unsafe { cw_wait_fd(device.port, self.queue) };
@@ -38,8 +41,9 @@ impl RxQueue {
         if fd < 0 {
             return false;
         }
-        // SAFETY: the borrow ends with this function. The driver may close the descriptor meanwhile, when its peer goes; then another file may be
-        // watched in its place, which wakes somebody once too often and does nothing else.
+        // SAFETY: the borrow ends with this function. The driver may close the descriptor
+        // meanwhile, when its peer goes; then another file may be watched in its place, which wakes
+        // somebody once too often and does nothing else.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let edge = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
         matches!(epoll.add(fd, edge), Ok(()) | Err(Errno::EEXIST))
@@ -48,7 +52,9 @@ impl RxQueue {
     /// Turns the queue's interrupt on or off; false when the driver cannot.
     pub(crate) fn interrupt(&mut self, on: bool) -> bool {
         // SAFETY: this is the only queue of the queue.
-        let turn = |device: &Device| unsafe { cw_interrupt(device.port, self.queue, c_int::from(on)) == 0 };
+        let turn = |device: &Device| unsafe {
+            cw_interrupt(device.port, self.queue, c_int::from(on)) == 0
+        };
         self.device.while_it_runs(turn).unwrap_or(false)
     }
 }
@@ -92,7 +98,8 @@ impl Batch {
     #[inline]
     pub(crate) fn head(&self, index: usize) -> &[u8] {
         let frame = &self.list[..self.count][index];
-        // SAFETY: the batch owns the mbuf, whose first piece has `head_len()` bytes at `data`; nobody writes to it.
+        // SAFETY: the batch owns the mbuf, whose first piece has `head_len()` bytes at `data`;
+        // nobody writes to it.
         unsafe { std::slice::from_raw_parts(frame.data, frame.head_len()) }
     }
 
@@ -103,11 +110,13 @@ impl Batch {
         if self.handed & (1 << index) != 0 || frame.head_len() != frame.len() {
             return None;
         }
-        // SAFETY: the batch owns the mbuf, whose only piece has `head_len()` bytes at `data`, and the borrow is exclusive.
+        // SAFETY: the batch owns the mbuf, whose only piece has `head_len()` bytes at `data`, and
+        // the borrow is exclusive.
         Some(unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), frame.head_len()) })
     }
 
-    /// Moves the frame at `index` to `outbox`, which has room. Its place stays empty until all are [released](Batch::release_rest).
+    /// Moves the frame at `index` to `outbox`, which has room. Its place stays empty until all are
+    /// [released](Batch::release_rest).
     #[inline]
     pub(crate) fn hand_over(&mut self, index: usize, outbox: &mut Outbox) {
         let In { mbuf, lens, .. } = self.list[..self.count][index];
@@ -162,7 +171,8 @@ impl Batch {
         Seen { hash: frame.seen as u32, segment_size: (frame.seen >> 32) as u16, checksum }
     }
 
-    /// Moves the frames that belong to `owner` into `to`, which is empty. The others move up, and so do their entries in `owners`.
+    /// Moves the frames that belong to `owner` into `to`, which is empty. The others move up, and
+    /// so do their entries in `owners`.
     pub(crate) fn split(&mut self, owners: &mut [u8; BURST], owner: u8, to: &mut Batch) {
         debug_assert!(to.count == 0);
         let mut kept = 0;
@@ -184,7 +194,8 @@ impl Batch {
     pub(crate) fn release(&mut self) {
         debug_assert!(self.handed == 0);
         if self.count > 0 {
-            // SAFETY: the first `count` entries own an mbuf each, and none of them is used after this.
+            // SAFETY: the first `count` entries own an mbuf each, and none of them is used after
+            // this.
             unsafe { cw_release(self.list.as_ptr(), self.count as u32) };
             self.count = 0;
         }
@@ -203,7 +214,8 @@ pub(crate) struct FrameBox {
     ring: NonNull<c_void>,
 }
 
-// SAFETY: any number of threads may put into a ring of this kind and take out of it at the same time.
+// SAFETY: any number of threads may put into a ring of this kind and take out of it at the same
+// time.
 unsafe impl Send for FrameBox {}
 // SAFETY: see above.
 unsafe impl Sync for FrameBox {}
@@ -215,15 +227,19 @@ impl FrameBox {
         let name = CString::new(format!("clearway-box-{port}-{core}")).unwrap_or_default();
         // SAFETY: the name ends with zero and is copied. Memory may be that of any socket (-1).
         let ring = unsafe { cw_box_make(name.as_ptr(), slots as u32, -1) };
-        let ring = NonNull::new(ring).ok_or_else(|| io::Error::from_raw_os_error(Errno::ENOMEM as i32))?;
+        let ring =
+            NonNull::new(ring).ok_or_else(|| io::Error::from_raw_os_error(Errno::ENOMEM as i32))?;
         Ok(FrameBox { ring })
     }
 
     /// Puts the frames of `batch` in, the oldest first; those that do not fit stay there.
     #[inline]
     pub(crate) fn put(&self, batch: &mut Batch) {
-        // SAFETY: the first `count` entries own an mbuf each; the box owns those that it takes, the first ones.
-        let taken = unsafe { cw_box_put(self.ring.as_ptr(), batch.list.as_ptr(), batch.count as u32) } as usize;
+        // SAFETY: the first `count` entries own an mbuf each; the box owns those that it takes, the
+        // first ones.
+        let taken =
+            unsafe { cw_box_put(self.ring.as_ptr(), batch.list.as_ptr(), batch.count as u32) }
+                as usize;
         batch.list.copy_within(taken..batch.count, 0);
         batch.count -= taken;
     }
@@ -233,7 +249,9 @@ impl FrameBox {
     pub(crate) fn take(&self, batch: &mut Batch, room: usize) {
         debug_assert!(batch.count == 0);
         // SAFETY: the list has BURST places. The frames belong to the batch from here on.
-        let count = unsafe { cw_box_take(self.ring.as_ptr(), batch.list.as_mut_ptr(), room.min(BURST) as u32) };
+        let count = unsafe {
+            cw_box_take(self.ring.as_ptr(), batch.list.as_mut_ptr(), room.min(BURST) as u32)
+        };
         batch.count = count as usize;
     }
 }
@@ -241,8 +259,8 @@ impl FrameBox {
 impl Drop for FrameBox {
     fn drop(&mut self) {
         let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: nobody else has the ring; the frames in it are freed with it, while their pools live, because every queue lets go of the boxes before
-        // it lets go of the device.
+        // SAFETY: nobody else has the ring; the frames in it are freed with it, while their pools
+        // live, because every queue lets go of the boxes before it lets go of the device.
         unsafe { cw_box_free(self.ring.as_ptr()) }
     }
 }
@@ -260,7 +278,8 @@ unsafe impl Send for Room {}
 impl Room {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the mbuf is owned, and has `len` bytes at `data`. They were written by DPDK, which clears its memory, or by an earlier frame.
+        // SAFETY: the mbuf is owned, and has `len` bytes at `data`. They were written by DPDK,
+        // which clears its memory, or by an earlier frame.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
     }
 
@@ -348,7 +367,8 @@ impl Outbox {
         if self.rooms_left == 0 {
             let pool = *self.device.pools.get(self.pool)?;
             // SAFETY: the pool lives as long as the device, and `rooms` has ROOMS places.
-            self.rooms_left = unsafe { cw_rooms(pool, self.rooms.as_mut_ptr(), ROOMS as u32) } as usize;
+            self.rooms_left =
+                unsafe { cw_rooms(pool, self.rooms.as_mut_ptr(), ROOMS as u32) } as usize;
         }
         self.rooms_left = self.rooms_left.checked_sub(1)?;
         let RawRoom { mbuf, data, len } = self.rooms[self.rooms_left];
@@ -364,7 +384,8 @@ impl Outbox {
         self.push_raw(mbuf, len, work);
     }
 
-    /// Adds a frame that is longer than an mbuf as a chain of them; false when the pool has not so many.
+    /// Adds a frame that is longer than an mbuf as a chain of them; false when the pool has not so
+    /// many.
     pub(crate) fn push_long(&mut self, frame: &[u8], work: Work) -> bool {
         let Some(pool) = self.device.pools.get(self.pool) else { return false };
         // SAFETY: the pool lives as long as the device, and the shim reads `frame.len()` bytes.
@@ -425,8 +446,10 @@ impl TxQueue {
         debug_assert!(Arc::ptr_eq(&self.device, &outbox.device));
         let mut bad = 0;
         let (list, count) = (outbox.list.as_ptr(), outbox.count as u32);
-        // SAFETY: the first `count` entries own an mbuf each, and this is the only queue of the queue. The shim takes the first ones.
-        let send = |device: &Device| unsafe { cw_tx(device.port, self.queue, list, count, &raw mut bad) };
+        // SAFETY: the first `count` entries own an mbuf each, and this is the only queue of the
+        // queue. The shim takes the first ones.
+        let send =
+            |device: &Device| unsafe { cw_tx(device.port, self.queue, list, count, &raw mut bad) };
         let frames = self.device.while_it_runs(send).unwrap_or(0) as usize;
         let bytes = outbox.list[..frames].iter().map(|out| u64::from(out.len)).sum();
         let gone = frames + bad as usize;

@@ -95,7 +95,8 @@ pub(super) struct In {
     pub(super) seen: u64,
 }
 
-pub(super) const NO_IN: In = In { mbuf: std::ptr::null_mut(), data: std::ptr::null(), lens: 0, seen: 0 };
+pub(super) const NO_IN: In =
+    In { mbuf: std::ptr::null_mut(), data: std::ptr::null(), lens: 0, seen: 0 };
 
 impl In {
     /// Bytes of all pieces.
@@ -119,7 +120,8 @@ pub(super) struct RawRoom {
     pub(super) len: u32,
 }
 
-pub(super) const NO_ROOM: RawRoom = RawRoom { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0 };
+pub(super) const NO_ROOM: RawRoom =
+    RawRoom { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0 };
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -133,8 +135,15 @@ pub(super) struct Out {
     pub(super) flags: u8,
 }
 
-pub(super) const NO_OUT: Out =
-    Out { mbuf: std::ptr::null_mut(), len: 0, segment_size: 0, l2_len: 0, l3_len: 0, l4_len: 0, flags: 0 };
+pub(super) const NO_OUT: Out = Out {
+    mbuf: std::ptr::null_mut(),
+    len: 0,
+    segment_size: 0,
+    l2_len: 0,
+    l3_len: 0,
+    l4_len: 0,
+    flags: 0,
+};
 
 /// The port's own counters.
 #[repr(C)]
@@ -154,7 +163,8 @@ pub(super) struct Xstat {
     pub(super) value: u64,
 }
 
-// SAFETY: these are the declarations of `c/shim.h`, and the structs above have the same fields in the same order.
+// SAFETY: these are the declarations of `c/shim.h`, and the structs above have the same fields in
+// the same order.
 unsafe extern "C" {
     pub(super) fn cw_start(argc: c_int, argv: *mut *mut c_char) -> c_int;
     pub(super) fn cw_log_take(to: *mut c_char, room: u32) -> u32;
@@ -163,7 +173,12 @@ unsafe extern "C" {
     pub(super) fn cw_info(port: u16, info: *mut Info) -> c_int;
     pub(super) fn cw_peers_at(port: u16, socket: *const c_char);
     pub(super) fn cw_peers_cut_off(port: u16) -> u32;
-    pub(super) fn cw_open(port: u16, config: *const Config, pools: *mut *mut c_void, ready: *mut RawReady) -> c_int;
+    pub(super) fn cw_open(
+        port: u16,
+        config: *const Config,
+        pools: *mut *mut c_void,
+        ready: *mut RawReady,
+    ) -> c_int;
     pub(super) fn cw_close(port: u16, pools: *mut *mut c_void, count: u16);
     pub(super) fn cw_restart(port: u16, ran: c_int) -> c_int;
     pub(super) fn cw_set_mtu(port: u16, mtu: u16) -> c_int;

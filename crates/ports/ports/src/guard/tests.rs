@@ -10,7 +10,11 @@ struct Root(PathBuf);
 impl Root {
     fn new(files: &[(&str, &str)]) -> Root {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("clearway-guard-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "clearway-guard-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let root = Root(std::env::temp_dir().join(name));
         files.iter().for_each(|(path, text)| root.put(path, text));
         root
@@ -51,7 +55,8 @@ fn route(interface: &str, to: [u8; 4], flags: u32, mask: [u8; 4]) -> String {
     format!("{interface}\t{}\t00000000\t{flags:04X}\t0\t0\t0\t{}\t0\t0\t0\n", hex(to), hex(mask))
 }
 
-const HEAD: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
+const HEAD: &str =
+    "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
 
 fn usual() -> Root {
     let all = route("eth0", [0; 4], 3, [0; 4])
@@ -103,10 +108,18 @@ fn the_interface_of_the_login_is_kept() {
     let root = usual();
     let login = "eth1 carries the login that started this program";
     assert_eq!(root.keeps(Some("10.1.7.8 51000 10.1.0.1 22"), "tap:eth1").as_deref(), Some(login));
-    assert_eq!(root.keeps(Some("::ffff:10.1.7.8 51000 ::ffff:10.1.0.1 22"), "tap:eth1").as_deref(), Some(login));
+    assert_eq!(
+        root.keeps(Some("::ffff:10.1.7.8 51000 ::ffff:10.1.0.1 22"), "tap:eth1").as_deref(),
+        Some(login)
+    );
     // The client is somewhere behind another link, but the address that it came to is on this one.
-    assert_eq!(root.keeps(Some("203.0.113.9 51000 10.1.0.1 22"), "tap:eth1").as_deref(), Some(login));
-    for harmless in ["203.0.113.9 51000 192.0.2.5 22", "127.0.0.1 1 127.0.0.1 22", "", "nonsense", "10.1.0.1"] {
+    assert_eq!(
+        root.keeps(Some("203.0.113.9 51000 10.1.0.1 22"), "tap:eth1").as_deref(),
+        Some(login)
+    );
+    for harmless in
+        ["203.0.113.9 51000 192.0.2.5 22", "127.0.0.1 1 127.0.0.1 22", "", "nonsense", "10.1.0.1"]
+    {
         let kept = root.keeps(Some(harmless), "tap:eth1");
         assert_eq!(kept.is_some(), harmless == "10.1.0.1", "{harmless}");
     }
@@ -123,12 +136,21 @@ fn ipv6_counts_and_routes_that_refuse_do_not() {
         + &line(any, "00", "00200200", "lo")
         + &line(any, "00", "00200201", "eth8");
     let root = Root::new(&[("proc/net/ipv6_route", &text)]);
-    assert_eq!(root.keeps(None, "tap:eth6").as_deref(), Some("eth6 carries the default route of this machine"));
+    assert_eq!(
+        root.keeps(None, "tap:eth6").as_deref(),
+        Some("eth6 carries the default route of this machine")
+    );
     assert_eq!(root.keeps(None, "tap:eth8"), None);
     let ssh = Some("2001:db8::5 50000 2001:db8::1 22");
-    assert_eq!(root.keeps(ssh, "tap:eth7").as_deref(), Some("eth7 carries the login that started this program"));
+    assert_eq!(
+        root.keeps(ssh, "tap:eth7").as_deref(),
+        Some("eth7 carries the login that started this program")
+    );
     let link_local = Some("fe80::1%eth9 50000 fe80::2%eth9 22");
-    assert_eq!(root.keeps(link_local, "tap:eth9").as_deref(), Some("eth9 carries the login that started this program"));
+    assert_eq!(
+        root.keeps(link_local, "tap:eth9").as_deref(),
+        Some("eth9 carries the login that started this program")
+    );
     assert_eq!(root.keeps(link_local, "tap:eth7"), None);
 }
 
@@ -158,5 +180,8 @@ fn damaged_files_keep_nothing_and_panic_never() {
         ("proc/net/ipv6_route", "0\n00 ff\nzz 00 0 0 0 0 0 0 1 eth0\n0 81 0 0 0 0 0 0 1 eth0\n"),
     ];
     assert_eq!(Root::new(&files).keeps(Some("1.1.1.1 2 3.3.3.3 4"), "tap:eth0"), None);
-    assert_eq!(Machine::read(Path::new("/nowhere"), None).keeps(&"tap:eth0".parse().unwrap()), None);
+    assert_eq!(
+        Machine::read(Path::new("/nowhere"), None).keeps(&"tap:eth0".parse().unwrap()),
+        None
+    );
 }

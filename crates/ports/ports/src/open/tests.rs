@@ -36,7 +36,11 @@ fn every_core_has_a_loopback_of_its_own_with_the_mtu_that_was_asked_for() {
         assert_eq!(port.mtu(), 9_000);
         assert!(port.set_mtu(70_000).is_err());
     }
-    let port = open_one(&PortSpec::Loop, &Wrap::default(), 1).unwrap().remove(0).into_port(&pool()).unwrap();
+    let port = open_one(&PortSpec::Loop, &Wrap::default(), 1)
+        .unwrap()
+        .remove(0)
+        .into_port(&pool())
+        .unwrap();
     assert_eq!(port.mtu(), 65_535);
     assert!(port.into_unwrapped().is_err(), "a loopback stays where it is");
 }
@@ -44,11 +48,18 @@ fn every_core_has_a_loopback_of_its_own_with_the_mtu_that_was_asked_for() {
 #[test]
 fn a_loopback_with_faults_stays_a_loopback_and_its_faults_have_no_direction() {
     let wrap = |fault: &str| Wrap { fault: Some(fault.parse().unwrap()), ..Wrap::default() };
-    let mut port = open_one(&PortSpec::Loop, &wrap("loss=100%"), 1).unwrap().remove(0).into_port(&pool()).unwrap();
+    let mut port = open_one(&PortSpec::Loop, &wrap("loss=100%"), 1)
+        .unwrap()
+        .remove(0)
+        .into_port(&pool())
+        .unwrap();
     assert!(port.offloads().trusted_link && port.mac().is_none());
     assert_eq!(sends_and_receives(&mut port, b"frame"), 0);
     let error = open_one(&PortSpec::Loop, &wrap("rx.loss=1%"), 1).map(|_| ()).unwrap_err();
-    assert!(matches!(&error, PortError::Misuse(sentence) if sentence.contains("Leave rx. and tx. out")), "{error}");
+    assert!(
+        matches!(&error, PortError::Misuse(sentence) if sentence.contains("Leave rx. and tx. out")),
+        "{error}"
+    );
     assert!(Port::bad_loopback(&pool(), 1_500, &"tx.loss=1%".parse().unwrap(), 1).is_err());
     assert!(Port::bad_loopback(&pool(), 1_500, &"loss=1%".parse().unwrap(), 1).is_ok());
 }
@@ -77,7 +88,10 @@ fn an_absent_queue_brings_nothing_and_counts_what_it_is_given() {
     let mut port = Port::Absent(Absent::new(1_500, None, Default::default()));
     assert!(port.is_absent() && !port.must_poll() && port.wait_fd().is_none());
     assert_eq!(sends_and_receives(&mut port, b"frame"), 0);
-    assert_eq!((port.counters().tx_packets, port.counters().tx_dropped(clearway_dev::TxDrop::LinkDown)), (0, 1));
+    assert_eq!(
+        (port.counters().tx_packets, port.counters().tx_dropped(clearway_dev::TxDrop::LinkDown)),
+        (0, 1)
+    );
     let port = port.into_unwrapped().ok().unwrap().into_port(&pool()).unwrap();
     assert!(port.is_absent());
 }
@@ -87,7 +101,10 @@ fn an_absent_queue_brings_nothing_and_counts_what_it_is_given() {
 fn without_dpdk_its_ports_are_refused_with_the_way_to_get_them() {
     let spec = "dpdk:net_memif0,role=server".parse().unwrap();
     let refused = open(&[spec], None, &Wrap::default(), 1).err().unwrap().to_string();
-    assert!(refused.contains("dpdk:net_memif0,role=server: this program was built without DPDK"), "{refused}");
+    assert!(
+        refused.contains("dpdk:net_memif0,role=server: this program was built without DPDK"),
+        "{refused}"
+    );
     assert!(refused.contains("libdpdk-dev") && refused.contains("--features dpdk"), "{refused}");
     assert_eq!((crate::dpdk::version(), crate::dpdk::memory()), (None, None));
 }

@@ -23,7 +23,8 @@ fn as_many_queues_open_as_were_asked_for_each_with_its_own_descriptor() {
     let mut spec = tap("mq0");
     spec.queues = 4;
     let queues: Vec<_> = open(&spec).unwrap().into_iter().map(|fd| fd.into_queue(pool())).collect();
-    let mut fds: Vec<RawFd> = queues.iter().map(|queue| queue.wait_fd().unwrap().as_raw_fd()).collect();
+    let mut fds: Vec<RawFd> =
+        queues.iter().map(|queue| queue.wait_fd().unwrap().as_raw_fd()).collect();
     fds.dedup();
     assert_eq!(fds.len(), 4);
     let macs: Vec<_> = queues.iter().map(|queue| queue.mac().unwrap()).collect();
@@ -51,10 +52,14 @@ fn each_queue_is_used_by_a_thread_of_its_own() {
 
 /// Whether `features` of the interface are on or off, as `ethtool -k` says it.
 fn features(name: &str, features: &[&str]) -> Vec<String> {
-    let output = Command::new("ethtool").args(["-k", name]).output().expect("the program `ethtool` (package ethtool)");
+    let output = Command::new("ethtool")
+        .args(["-k", name])
+        .output()
+        .expect("the program `ethtool` (package ethtool)");
     let told = String::from_utf8(output.stdout).unwrap();
     let of = |feature: &&str| {
-        let words = told.lines().find_map(|line| line.trim().strip_prefix(*feature)?.strip_prefix(": "));
+        let words =
+            told.lines().find_map(|line| line.trim().strip_prefix(*feature)?.strip_prefix(": "));
         words.and_then(|words| words.split(' ').next()).unwrap_or("not told").to_owned()
     };
     features.iter().map(of).collect()
@@ -64,7 +69,8 @@ fn features(name: &str, features: &[&str]) -> Vec<String> {
 fn an_interface_that_stays_is_left_as_it_was_found_when_its_last_queue_is_closed() {
     let _turn = enter_namespace();
     ip("tuntap add dev stay0 mode tap multi_queue");
-    let what = ["tx-checksumming", "tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"];
+    let what =
+        ["tx-checksumming", "tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"];
     let before = features("stay0", &what);
     let mut spec = tap("stay0");
     spec.queues = 2;
@@ -97,7 +103,10 @@ fn what_is_wrong_with_an_interface_is_said_with_a_remedy() {
     drop(held);
     ip("tuntap add dev other0 mode tun");
     let text = error(&tap("other0"));
-    assert!(text.contains("exists and is not a tap interface") && text.contains("ip tuntap add"), "{text}");
+    assert!(
+        text.contains("exists and is not a tap interface") && text.contains("ip tuntap add"),
+        "{text}"
+    );
     let text = error(&tap("lo"));
     assert!(text.contains("exists and is not a tap interface"), "{text}");
     ip("tuntap add dev single0 mode tap");
@@ -160,7 +169,8 @@ fn a_removed_interface_is_an_error_and_no_endless_silence() {
     assert!(error.contains("the interface was removed"), "{error}");
 }
 
-/// A device file of our own in a mount namespace of our own, which everyone may open, as most systems have it.
+/// A device file of our own in a mount namespace of our own, which everyone may open, as most
+/// systems have it.
 fn let_everyone_open_the_device() {
     unshare(CloneFlags::CLONE_NEWNS).unwrap();
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
@@ -180,13 +190,15 @@ fn without_root_an_interface_of_ones_own_is_attached_and_anothers_is_not() {
     ip(&format!("tuntap add dev own0 mode tap user {USER} multi_queue"));
     ip("tuntap add dev roots0 mode tap user 1");
     ip("link set own0 up");
-    // SAFETY: the bare system call changes this thread alone and touches no memory; the thread ends with the test.
+    // SAFETY: the bare system call changes this thread alone and touches no memory; the thread ends
+    // with the test.
     let result = unsafe { libc::syscall(libc::SYS_setresuid, USER, USER, USER) };
     assert_eq!(result, 0);
 
     let mut spec = tap("own0");
     spec.queues = 2;
-    let mut queues: Vec<_> = open(&spec).unwrap().into_iter().map(|fd| fd.into_queue(pool())).collect();
+    let mut queues: Vec<_> =
+        open(&spec).unwrap().into_iter().map(|fd| fd.into_queue(pool())).collect();
     assert!(queues[0].offloads().tso4);
     assert!(queues[1].reserve(60).is_some());
     queues[1].commit(60, TxMeta::default());
@@ -199,7 +211,10 @@ fn without_root_an_interface_of_ones_own_is_attached_and_anothers_is_not() {
     spec.mtu = Some(9_000);
     drop(queues);
     let text = error(&spec);
-    assert!(text.contains("cannot be set to 9000") && text.contains("ip link set own0 mtu 9000"), "{text}");
+    assert!(
+        text.contains("cannot be set to 9000") && text.contains("ip link set own0 mtu 9000"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -218,12 +233,16 @@ fn the_kernels_side_is_given_addresses_of_both_families_and_may_have_them_alread
     for text in ["10.7.0.1/24", "10.7.1.1/16", "fd00:7::1/64", "10.7.0.1/24"] {
         add_host_address("addr0", text.parse().unwrap()).unwrap();
     }
-    let shown = std::process::Command::new("ip").args(["-o", "address", "show", "dev", "addr0"]).output().unwrap();
+    let shown = std::process::Command::new("ip")
+        .args(["-o", "address", "show", "dev", "addr0"])
+        .output()
+        .unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     for text in ["10.7.0.1/24", "10.7.1.1/16", "fd00:7::1/64"] {
         assert!(shown.contains(text), "{text} is missing in {shown}");
     }
-    let error = add_host_address("nosuch0", "10.7.0.1/24".parse().unwrap()).unwrap_err().to_string();
+    let error =
+        add_host_address("nosuch0", "10.7.0.1/24".parse().unwrap()).unwrap_err().to_string();
     assert!(error.contains("ip address add 10.7.0.1/24 dev nosuch0"), "{error}");
 }
 
@@ -243,7 +262,13 @@ fn a_queue_goes_to_another_thread_and_changes_its_mtu_there() {
             assert_eq!(queue.reserved()[..9_014], [0; 9_014]);
             queue.commit(9_014, TxMeta::default());
             assert_eq!((queue.counters().tx_packets, queue.counters().tx_dropped_total()), (1, 0));
-            assert!(queue.set_mtu(1_000_000).unwrap_err().to_string().contains("cannot be set to 1000000"));
+            assert!(
+                queue
+                    .set_mtu(1_000_000)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("cannot be set to 1000000")
+            );
         });
     });
 }

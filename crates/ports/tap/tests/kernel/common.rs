@@ -1,4 +1,5 @@
-//! A network namespace of the test's own, an interface in it, and just enough of a peer to talk to the kernel by hand.
+//! A network namespace of the test's own, an interface in it, and just enough of a peer to talk to
+//! the kernel by hand.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -16,18 +17,19 @@ use nix::sched::{CloneFlags, unshare};
 /// Longer than anything here takes even on a busy machine; only a failed test waits for it.
 const TIME_LIMIT_MS: u16 = 20_000;
 
-/// One test at a time: a program that one test starts holds the descriptors of all others until it runs, and with them
-/// their sockets and interfaces.
+/// One test at a time: a program that one test starts holds the descriptors of all others until it
+/// runs, and with them their sockets and interfaces.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Moves this thread, and those that it starts, into a fresh network namespace, which is gone with the last of them. The test's turn lasts
-/// as long as the returned value.
+/// Moves this thread, and those that it starts, into a fresh network namespace, which is gone with
+/// the last of them. The test's turn lasts as long as the returned value.
 pub(crate) fn enter_namespace() -> MutexGuard<'static, ()> {
     // Another test that failed in its turn has nothing to do with this one.
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
         panic!(
-            "these tests talk to the kernel in a network namespace of their own, which needs root ({error}): run them as root"
+            "these tests talk to the kernel in a network namespace of their own, which needs root \
+             ({error}): run them as root"
         );
     }
     ip("link set lo up");
@@ -36,8 +38,10 @@ pub(crate) fn enter_namespace() -> MutexGuard<'static, ()> {
 
 /// Runs `ip` in this thread's namespace.
 pub(crate) fn ip(args: &str) {
-    let output =
-        Command::new("ip").args(args.split_whitespace()).output().expect("the program `ip` (package iproute2)");
+    let output = Command::new("ip")
+        .args(args.split_whitespace())
+        .output()
+        .expect("the program `ip` (package iproute2)");
     assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -79,7 +83,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A link in this thread's namespace, addressed at the kernel's side, which knows our Ethernet address already.
+    /// A link in this thread's namespace, addressed at the kernel's side, which knows our Ethernet
+    /// address already.
     pub(crate) fn new(spec: &TapSpec) -> Link {
         let queue = open(spec).unwrap().pop().unwrap();
         let link = Link::around(queue.into_queue(pool()), spec);
@@ -101,7 +106,11 @@ impl Link {
     pub(crate) fn introduce(&self) {
         if let Some(mac) = self.dev.mac() {
             for family in [v4(), v6()] {
-                ip(&format!("neigh replace {} lladdr {mac} nud permanent dev {}", family.ours, self.dev.name()));
+                ip(&format!(
+                    "neigh replace {} lladdr {mac} nud permanent dev {}",
+                    family.ours,
+                    self.dev.name()
+                ));
             }
         }
     }
@@ -140,7 +149,8 @@ impl Link {
         assert_eq!(sent, (1, frame.len() as u64), "the frame was not taken: {after:?}");
     }
 
-    /// A frame from us to the kernel around a transport header with data. Its IPv4 identification is that of an atomic packet.
+    /// A frame from us to the kernel around a transport header with data. Its IPv4 identification
+    /// is that of an atomic packet.
     pub(crate) fn frame(&self, family: Family, proto: Proto, transport: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; 14 + 40 + transport.len()];
         let mut at = 0;
@@ -165,8 +175,15 @@ impl Link {
             };
             ipv4::emit(&header, &mut frame[at..])
         } else {
-            let header =
-                ipv6::Header { src, dst, next: proto, traffic_class: 0, flow_label: 0, hop_limit: 64, payload_len };
+            let header = ipv6::Header {
+                src,
+                dst,
+                next: proto,
+                traffic_class: 0,
+                flow_label: 0,
+                hop_limit: 64,
+                payload_len,
+            };
             ipv6::emit(&header, &mut frame[at..])
         };
         frame[at..at + transport.len()].copy_from_slice(transport);
@@ -174,8 +191,13 @@ impl Link {
         frame
     }
 
-    /// The next received frame that `wanted` makes something of; others, such as the kernel's router solicitations, are passed over.
-    pub(crate) fn expect<T>(&mut self, what: &str, mut wanted: impl FnMut(&[u8], RxMeta) -> Option<T>) -> T {
+    /// The next received frame that `wanted` makes something of; others, such as the kernel's
+    /// router solicitations, are passed over.
+    pub(crate) fn expect<T>(
+        &mut self,
+        what: &str,
+        mut wanted: impl FnMut(&[u8], RxMeta) -> Option<T>,
+    ) -> T {
         loop {
             while self.next < self.waiting.len() {
                 let (frame, meta) = self.waiting.take(self.next).unwrap();
@@ -199,11 +221,15 @@ impl Link {
     }
 }
 
-/// IPv6 begins on an interface a little after it was brought up, when the kernel's link watcher has seen it.
+/// IPv6 begins on an interface a little after it was brought up, when the kernel's link watcher has
+/// seen it.
 fn wait_for_ipv6(name: &str) {
     let deadline = Instant::now() + Duration::from_millis(TIME_LIMIT_MS.into());
     loop {
-        let output = Command::new("ip").args(["-6", "route", "show", "table", "local", "dev", name]).output().unwrap();
+        let output = Command::new("ip")
+            .args(["-6", "route", "show", "table", "local", "dev", name])
+            .output()
+            .unwrap();
         if String::from_utf8_lossy(&output.stdout).contains("fd77::1") {
             return;
         }
@@ -257,27 +283,49 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Opens to a listening kernel socket; ours is the side that asks. `mss` is what we tell of ourselves.
-    pub(crate) fn open(link: &mut Link, family: Family, our_port: u16, kernel_port: u16, mss: u16) -> Connection {
+    /// Opens to a listening kernel socket; ours is the side that asks. `mss` is what we tell of
+    /// ourselves.
+    pub(crate) fn open(
+        link: &mut Link,
+        family: Family,
+        our_port: u16,
+        kernel_port: u16,
+        mss: u16,
+    ) -> Connection {
         let mut conn = Connection { family, our_port, kernel_port, seq: Seq(1000), ack: Seq(0) };
         let opts = TcpOptions { mss: Some(mss), wscale: Some(7), ..TcpOptions::NONE };
         conn.send(link, Flags::SYN, opts, &[], Segmentation::None);
         conn.seq += 1;
-        let answer = conn.expect(link, "SYN-ACK", |segment, _, _| segment.flags.syn().then_some(segment.seq));
+        let answer = conn
+            .expect(link, "SYN-ACK", |segment, _, _| segment.flags.syn().then_some(segment.seq));
         conn.ack = answer + 1;
         conn.send(link, Flags::ACK, TcpOptions::NONE, &[], Segmentation::None);
         conn
     }
 
     /// Sends a segment, or a large one that is to be cut, with its checksum left to the device.
-    pub(crate) fn send(&mut self, link: &mut Link, flags: Flags, opts: TcpOptions, payload: &[u8], cut: Segmentation) {
+    pub(crate) fn send(
+        &mut self,
+        link: &mut Link,
+        flags: Flags,
+        opts: TcpOptions,
+        payload: &[u8],
+        cut: Segmentation,
+    ) {
         let (frame, meta) = self.segment(link, flags, opts, payload, cut);
         link.send(&frame, meta);
     }
 
     /// Sends a segment whose payload is handed over in pieces of `piece` bytes.
-    pub(crate) fn send_gathered(&mut self, link: &mut Link, payload: &[u8], cut: Segmentation, piece: usize) {
-        let (frame, meta) = self.segment(link, Flags::ACK | Flags::PSH, TcpOptions::NONE, payload, cut);
+    pub(crate) fn send_gathered(
+        &mut self,
+        link: &mut Link,
+        payload: &[u8],
+        cut: Segmentation,
+        piece: usize,
+    ) {
+        let (frame, meta) =
+            self.segment(link, Flags::ACK | Flags::PSH, TcpOptions::NONE, payload, cut);
         link.send_gathered(&frame, meta, frame.len() - payload.len(), piece);
     }
 
@@ -317,7 +365,8 @@ impl Connection {
         what: &str,
         mut wanted: impl FnMut(Segment, &[u8], RxMeta) -> Option<T>,
     ) -> T {
-        let (family, ports, link_len) = (self.family, (self.kernel_port, self.our_port), link.link_len());
+        let (family, ports, link_len) =
+            (self.family, (self.kernel_port, self.our_port), link.link_len());
         link.expect(what, |frame, meta| {
             let bytes = transport(family, &frame[link_len..], Proto::TCP)?;
             let segment = tcp::parse(bytes).ok()?;

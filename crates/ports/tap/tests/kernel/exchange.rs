@@ -12,7 +12,8 @@ use clearway_wire::{EtherType, Flags, Mac, Proto, TcpOptions, checksum, eth, udp
 use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::common::{
-    self, Connection, Family, Link, datagram, enter_namespace, offload, pattern, tap, transport, tun, v4, v6,
+    self, Connection, Family, Link, datagram, enter_namespace, offload, pattern, tap, transport,
+    tun, v4, v6,
 };
 
 const MSS: u16 = 1_400;
@@ -32,7 +33,8 @@ fn the_kernel_resolves_our_address_and_answers_a_ping() {
     let (ours, family) = (link.dev.mac().unwrap(), v4());
 
     let mut icmp = vec![0; 64];
-    let len = icmpv4::emit(&Icmpv4::EchoRequest { id: 7, seq: 1, data: b"are you there?" }, &mut icmp);
+    let len =
+        icmpv4::emit(&Icmpv4::EchoRequest { id: 7, seq: 1, data: b"are you there?" }, &mut icmp);
     let frame = link.frame(family, Proto::ICMP, &icmp[..len]);
     link.send(&frame, TxMeta::default());
 
@@ -87,11 +89,16 @@ fn udp_both_ways(link: &mut Link, family: Family) {
     let link_len = link.link_len();
     let checksum = link.expect("a datagram", |frame, meta| {
         let datagram = transport(family, &frame[link_len..], Proto::UDP)?;
-        let payload = udp::check(&family.kernels, &family.ours, datagram, meta.checksum != Checksum::Good).ok()?;
+        let payload =
+            udp::check(&family.kernels, &family.ours, datagram, meta.checksum != Checksum::Good)
+                .ok()?;
         (payload.payload() == b"and back").then_some(meta.checksum)
     });
     let expected = if link.dev.offloads().tx_checksum { Checksum::Good } else { Checksum::Unknown };
-    assert_eq!(checksum, expected, "with offload, the kernel leaves the checksum undone and says so");
+    assert_eq!(
+        checksum, expected,
+        "with offload, the kernel leaves the checksum undone and says so"
+    );
 }
 
 #[test]
@@ -148,7 +155,9 @@ fn large_segments_both_ways(link: &mut Link, family: Family) {
     stream.read_exact(&mut got).unwrap();
     assert_eq!(got, sent);
     let end = conn.seq + sent.len() as u32;
-    conn.expect(link, "an acknowledgment of all of it", |segment, _, _| (segment.ack == end).then_some(()));
+    conn.expect(link, "an acknowledgment of all of it", |segment, _, _| {
+        (segment.ack == end).then_some(())
+    });
 
     // The same in pieces, from where they lie.
     conn.seq += sent.len() as u32;
@@ -175,7 +184,8 @@ fn udp_datagrams_cross_in_one_large_frame_both_ways() {
     let mut link = Link::new(&tap("uso0"));
     if !link.dev.offloads().uso {
         eprintln!(
-            "this kernel has no UDP segmentation over TUN/TAP (it came with Linux 6.2), so there is nothing to see"
+            "this kernel has no UDP segmentation over TUN/TAP (it came with Linux 6.2), so there \
+             is nothing to see"
         );
         return;
     }
@@ -221,14 +231,19 @@ fn without_offload_everything_is_whole_and_fits_the_mtu() {
     let link_len = link.link_len();
     link.expect("a datagram", |frame, meta| {
         let bytes = transport(family, &frame[link_len..], Proto::UDP)?;
-        if udp::check(&family.kernels, &family.ours, bytes, false).ok()?.payload() != b"with its checksum" {
+        if udp::check(&family.kernels, &family.ours, bytes, false).ok()?.payload()
+            != b"with its checksum"
+        {
             return None;
         }
         assert_eq!((meta.checksum, meta.segment_size), (Checksum::Unknown, 0));
         assert!(checksum::transport_is_valid(&family.kernels, &family.ours, Proto::UDP, bytes));
         Some(())
     });
-    assert!(link.dev.reserve(2_000).is_none(), "nothing beyond the MTU is taken when nothing is cut");
+    assert!(
+        link.dev.reserve(2_000).is_none(),
+        "nothing beyond the MTU is taken when nothing is cut"
+    );
 }
 
 #[test]
@@ -236,7 +251,12 @@ fn without_a_buffer_frames_are_lost_and_counted_and_the_next_ones_arrive() {
     let _turn = enter_namespace();
     let spec = tap("empty0");
     let queue = clearway_tap::open(&spec).unwrap().pop().unwrap();
-    let pool = FramePool::new(PoolBudget { small_count: 64, small_len: 2_048, large_count: 1, large_len: 66_000 });
+    let pool = FramePool::new(PoolBudget {
+        small_count: 64,
+        small_len: 2_048,
+        large_count: 1,
+        large_len: 66_000,
+    });
     let mut link = Link::around(queue.into_queue(pool.clone()), &spec);
     link.introduce();
     let socket = kernel_udp(v4(), 4000);
@@ -255,14 +275,16 @@ fn without_a_buffer_frames_are_lost_and_counted_and_the_next_ones_arrive() {
     udp_both_ways(&mut link, v4());
 }
 
-/// One direction of a conversation over a bad link, done by hand: every datagram arrives whole, or is counted as lost.
+/// One direction of a conversation over a bad link, done by hand: every datagram arrives whole, or
+/// is counted as lost.
 #[test]
 fn a_bad_link_over_the_interface_loses_single_segments_of_what_the_kernel_sent_as_one() {
     let _turn = enter_namespace();
     let link = Link::new(&tap("bad0"));
     if !link.dev.offloads().uso {
         eprintln!(
-            "this kernel has no UDP segmentation over TUN/TAP (it came with Linux 6.2), so there is nothing to see"
+            "this kernel has no UDP segmentation over TUN/TAP (it came with Linux 6.2), so there \
+             is nothing to see"
         );
         return;
     }

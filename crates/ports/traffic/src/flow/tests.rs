@@ -11,7 +11,10 @@ fn gaps_late_ones_and_doubles_are_told_apart() {
     let mut table = FlowTable::new(1);
     use Order::{After, Again, Late, Next};
     let orders = notes(&mut table, &[0, 1, 4, 5, 2, 2, 4, 3, 6, 200, 0, 200]);
-    assert_eq!(orders, [Next, Next, After(2), Next, Late, Again, Again, Late, Next, After(193), Late, Again]);
+    assert_eq!(
+        orders,
+        [Next, Next, After(2), Next, Late, Again, Again, Late, Next, After(193), Late, Again]
+    );
 }
 
 #[test]
@@ -28,7 +31,8 @@ fn the_first_may_be_missing_and_numbers_may_wrap() {
 }
 
 proptest! {
-    /// Within the window, numbers that came in any order and any number of times are counted exactly.
+    /// Within the window, numbers that came in any order and any number of times are counted
+    /// exactly.
     #[test]
     fn every_number_is_new_once(picks in proptest::collection::vec(0..WINDOW, 0..300)) {
         let mut table = FlowTable::new(1);

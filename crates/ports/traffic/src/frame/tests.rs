@@ -3,7 +3,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn shape(v4: bool, tcp: bool, ethernet: bool) -> Shape {
-    let (own, peer) = if v4 { ("198.18.0.1", "198.19.0.1") } else { ("2001:2::1", "2001:2:0:8000::1") };
+    let (own, peer) =
+        if v4 { ("198.18.0.1", "198.19.0.1") } else { ("2001:2::1", "2001:2:0:8000::1") };
     Shape {
         macs: ethernet.then_some((Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]))),
         own: own.parse().unwrap(),
@@ -33,7 +34,8 @@ fn written(template: &Template, trace: Trace) -> Vec<u8> {
 /// Exchanges source and destination of network and transport.
 fn swapped(shape: &Shape, frame: &[u8]) -> Vec<u8> {
     let mut out = frame.to_vec();
-    let (at, len) = if shape.own.is_v4() { (shape.ip_at() + 12, 4) } else { (shape.ip_at() + 8, 16) };
+    let (at, len) =
+        if shape.own.is_v4() { (shape.ip_at() + 12, 4) } else { (shape.ip_at() + 8, 16) };
     for (at, len) in [(at, len), (shape.l4_at(), 2)] {
         out[at..at + len].copy_from_slice(&frame[at + len..at + 2 * len]);
         out[at + len..at + 2 * len].copy_from_slice(&frame[at..at + len]);
@@ -78,7 +80,10 @@ fn a_64_byte_frame_of_ipv4_holds_everything_and_shorter_ones_are_refused() {
     assert_eq!(shape(true, true, true).least(), 64);
     assert_eq!(shape(true, false, true).least(), 52);
     let error = Template::new(shape(false, false, true), 64).unwrap_err();
-    assert_eq!(error.to_string(), "frames of 64 bytes are too short: headers, number and time stamp take 72");
+    assert_eq!(
+        error.to_string(),
+        "frames of 64 bytes are too short: headers, number and time stamp take 72"
+    );
 }
 
 #[test]
@@ -93,7 +98,11 @@ fn whatever_else_arrives_is_foreign() {
             let other = Template::new(other, 128).unwrap();
             assert_eq!(template.read(&written(&other, trace(0, 1, 2)), 1), Look::Foreign);
         }
-        assert_eq!(template.read(&written(&template, trace(1, 1, 2)), 1), Look::Foreign, "a flow that is not ours");
+        assert_eq!(
+            template.read(&written(&template, trace(1, 1, 2)), 1),
+            Look::Foreign,
+            "a flow that is not ours"
+        );
         for byte in [0, 0xff] {
             assert_eq!(template.read(&[byte; 1_500], MAX_FLOWS), Look::Foreign);
         }
@@ -143,7 +152,8 @@ proptest! {
 
     #[test]
     fn one_turned_bit_behind_the_addresses_never_passes_for_ours(
-        bits in 0..8u32, size in 84..300usize, flow in 0..100u32, seq: u32, at: usize, bit in 0..8u32,
+        bits in 0..8u32, size in 84..300usize, flow in 0..100u32, seq: u32, at: usize,
+            bit in 0..8u32,
     ) {
         let shape = shape(bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
         let template = Template::new(shape, size).unwrap();
@@ -155,7 +165,8 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_reading_panic(bits in 0..8u32, bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_make_reading_panic(bits in 0..8u32,
+        bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let shape = shape(bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
         let template = Template::new(shape, 100).unwrap();
         template.read(&bytes, MAX_FLOWS);

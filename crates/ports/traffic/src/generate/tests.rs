@@ -1,5 +1,7 @@
 use clearway_base::Duration;
-use clearway_dev::{Facts, Fault, FaultSpec, FramePool, Mac, PairConfig, PairEnd, PoolBudget, Receive, pair};
+use clearway_dev::{
+    Facts, Fault, FaultSpec, FramePool, Mac, PairConfig, PairEnd, PoolBudget, Receive, pair,
+};
 use clearway_pkt::PoolBuf;
 
 use super::*;
@@ -24,7 +26,8 @@ fn pool() -> FramePool {
     FramePool::new(PoolBudget::of_bytes(4 << 20))
 }
 
-/// A generator and a reflector at the two ends of a link, driven in steps of `step` until nothing is left.
+/// A generator and a reflector at the two ends of a link, driven in steps of `step` until nothing
+/// is left.
 fn play<D: Dev<Buf = PoolBuf>>(
     generator: &mut Generator,
     near: &mut D,
@@ -38,7 +41,8 @@ fn play<D: Dev<Buf = PoolBuf>>(
     let mut quiet = 0;
     while quiet < 20 {
         now += step;
-        let worked = generator.turn(now, near, &mut here).unwrap() | reflector.turn(now, far, &mut there).unwrap();
+        let worked = generator.turn(now, near, &mut here).unwrap()
+            | reflector.turn(now, far, &mut there).unwrap();
         quiet = if worked || !generator.is_done() { 0 } else { quiet + 1 };
     }
 }
@@ -47,16 +51,25 @@ fn play<D: Dev<Buf = PoolBuf>>(
 fn all_frames_come_back_in_every_mirror() {
     for mirror in [Mirror::AsIs, Mirror::Macs, Mirror::Addresses] {
         let (mut near, mut far) = pair(PairConfig::default(), &pool());
-        let mut generator = Generator::new(plan(Duration::from_millis(100)), Account::new(10)).unwrap();
+        let mut generator =
+            Generator::new(plan(Duration::from_millis(100)), Account::new(10)).unwrap();
         play(&mut generator, &mut near, &mut far, mirror, Duration::from_micros(333));
         let (sent, came) = (generator.sent(), *generator.account().came());
         assert_eq!((sent.frames, sent.bytes, sent.short, sent.no_room), (1_000, 64_000, 0, 0));
         assert_eq!((came.frames, came.bytes), (1_000, 64_000));
-        assert_eq!((came.missing, came.reordered, came.duplicates, came.damaged, came.foreign), (0, 0, 0, 0, 0));
+        assert_eq!(
+            (came.missing, came.reordered, came.duplicates, came.damaged, came.foreign),
+            (0, 0, 0, 0, 0)
+        );
         let latency = generator.account().latency();
         assert_eq!(latency.count(), 1_000);
-        // Sent in one turn, reflected in the same step, received in the next; a stamp counts in steps of 16 ns, and three digits are kept.
-        assert!((330_000..336_000).contains(&latency.percentile(50.0)), "{}", latency.percentile(50.0));
+        // Sent in one turn, reflected in the same step, received in the next; a stamp counts in
+        // steps of 16 ns, and three digits are kept.
+        assert!(
+            (330_000..336_000).contains(&latency.percentile(50.0)),
+            "{}",
+            latency.percentile(50.0)
+        );
     }
 }
 
@@ -73,8 +86,12 @@ fn loss_duplicates_disorder_and_damage_are_counted() {
     let (sent, came) = (generator.sent(), *generator.account().came());
     assert_eq!(sent.frames, 10_000);
     let lost = near.counters().rx_dropped(clearway_dev::RxDrop::FaultLoss);
-    assert!(lost > 300 && came.duplicates > 300 && came.damaged > 100 && came.reordered > 100, "{came:?} {lost}");
-    // A damaged frame may have been hit where it no longer looks like ours, and its double may be damaged in its place.
+    assert!(
+        lost > 300 && came.duplicates > 300 && came.damaged > 100 && came.reordered > 100,
+        "{came:?} {lost}"
+    );
+    // A damaged frame may have been hit where it no longer looks like ours, and its double may be
+    // damaged in its place.
     let arrived = came.frames + came.duplicates + came.damaged + came.foreign + came.stale;
     assert_eq!(arrived, near.counters().rx_packets);
     assert!(came.frames < sent.frames);
@@ -100,10 +117,15 @@ fn queues_share_the_flows_and_together_send_all_of_them() {
                 generator.turn(now, &mut near, &mut Burst::new()).unwrap();
                 far.rx(&mut burst).unwrap();
                 for index in 0..burst.len() {
-                    let crate::Look::Ours(trace) = template.read(burst.peek(index).unwrap().0.bytes(), flows) else {
+                    let crate::Look::Ours(trace) =
+                        template.read(burst.peek(index).unwrap().0.bytes(), flows)
+                    else {
                         panic!("not ours");
                     };
-                    assert_eq!((trace.flow % queues, trace.seq), (queue, seen[trace.flow as usize]));
+                    assert_eq!(
+                        (trace.flow % queues, trace.seq),
+                        (queue, seen[trace.flow as usize])
+                    );
                     seen[trace.flow as usize] += 1;
                 }
                 burst.clear();
@@ -145,7 +167,11 @@ fn without_a_rate_it_fills_the_link_until_it_is_stopped() {
         generator.turn(now, &mut near, &mut here).unwrap();
         reflector.turn(now, &mut far, &mut there).unwrap();
     }
-    assert_eq!(generator.sent().frames, 15 * 64, "nothing before the start, and a burst each turn from then on");
+    assert_eq!(
+        generator.sent().frames,
+        15 * 64,
+        "nothing before the start, and a burst each turn from then on"
+    );
     generator.stop(Instant::from_millis(20));
     for ms in 20..30 {
         generator.turn(Instant::from_millis(ms), &mut near, &mut here).unwrap();

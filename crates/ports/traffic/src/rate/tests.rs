@@ -22,7 +22,9 @@ fn units_are_read_and_printed() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    for text in ["", "fast", "10", "0pps", "-1%", "101%", "1..2M", "5Tpps", "1e9pps", "%", "9999999999G"] {
+    for text in
+        ["", "fast", "10", "0pps", "-1%", "101%", "1..2M", "5Tpps", "1e9pps", "%", "9999999999G"]
+    {
         let error = text.parse::<Rate>().unwrap_err();
         assert!(error.to_string().starts_with(&format!("`{text}` is no rate: ")), "{error}");
     }
@@ -30,10 +32,13 @@ fn what_cannot_be_meant_is_refused() {
 
 #[test]
 fn bits_become_frames_of_a_size() {
-    let frames = |rate: &str, size, extra| rate.parse::<Rate>().unwrap().frames(size, 10_000_000_000, extra).unwrap();
+    let frames = |rate: &str, size, extra| {
+        rate.parse::<Rate>().unwrap().frames(size, 10_000_000_000, extra).unwrap()
+    };
     assert_eq!(frames("512kbit/s", 64, 0).as_f64(), 1000.0);
     assert_eq!(frames("1000pps", 64, 0).as_f64(), 1000.0);
-    // The line rate of 10 Gbit/s Ethernet: 14.88 Mpps of frames that have 60 bytes before the check sequence.
+    // The line rate of 10 Gbit/s Ethernet: 14.88 Mpps of frames that have 60 bytes before the check
+    // sequence.
     assert_eq!(frames("100%", 60, 0).as_f64().round(), 14_880_952.0);
     assert_eq!(frames("10G", 60, WIRE_EXTRA).as_f64().round(), 14_880_952.0);
     assert_eq!(frames("1000pps", 64, 0).split(4).as_f64(), 250.0);

@@ -70,7 +70,11 @@ fn as_is_returns_every_byte_of_every_frame() {
 fn a_full_link_and_joined_frames_are_counted() {
     let offloads = Offloads { max_segmented_frame: 60_000, tso4: true, ..Offloads::default() };
     let (mut near, mut far) = ends(PairConfig { limit: 2, offloads, ..PairConfig::default() });
-    put(&mut near, &[2; 9_000], TxMeta { segmentation: Segmentation::Tcp(1_400), ..TxMeta::default() });
+    put(
+        &mut near,
+        &[2; 9_000],
+        TxMeta { segmentation: Segmentation::Tcp(1_400), ..TxMeta::default() },
+    );
     let mut reflector = Reflector::new(Mirror::AsIs);
     reflector.turn(Instant::ZERO, &mut far, &mut Burst::new()).unwrap();
     for _ in 0..2 {
@@ -78,7 +82,10 @@ fn a_full_link_and_joined_frames_are_counted() {
         put(&mut near, &[2; 60], TxMeta::default());
         reflector.turn(Instant::ZERO, &mut far, &mut Burst::new()).unwrap();
     }
-    assert_eq!((reflector.counts().too_long, reflector.counts().returned, reflector.counts().no_room), (1, 2, 2));
+    assert_eq!(
+        (reflector.counts().too_long, reflector.counts().returned, reflector.counts().no_room),
+        (1, 2, 2)
+    );
     let lost: u64 = reflector.counts().lost().iter().map(|(_, count)| count).sum();
     assert_eq!(lost + reflector.counts().returned, reflector.counts().frames);
 }
@@ -100,9 +107,11 @@ fn ports_stay_in_a_later_fragment_and_behind_tags_they_are_found() {
 
 #[test]
 fn a_group_of_ip_gets_no_answer_and_arp_goes_back_by_macs() {
-    let mut multicast = frame(Shape { peer: "224.0.0.251".parse().unwrap(), ..shape(true, false, false) }, 64);
+    let mut multicast =
+        frame(Shape { peer: "224.0.0.251".parse().unwrap(), ..shape(true, false, false) }, 64);
     assert_eq!(turn_round(Mirror::Addresses, false, &mut multicast), Err(NoWayBack::Group));
-    let mut multicast = frame(Shape { peer: "ff02::1".parse().unwrap(), ..shape(false, false, false) }, 64);
+    let mut multicast =
+        frame(Shape { peer: "ff02::1".parse().unwrap(), ..shape(false, false, false) }, 64);
     assert_eq!(turn_round(Mirror::Addresses, false, &mut multicast), Err(NoWayBack::Group));
     let mut arp = [[2; 12].as_slice(), &[8, 6], &[9; 28]].concat();
     assert_eq!(turn_round(Mirror::Addresses, true, &mut arp), Ok(()));
@@ -129,13 +138,15 @@ proptest! {
         } else {
             udp::check(&src, &dst, payload, true).unwrap();
         }
-        let ports = (u16::from_be_bytes([payload[0], payload[1]]), u16::from_be_bytes([payload[2], payload[3]]));
+        let ports = (u16::from_be_bytes([payload[0], payload[1]]),
+            u16::from_be_bytes([payload[2], payload[3]]));
         prop_assert_eq!(ports, (9, 10_005));
     }
 
     #[test]
     fn no_bytes_make_it_panic_and_twice_round_is_the_same_again(
-        mirror in 0..3, ethernet: bool, bytes in proptest::collection::vec(any::<u8>(), 0..120), version in 0..3,
+        mirror in 0..3, ethernet: bool, bytes in proptest::collection::vec(any::<u8>(), 0..120),
+            version in 0..3,
     ) {
         let mirror = [Mirror::AsIs, Mirror::Macs, Mirror::Addresses][mirror as usize];
         let mut bytes = bytes;
@@ -148,7 +159,8 @@ proptest! {
             *first = [0x33, 0x45, 0x60][version as usize];
         }
         let before = bytes.clone();
-        if turn_round(mirror, ethernet, &mut bytes).is_ok() && turn_round(mirror, ethernet, &mut bytes).is_ok() {
+        if turn_round(mirror, ethernet, &mut bytes).is_ok()
+            && turn_round(mirror, ethernet, &mut bytes).is_ok() {
             prop_assert_eq!(bytes, before);
         }
     }

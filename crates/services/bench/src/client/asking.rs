@@ -16,7 +16,9 @@ impl<I: Copy + Eq> Client<I> {
     fn due(&self, n: u64) -> Instant {
         let every = u128::from(self.plan.every_ps.unwrap_or(0));
         let ns = u128::from(n) * every / 1_000;
-        Instant::from_nanos(self.t0.as_nanos().saturating_add(u64::try_from(ns).unwrap_or(u64::MAX)))
+        Instant::from_nanos(
+            self.t0.as_nanos().saturating_add(u64::try_from(ns).unwrap_or(u64::MAX)),
+        )
     }
 
     /// How many requests of an open loop were due by now, the end of the time at most.
@@ -31,7 +33,8 @@ impl<I: Copy + Eq> Client<I> {
         u64::try_from(ps / u128::from(every.max(1))).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// When the next request of an open loop can be made; NEVER when only an answer makes it possible.
+    /// When the next request of an open loop can be made; NEVER when only an answer makes it
+    /// possible.
     pub(super) fn next_due(&self) -> Instant {
         if self.plan.every_ps.is_none() || self.free.is_empty() {
             return Instant::NEVER;
@@ -117,8 +120,11 @@ impl<I: Copy + Eq> Client<I> {
     /// Sends as much as one connection may in its turn.
     fn burst<N: Net<Id = I>>(&mut self, net: &mut N, now: Instant, slot: u32) {
         let len = self.plan.message.len() as u64;
-        let messages =
-            if self.plan.protocol == Protocol::Udp { BURST_DATAGRAMS } else { (BURST_BYTES / len.max(1)).max(1) };
+        let messages = if self.plan.protocol == Protocol::Udp {
+            BURST_DATAGRAMS
+        } else {
+            (BURST_BYTES / len.max(1)).max(1)
+        };
         let Some(s) = self.slots.get_mut(slot as usize) else { return };
         s.unsent += (messages - 1) * len;
         self.make(net, now, slot, now);
@@ -128,7 +134,10 @@ impl<I: Copy + Eq> Client<I> {
     pub(super) fn flush<N: Net<Id = I>>(&mut self, net: &mut N, token: Token) {
         let len = self.plan.message.len() as u64;
         let Some(s) = self.slots.get_mut(token.slot as usize) else { return };
-        let Some(&Conn { id: Some(id), state: State::OPEN }) = self.conns.get(s.conn as usize) else { return };
+        let Some(&Conn { id: Some(id), state: State::OPEN }) = self.conns.get(s.conn as usize)
+        else {
+            return;
+        };
         let before = s.unsent;
         while s.unsent > 0 {
             // The rest of the message that was begun, and then whole ones.
@@ -142,8 +151,10 @@ impl<I: Copy + Eq> Client<I> {
         }
         self.report.bytes_out += before - s.unsent;
         if !self.plan.answered() {
-            let (unsent, counts) = (s.unsent, self.now >= self.measure_from && self.now < self.until);
-            self.report.requests += if counts { before.div_ceil(len) - unsent.div_ceil(len) } else { 0 };
+            let (unsent, counts) =
+                (s.unsent, self.now >= self.measure_from && self.now < self.until);
+            self.report.requests +=
+                if counts { before.div_ceil(len) - unsent.div_ceil(len) } else { 0 };
             if unsent == 0 && before > 0 {
                 self.free.push_back(token.slot);
             }
@@ -168,12 +179,13 @@ impl<I: Copy + Eq> Client<I> {
             self.report.unexpected += 1;
             return Ok(());
         };
-        let (found, refused) = if self.plan.protocol == Protocol::Udp || self.reader.is_one(&s.reading, bytes) {
-            (1, 0)
-        } else {
-            let found = self.reader.read(&mut s.reading, bytes)?;
-            (found.ended, found.refused)
-        };
+        let (found, refused) =
+            if self.plan.protocol == Protocol::Udp || self.reader.is_one(&s.reading, bytes) {
+                (1, 0)
+            } else {
+                let found = self.reader.read(&mut s.reading, bytes)?;
+                (found.ended, found.refused)
+            };
         self.report.refused += u64::from(refused);
         let depth = self.plan.depth;
         let ended = found.min(s.outstanding);
@@ -215,7 +227,13 @@ impl<I: Copy + Eq> Client<I> {
     }
 
     /// `count` requests of a slot are over.
-    pub(super) fn replace<N: Net<Id = I>>(&mut self, net: &mut N, now: Instant, token: Token, count: u32) {
+    pub(super) fn replace<N: Net<Id = I>>(
+        &mut self,
+        net: &mut N,
+        now: Instant,
+        token: Token,
+        count: u32,
+    ) {
         for _ in 0..count {
             if self.plan.every_ps.is_some() {
                 self.free.push_back(token.slot);
@@ -238,7 +256,8 @@ impl<I: Copy + Eq> Client<I> {
         }
     }
 
-    /// What was asked on a connection that is no more has no answer; answers how many requests that were.
+    /// What was asked on a connection that is no more has no answer; answers how many requests that
+    /// were.
     pub(super) fn lose(&mut self, token: Token, why: Ending) -> u32 {
         let depth = self.plan.depth;
         let Some(s) = self.slots.get_mut(token.slot as usize) else { return 0 };
@@ -286,7 +305,8 @@ impl<I: Copy + Eq> Client<I> {
         }
     }
 
-    /// The end of a burst: behind what was sent comes our FIN, and the server's follows when it has read all.
+    /// The end of a burst: behind what was sent comes our FIN, and the server's follows when it has
+    /// read all.
     pub(super) fn end_streams<N: Net<Id = I>>(&mut self, net: &mut N) {
         for s in &mut self.slots {
             s.unsent = 0;

@@ -20,7 +20,8 @@ pub enum Phase {
     Done,
 }
 
-/// What a client has done so far. Requests and what became of them count from the end of the warm-up on.
+/// What a client has done so far. Requests and what became of them count from the end of the
+/// warm-up on.
 #[derive(Clone, Debug)]
 pub struct ClientReport {
     /// Where it is in its life.
@@ -65,7 +66,8 @@ pub struct ClientReport {
     pub bytes_in: u64,
     /// From when a request was due to the end of its answer, in nanoseconds.
     pub latency: Histogram,
-    /// Open loop: the part of that before the request left, because no connection was free or we were late.
+    /// Open loop: the part of that before the request left, because no connection was free or we
+    /// were late.
     pub delay: Histogram,
     /// From the beginning of a connection to its being there, in nanoseconds.
     pub connect: Histogram,
@@ -149,7 +151,8 @@ impl ClientReport {
         share(self.busy, self.measured)
     }
 
-    /// Adds another core's. What is one core's own, such as the phase, becomes that of the core that is furthest behind.
+    /// Adds another core's. What is one core's own, such as the phase, becomes that of the core
+    /// that is furthest behind.
     pub fn add(&mut self, other: &ClientReport) {
         self.phase = self.phase.min(other.phase);
         self.wanted += other.wanted;
@@ -174,7 +177,8 @@ impl ClientReport {
         self.delay.add(&other.delay);
         self.connect.add(&other.connect);
         self.from = self.from.min(other.from);
-        self.measured = Duration::from_nanos(self.measured.as_nanos().max(other.measured.as_nanos()));
+        self.measured =
+            Duration::from_nanos(self.measured.as_nanos().max(other.measured.as_nanos()));
         self.busy = self.busy + other.busy;
         self.cycles = self.cycles.max(other.cycles);
         self.stopped |= other.stopped;

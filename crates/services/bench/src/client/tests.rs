@@ -6,7 +6,8 @@ use super::*;
 use crate::framing::Framing;
 use crate::plan::Pattern;
 
-/// What becomes of a message that came at this time: answered at another time, never, or the connection breaks.
+/// What becomes of a message that came at this time: answered at another time, never, or the
+/// connection breaks.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     At(Instant),
@@ -34,7 +35,12 @@ struct Fake {
 impl Net for Fake {
     type Id = u32;
 
-    fn open(&mut self, _now: Instant, token: Token, _from: Option<Endpoint>) -> Result<u32, OpenError> {
+    fn open(
+        &mut self,
+        _now: Instant,
+        token: Token,
+        _from: Option<Endpoint>,
+    ) -> Result<u32, OpenError> {
         self.next_id += 1;
         self.open.insert(self.next_id, (token, 0));
         self.opened.push_back((self.next_id, token));
@@ -132,7 +138,8 @@ impl World {
                 client.on_connected(net, *now, token);
             }
         }
-        let (due, later) = std::mem::take(&mut net.answers).into_iter().partition(|(at, _)| at <= now);
+        let (due, later) =
+            std::mem::take(&mut net.answers).into_iter().partition(|(at, _)| at <= now);
         net.answers = later;
         for (_, id) in due {
             if let Some(&(token, _)) = net.open.get(&id) {
@@ -218,9 +225,13 @@ fn in_an_open_loop_a_stall_is_seen_by_every_request_that_was_due_in_it() {
     let mut world = World::new(plan, stall);
     let report = world.run();
     assert_eq!((report.requests, report.answers, report.not_sent), (200, 200, 0));
-    // The hundred requests of the stall waited 100, 99, 98 … ms, although there was only one connection, on which only one of them was on its way.
+    // The hundred requests of the stall waited 100, 99, 98 … ms, although there was only one
+    // connection, on which only one of them was on its way.
     let above = |ms: u64| {
-        (0..10_000).filter(|&n| report.latency.percentile(n as f64 / 100.0) >= ms * 1_000_000).count() as f64 / 10_000.0
+        (0..10_000)
+            .filter(|&n| report.latency.percentile(n as f64 / 100.0) >= ms * 1_000_000)
+            .count() as f64
+            / 10_000.0
     };
     assert!((0.48..0.52).contains(&above(1)), "{}", above(1));
     assert!((0.23..0.27).contains(&above(50)), "{}", above(50));
@@ -231,7 +242,8 @@ fn in_an_open_loop_a_stall_is_seen_by_every_request_that_was_due_in_it() {
 
 #[test]
 fn an_open_loop_makes_as_many_requests_as_its_rate_says_in_turn_on_all_connections() {
-    let plan = ClientPlan { every_ps: Some(30_000_000), duration: Duration::from_millis(30), ..plan(10) };
+    let plan =
+        ClientPlan { every_ps: Some(30_000_000), duration: Duration::from_millis(30), ..plan(10) };
     let mut world = World::new(plan, after(50));
     let report = world.run();
     assert_eq!((report.requests, report.answers), (1_000, 1_000));
@@ -248,7 +260,10 @@ fn what_was_due_and_never_left_is_told() {
         ..plan(1)
     };
     let report = World::new(plan, |_| Fate::Never).run();
-    assert_eq!((report.requests, report.answers, report.unanswered, report.not_sent), (1, 0, 1, 99));
+    assert_eq!(
+        (report.requests, report.answers, report.unanswered, report.not_sent),
+        (1, 0, 1, 99)
+    );
 }
 
 #[test]
@@ -283,7 +298,8 @@ fn any_number_of_active_ones_is_spread_and_found_again() {
         let plan = ClientPlan { active, ..plan(connections) };
         let client: Client<u32> = Client::new(plan, None, Arc::new(Start::new(1)), Instant::ZERO);
         let tokens: Vec<Token> = (0..connections).map(|conn| client.token(conn)).collect();
-        let slots: Vec<u32> = tokens.iter().map(|t| t.slot).filter(|&slot| slot != Token::IDLE).collect();
+        let slots: Vec<u32> =
+            tokens.iter().map(|t| t.slot).filter(|&slot| slot != Token::IDLE).collect();
         assert_eq!(slots, (0..active).collect::<Vec<_>>(), "{active} of {connections}");
         assert!(tokens.iter().all(|&token| Token::from_bits(token.to_bits()) == token));
     }
@@ -296,7 +312,11 @@ fn a_request_without_an_answer_times_out_and_its_connection_is_replaced() {
         count += 1;
         if count % 10 == 0 { Fate::Never } else { Fate::At(now + us(100)) }
     };
-    let plan = ClientPlan { duration: Duration::from_millis(100), timeout: Duration::from_millis(5), ..plan(3) };
+    let plan = ClientPlan {
+        duration: Duration::from_millis(100),
+        timeout: Duration::from_millis(5),
+        ..plan(3)
+    };
     let report = World::new(plan, fate).run();
     assert!(report.timeouts > 10 && report.answers > 100, "{report:?}");
     // Those that end after the time are not replaced any more.
@@ -371,7 +391,10 @@ fn a_burst_sends_and_waits_for_nothing() {
 
 #[test]
 fn whoever_stops_it_gets_sums_that_agree() {
-    let mut world = World::new(ClientPlan { depth: 4, duration: Duration::from_secs(100), ..plan(10) }, after(100));
+    let mut world = World::new(
+        ClientPlan { depth: 4, duration: Duration::from_secs(100), ..plan(10) },
+        after(100),
+    );
     for _ in 0..333 {
         world.turn();
         world.now += us(10);
@@ -391,10 +414,16 @@ fn the_cores_of_a_client_begin_and_end_together() {
         world.now += us(10);
     };
     (0..2_000).for_each(|_| turn(&mut worlds[0]));
-    assert_eq!((worlds[0].client.report.phase, worlds[0].client.report.requests), (Phase::Waiting, 0));
+    assert_eq!(
+        (worlds[0].client.report.phase, worlds[0].client.report.requests),
+        (Phase::Waiting, 0)
+    );
     (0..10).for_each(|_| turn(&mut worlds[1]));
     (0..2_000).for_each(|_| turn(&mut worlds[0]));
-    assert_eq!((worlds[0].client.report.phase, worlds[0].client.is_finished()), (Phase::Done, false));
+    assert_eq!(
+        (worlds[0].client.report.phase, worlds[0].client.is_finished()),
+        (Phase::Done, false)
+    );
     (0..2_000).for_each(|_| turn(&mut worlds[1]));
     assert!(worlds.iter().all(|world| world.client.is_finished()));
     assert!(worlds.iter().all(|world| world.checked().answers == 200));

@@ -15,7 +15,10 @@ fn answers(framing: Framing, pieces: &[&[u8]]) -> Result<(u32, u32), Unreadable>
 
 #[test]
 fn messages_of_one_length_end_wherever_they_are_cut() {
-    assert_eq!(answers(Framing::Fixed(4), &[b"aaaa", b"bb", b"bbcccc", b"dddde", b"eee"]), Ok((5, 0)));
+    assert_eq!(
+        answers(Framing::Fixed(4), &[b"aaaa", b"bb", b"bbcccc", b"dddde", b"eee"]),
+        Ok((5, 0))
+    );
     let mut partial = Partial(3);
     let found = Framing::Fixed(4).requests(&mut partial, b"abbbbccccd", 2);
     assert_eq!((found, partial), (Found { ended: 2, used: 5, refused: 0 }, Partial(0)));
@@ -27,10 +30,17 @@ fn an_http_request_ends_with_an_empty_line() {
     let mut partial = Partial::default();
     let two = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n\r\n";
     assert_eq!(Framing::HttpRequest.requests(&mut partial, two, 9).ended, 2);
-    assert_eq!(Framing::HttpRequest.requests(&mut partial, two, 1), Found { ended: 1, used: 27, refused: 0 });
+    assert_eq!(
+        Framing::HttpRequest.requests(&mut partial, two, 1),
+        Found { ended: 1, used: 27, refused: 0 }
+    );
     for cut in 0..two.len() {
         let first = Framing::HttpRequest.requests(&mut partial, &two[..cut], 9).ended;
-        assert_eq!(first + Framing::HttpRequest.requests(&mut partial, &two[cut..], 9).ended, 2, "cut at {cut}");
+        assert_eq!(
+            first + Framing::HttpRequest.requests(&mut partial, &two[cut..], 9).ended,
+            2,
+            "cut at {cut}"
+        );
         assert_eq!(partial, Partial::default());
     }
     assert_eq!(Framing::HttpRequest.requests(&mut partial, b"a\r\r\n\r\n", 9).ended, 1);
@@ -43,7 +53,11 @@ fn an_http_answer_ends_where_its_length_says() {
     let all = [ok, ok, not_found, ok].concat();
     assert_eq!(answers(Framing::HttpAnswer, &[&all]), Ok((4, 1)));
     for cut in 0..all.len() {
-        assert_eq!(answers(Framing::HttpAnswer, &[&all[..cut], &all[cut..]]), Ok((4, 1)), "cut at {cut}");
+        assert_eq!(
+            answers(Framing::HttpAnswer, &[&all[..cut], &all[cut..]]),
+            Ok((4, 1)),
+            "cut at {cut}"
+        );
     }
     let bytes: Vec<&[u8]> = all.chunks(1).collect();
     assert_eq!(answers(Framing::HttpAnswer, &bytes), Ok((4, 1)));
@@ -66,7 +80,8 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20)) {
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-        for framing in [Framing::Fixed(7), Framing::Any, Framing::HttpRequest, Framing::HttpAnswer] {
+        for framing in [Framing::Fixed(7), Framing::Any, Framing::HttpRequest,
+            Framing::HttpAnswer] {
             let _ = answers(framing, &pieces);
         }
     }

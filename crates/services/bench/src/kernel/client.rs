@@ -59,12 +59,24 @@ impl Sockets {
             Err(Errno::INPROGRESS) => true,
             Err(errno) => return Err(errno.into()),
         };
-        let place = self.all.insert_with(|_| Socket { fd, token, connecting: connecting || tcp, wants_room: false });
-        let id = place.ok_or_else(|| io::Error::other("there are more sockets than connections were asked for"))?;
-        let flags =
-            if tcp { EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET } else { EventFlags::IN };
+        let place = self.all.insert_with(|_| Socket {
+            fd,
+            token,
+            connecting: connecting || tcp,
+            wants_room: false,
+        });
+        let id = place.ok_or_else(|| {
+            io::Error::other("there are more sockets than connections were asked for")
+        })?;
+        let flags = if tcp {
+            EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET
+        } else {
+            EventFlags::IN
+        };
         if let Some(socket) = self.all.get(id) {
-            if let Err(errno) = epoll::add(&self.epoll, &socket.fd, epoll::EventData::new_u64(id.to_bits()), flags) {
+            if let Err(errno) =
+                epoll::add(&self.epoll, &socket.fd, epoll::EventData::new_u64(id.to_bits()), flags)
+            {
                 self.all.remove(id);
                 return Err(errno.into());
             }
@@ -76,11 +88,17 @@ impl Sockets {
 impl Net for Sockets {
     type Id = Id;
 
-    fn open(&mut self, _now: Instant, token: Token, from: Option<Endpoint>) -> Result<Id, OpenError> {
+    fn open(
+        &mut self,
+        _now: Instant,
+        token: Token,
+        from: Option<Endpoint>,
+    ) -> Result<Id, OpenError> {
         self.try_open(token, from).map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) if from.is_some() => OpenError::Taken,
             Some(Errno::ADDRNOTAVAIL) => OpenError::Failed(format!(
-                "no source port is free towards {}; name source addresses with -a, or end connections with --reset",
+                "no source port is free towards {}; name source addresses with -a, or end \
+                 connections with --reset",
                 self.server
             )),
             _ => OpenError::Failed(format!("cannot connect to {}: {error}", self.server)),
@@ -96,7 +114,12 @@ impl Net for Sockets {
                     socket.wants_room = true;
                     let flags = EventFlags::IN | EventFlags::OUT;
                     // The socket is in the set as long as it is open.
-                    let _ = epoll::modify(&self.epoll, &socket.fd, epoll::EventData::new_u64(id.to_bits()), flags);
+                    let _ = epoll::modify(
+                        &self.epoll,
+                        &socket.fd,
+                        epoll::EventData::new_u64(id.to_bits()),
+                        flags,
+                    );
                 }
                 0
             }
@@ -132,13 +155,16 @@ fn in_words(errno: Errno) -> &'static str {
         Errno::CONNREFUSED => "refused by the server; is it listening there?",
         Errno::CONNRESET | Errno::PIPE => "reset by the server",
         Errno::TIMEDOUT => "the server does not answer",
-        Errno::HOSTUNREACH | Errno::NETUNREACH => "the network says that the server cannot be reached",
+        Errno::HOSTUNREACH | Errno::NETUNREACH => {
+            "the network says that the server cannot be reached"
+        }
         Errno::ADDRNOTAVAIL => "no source port is free",
         _ => "the system says that the connection broke",
     }
 }
 
-/// Runs one thread's client until it is finished or the team is told to stop. An error is a sentence.
+/// Runs one thread's client until it is finished or the team is told to stop. An error is a
+/// sentence.
 pub fn run_client(
     seat: Seat<ClientReport>,
     plan: ClientPlan,
@@ -258,7 +284,8 @@ fn read_stream(
                     client.give_up(why.0.into());
                     return None;
                 }
-                // A read that was not filled has read all there was; what comes later is an edge of its own.
+                // A read that was not filled has read all there was; what comes later is an edge of
+                // its own.
                 if len < scratch.len() && !over {
                     return None;
                 }

@@ -17,19 +17,22 @@ use crate::server::{Answerer, Line, ServerReport, Talk};
 /// Handshakes that may wait to be accepted; the system allows no more than its own limit.
 const BACKLOG: i32 = 65_535;
 
-/// Names of listeners and datagram sockets are below this, where no handle's bits reach; 0 is the notifier's.
+/// Names of listeners and datagram sockets are below this, where no handle's bits reach; 0 is the
+/// notifier's.
 const NAMES: u64 = 1 << 32;
 
 /// Datagrams answered in one go, so that connections have their turn.
 const DATAGRAMS: usize = 64;
 
-/// What one thread listens on. Made for all threads before any begins, so that an address that is taken is told of at once.
+/// What one thread listens on. Made for all threads before any begins, so that an address that is
+/// taken is told of at once.
 pub struct ListeningSockets {
     listeners: Vec<OwnedFd>,
     datagrams: Vec<OwnedFd>,
 }
 
-/// Opens the listening sockets of one of several threads: every one has its own, and the kernel deals connections out among them.
+/// Opens the listening sockets of one of several threads: every one has its own, and the kernel
+/// deals connections out among them.
 pub fn bind(addresses: &[SocketAddr]) -> Result<ListeningSockets, String> {
     let open = |address: &SocketAddr, kind: SocketType| -> io::Result<OwnedFd> {
         let fd = socket(address, kind)?;
@@ -44,12 +47,19 @@ pub fn bind(addresses: &[SocketAddr]) -> Result<ListeningSockets, String> {
         Ok(fd)
     };
     let told = |address: &SocketAddr, error: io::Error| {
-        format!("cannot listen on {address}: {error}. Choose a free port with -p, and addresses of this machine")
+        format!(
+            "cannot listen on {address}: {error}. Choose a free port with -p, and addresses of \
+             this machine"
+        )
     };
     let mut listening_sockets = ListeningSockets { listeners: Vec::new(), datagrams: Vec::new() };
     for address in addresses {
-        listening_sockets.listeners.push(open(address, SocketType::STREAM).map_err(|error| told(address, error))?);
-        listening_sockets.datagrams.push(open(address, SocketType::DGRAM).map_err(|error| told(address, error))?);
+        listening_sockets
+            .listeners
+            .push(open(address, SocketType::STREAM).map_err(|error| told(address, error))?);
+        listening_sockets
+            .datagrams
+            .push(open(address, SocketType::DGRAM).map_err(|error| told(address, error))?);
     }
     Ok(listening_sockets)
 }
@@ -167,7 +177,8 @@ fn talk(answerer: &mut Answerer, socket: &mut Socket, scratch: &mut [u8], over: 
                     socket.unread = line.bytes.to_vec();
                     return Went::On;
                 }
-                // A read that was not filled has read all there was; what comes later is an edge of its own.
+                // A read that was not filled has read all there was; what comes later is an edge of
+                // its own.
                 if len < scratch.len() && !over {
                     return Went::On;
                 }
@@ -188,12 +199,16 @@ pub fn run_server(
     let told = |error: io::Error| format!("cannot wait for sockets: {error}");
     let mut watch = Watch::new(seat).map_err(told)?;
     let listeners = listening_sockets.listeners.len() as u64;
-    for (index, listening_socket) in listening_sockets.listeners.iter().chain(&listening_sockets.datagrams).enumerate()
+    for (index, listening_socket) in
+        listening_sockets.listeners.iter().chain(&listening_sockets.datagrams).enumerate()
     {
         watch.add(listening_socket, 1 + index as u64, EventFlags::IN).map_err(told)?;
     }
-    let mut server =
-        Server { answerer: Answerer::new(plan), sockets: Slab::new(plan.connections), scratch: vec![0; SCRATCH] };
+    let mut server = Server {
+        answerer: Answerer::new(plan),
+        sockets: Slab::new(plan.connections),
+        scratch: vec![0; SCRATCH],
+    };
     server.answerer.report.from = watch.now;
     let cycles = clearway_hint::cycles();
     let report = |server: &Server, watch: &Watch<ServerReport>| ServerReport {
@@ -210,9 +225,8 @@ pub fn run_server(
                 name if name <= listeners => {
                     accept(&mut server, &watch, &listening_sockets.listeners[name as usize - 1])
                 }
-                name if name < NAMES => {
-                    server.on_datagrams(&listening_sockets.datagrams[(name - listeners) as usize - 1])
-                }
+                name if name < NAMES => server
+                    .on_datagrams(&listening_sockets.datagrams[(name - listeners) as usize - 1]),
                 bits => {
                     if let Some(id) = Handle::from_bits(bits) {
                         server.on_socket(id, flags);
@@ -234,13 +248,20 @@ pub fn run_server(
 
 fn accept(server: &mut Server, watch: &Watch<ServerReport>, listener: &OwnedFd) {
     while let Ok(fd) = net::accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-        let place = server.sockets.insert_with(|_| Socket { fd, talk: Talk::default(), unread: Vec::new() });
+        let place = server.sockets.insert_with(|_| Socket {
+            fd,
+            talk: Talk::default(),
+            unread: Vec::new(),
+        });
         let Some(id) = place else {
             server.answerer.report.no_room += 1;
             continue;
         };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let added = server.sockets.get(id).is_some_and(|socket| watch.add(&socket.fd, id.to_bits(), flags).is_ok());
+        let added = server
+            .sockets
+            .get(id)
+            .is_some_and(|socket| watch.add(&socket.fd, id.to_bits(), flags).is_ok());
         if !added {
             server.sockets.remove(id);
             server.answerer.report.no_room += 1;

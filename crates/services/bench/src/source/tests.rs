@@ -36,7 +36,8 @@ fn what_is_no_range_is_refused_with_a_sentence() {
 
 #[test]
 fn cores_hand_out_different_endpoints_and_all_of_them_before_one_comes_again() {
-    let addresses: Vec<Addr> = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].iter().map(|a| a.parse().unwrap()).collect();
+    let addresses: Vec<Addr> =
+        ["10.0.0.1", "10.0.0.2", "10.0.0.3"].iter().map(|a| a.parse().unwrap()).collect();
     let all = capacity(addresses.len());
     let mut seen = HashSet::new();
     for core in 0..4 {

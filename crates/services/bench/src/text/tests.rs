@@ -17,7 +17,11 @@ fn a_wrong_escape_is_refused_with_a_sentence() {
 
 #[test]
 fn http_is_known_by_its_first_word() {
-    assert!(is_http_request(b"GET / HTTP/1.1\r\n\r\n") && is_http_request(b"GET ") && !is_http_request(b"GETTING"));
+    assert!(
+        is_http_request(b"GET / HTTP/1.1\r\n\r\n")
+            && is_http_request(b"GET ")
+            && !is_http_request(b"GETTING")
+    );
     assert!(is_http_answer(b"HTTP/1.1 200 OK") && !is_http_answer(b"200"));
     assert_eq!(filler(100).len(), 100);
     assert!(!is_http_request(&filler(64)));

@@ -47,7 +47,9 @@ fn questions_of_multicast_routers_concern_all_cores() {
     let mut igmp = ipv4_icmp(0);
     igmp[9] = 2;
     assert!(concerns_all(true, &ethernet(0x0800, &igmp)) && concerns_all(false, &igmp));
-    for (kind, all) in [(130, true), (131, true), (132, true), (143, true), (128, false), (135, false)] {
+    for (kind, all) in
+        [(130, true), (131, true), (132, true), (143, true), (128, false), (135, false)]
+    {
         let mut mld = vec![0; 72];
         (mld[0], mld[40], mld[48]) = (0x60, 58, kind);
         assert_eq!(concerns_all(true, &ethernet(0x86dd, &mld)), all, "{kind}");
@@ -104,7 +106,10 @@ fn what_belongs_to_another_core_is_handed_to_it_alone_and_does_not_keep_answers_
         core_queues[0].hand_over(1, meta, &[7; 60]);
     }
     core_queues[0].share(Iface(0), false, &ipv4_icmp(3));
-    assert_eq!((core_queues[1].take().len(), core_queues[1].lost()), (MISDELIVERED + 1, (LIMIT - MISDELIVERED) as u64));
+    assert_eq!(
+        (core_queues[1].take().len(), core_queues[1].lost()),
+        (MISDELIVERED + 1, (LIMIT - MISDELIVERED) as u64)
+    );
     for _ in 0..20 {
         core_queues[0].hand_over(1, meta, &[7; 65_000]);
     }

@@ -26,12 +26,18 @@ fn a_core_that_is_not_there_is_refused_with_those_that_are() {
     let (before, mine) = error.split_once("may run on ").unwrap();
     assert!(before.contains(&format!("core {}", CpuSet::count() - 1)), "{error}");
     let list = mine.split(", ").next().unwrap_or_default().split(" and").next().unwrap_or_default();
-    assert_eq!(list.trim_end_matches(',').parse::<Cores>().unwrap().count(), available(), "{error}");
+    assert_eq!(
+        list.trim_end_matches(',').parse::<Cores>().unwrap().count(),
+        available(),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_thread_can_be_bound_to_a_core_it_may_use() {
-    let core = (0..CpuSet::count()).find(|&c| sched_getaffinity(Pid::from_raw(0)).unwrap().is_set(c).unwrap()).unwrap();
+    let core = (0..CpuSet::count())
+        .find(|&c| sched_getaffinity(Pid::from_raw(0)).unwrap().is_set(c).unwrap())
+        .unwrap();
     std::thread::spawn(move || {
         pin(core).unwrap();
         assert_eq!(available(), 1);

@@ -2,7 +2,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use clearway_base::{Duration, Instant};
-use clearway_dev::{DevCounters, DevError, Facts, FramePool, PairConfig, PairEnd, PoolBudget, Receive, Transmit, pair};
+use clearway_dev::{
+    DevCounters, DevError, Facts, FramePool, PairConfig, PairEnd, PoolBudget, Receive, Transmit,
+    pair,
+};
 use clearway_pkt::{Burst, Offloads, PoolBuf, RxMeta};
 use clearway_proto::store::{ChainRx, RingTx};
 use clearway_proto::{Config, Drop, Stack};
@@ -104,9 +107,20 @@ fn world() -> World {
     let notifier = crate::Notifier::new().unwrap();
     let (team, mut seats) = Team::with_notifiers(vec![notifier.clone()]).unwrap();
     let pool = FramePool::new(PoolBudget::of_bytes(4 << 20));
-    let stack = Stack::new(Config::new([7; 32]), ChainRx::new(100, 1 << 20), RingTx::new(100, 4_096, 1 << 18));
-    let engine =
-        Engine::new(stack, Vec::new(), pool.clone(), Quiet::default(), Mode::Interrupt, seats.remove(0)).unwrap();
+    let stack = Stack::new(
+        Config::new([7; 32]),
+        ChainRx::new(100, 1 << 20),
+        RingTx::new(100, 4_096, 1 << 18),
+    );
+    let engine = Engine::new(
+        stack,
+        Vec::new(),
+        pool.clone(),
+        Quiet::default(),
+        Mode::Interrupt,
+        seats.remove(0),
+    )
+    .unwrap();
     World { engine, pool, notifier, team }
 }
 
@@ -132,7 +146,8 @@ impl World {
     }
 
     fn turn(&mut self, ms: u64) -> Result<crate::Turn, EngineError> {
-        self.engine.turn(Time { now: Instant::from_millis(ms), since_1970: Duration::from_millis(ms) })
+        self.engine
+            .turn(Time { now: Instant::from_millis(ms), since_1970: Duration::from_millis(ms) })
     }
 
     /// Whether an echo request from the far end is answered.
@@ -163,7 +178,10 @@ impl Far {
         };
         let frame = self.end.reserve(REQUEST_LEN).unwrap();
         ipv4::emit(&header, frame);
-        icmpv4::emit(&icmpv4::Icmpv4::EchoRequest { id: 1, seq: 2, data: b"ping" }, &mut frame[20..]);
+        icmpv4::emit(
+            &icmpv4::Icmpv4::EchoRequest { id: 1, seq: 2, data: b"ping" },
+            &mut frame[20..],
+        );
         self.end.commit(REQUEST_LEN, TxMeta::default());
         self.end.flush();
     }
@@ -176,14 +194,18 @@ fn ports_come_and_go_while_the_engine_runs() {
     let (first, mut far0) = world.plug(0);
     let (second, mut far1) = world.plug(1);
     assert!(world.answers(&mut far0, 2) && world.answers(&mut far1, 3));
-    assert_eq!(world.engine.port_counters(second).map(|c| (c.rx_packets, c.tx_packets)), Some((1, 1)));
+    assert_eq!(
+        world.engine.port_counters(second).map(|c| (c.rx_packets, c.tx_packets)),
+        Some((1, 1))
+    );
     assert!(world.engine.remove_port(first).is_some());
     assert!(world.engine.port(first).is_none() && world.engine.remove_port(first).is_none());
     assert!(!world.answers(&mut far0, 4) && world.answers(&mut far1, 5));
     assert!(world.engine.stack().addresses().all(|address| address.iface == second));
     let routes: Vec<_> = world.engine.stack().routes().map(|route| route.via).collect();
     assert_eq!(routes, [clearway_proto::NextHop::Interface(second)]);
-    let names: Vec<_> = world.engine.ports().map(|port| (port.iface, port.name.to_owned())).collect();
+    let names: Vec<_> =
+        world.engine.ports().map(|port| (port.iface, port.name.to_owned())).collect();
     assert_eq!(names, [(second, "cable1".to_owned())]);
 }
 
@@ -199,14 +221,21 @@ fn interfaces_whose_ports_went_are_used_again() {
         assert!(world.answers(&mut far, u64::from(number)));
     }
     world.engine.remove_port(first).unwrap();
-    let ethernet = |macs| pair(PairConfig { macs: Some(macs), ..PairConfig::default() }, &world.pool).1;
+    let ethernet =
+        |macs| pair(PairConfig { macs: Some(macs), ..PairConfig::default() }, &world.pool).1;
     let own = |last| clearway_dev::Mac([2, 0, 0, 0, 0, last]);
     let (below, again) = (ethernet([own(1), own(2)]), ethernet([own(1), own(3)]));
     let fragile = |below| Fragile { below, broken: Rc::default() };
     let second = world.engine.add_port(fragile(below), PortOptions::default()).unwrap();
     assert_ne!(second, first, "an interface of another kind is a new one");
     let locals = |world: &mut World| -> Vec<_> {
-        world.engine.stack().addresses().filter(|address| address.iface == second).map(|address| address.cidr).collect()
+        world
+            .engine
+            .stack()
+            .addresses()
+            .filter(|address| address.iface == second)
+            .map(|address| address.cidr)
+            .collect()
     };
     let new = locals(&mut world);
     assert_eq!(new, [link_local(own(2))], "the stack makes the same address");
@@ -318,10 +347,13 @@ fn an_mtu_changes_in_stack_and_device_or_in_neither() {
     assert!(matches!(world.engine.set_mtu(Iface(9), 1_400), Err(EngineError::NoPort(_))));
     assert_eq!(mtu(&mut world), 1_500);
     let (_, mut seats) = Team::with_notifiers(vec![crate::Notifier::new().unwrap()]).unwrap();
-    let stack: Stack<Stores> = Stack::new(Config::new([7; 32]), ChainRx::new(9, 9_999), RingTx::new(9, 4_096, 9_999));
+    let stack: Stack<Stores> =
+        Stack::new(Config::new([7; 32]), ChainRx::new(9, 9_999), RingTx::new(9, 4_096, 9_999));
     let looped = vec![clearway_dev::Loopback::with_mtu(world.pool.clone(), 1_500)];
     let app = Quiet::default();
-    let mut engine = Engine::new(stack, looped, world.pool.clone(), app, Mode::Interrupt, seats.remove(0)).unwrap();
+    let mut engine =
+        Engine::new(stack, looped, world.pool.clone(), app, Mode::Interrupt, seats.remove(0))
+            .unwrap();
     engine.set_mtu(Iface(0), 9_000).unwrap();
     assert_eq!(engine.stack().interfaces().next().unwrap().mtu, 9_000);
     assert_eq!(engine.port(Iface(0)).map(Facts::mtu), Some(9_000));
@@ -333,7 +365,8 @@ fn a_device_takes_the_place_of_another_and_the_interface_stays() {
     let (iface, mut far) = world.plug(0);
     let (end, below) = pair(PairConfig { macs: None, ..PairConfig::default() }, &world.pool);
     let broken = Rc::new(RefCell::new(false));
-    let old = world.engine.replace_port(iface, Fragile { below, broken: Rc::clone(&broken) }).unwrap();
+    let old =
+        world.engine.replace_port(iface, Fragile { below, broken: Rc::clone(&broken) }).unwrap();
     let mut new_far = Far { end, broken, number: 0 };
     assert!(world.answers(&mut new_far, 1) && !world.answers(&mut far, 2));
     assert_eq!(old.counters().tx_packets, 0);

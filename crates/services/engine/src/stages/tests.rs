@@ -20,8 +20,12 @@ fn only_turns_that_had_work_count_and_every_cycle_of_theirs_does() {
 
 #[test]
 fn a_stage_may_be_entered_many_times() {
-    let mut probe = StageProbe { stage: Stage::Other, since: 0, turn: [0; 7], sum: StageCycles::default() };
-    for (at, stage) in [Stage::StackOut, Stage::DriverOut, Stage::StackOut, Stage::DriverOut].into_iter().enumerate() {
+    let mut probe =
+        StageProbe { stage: Stage::Other, since: 0, turn: [0; 7], sum: StageCycles::default() };
+    for (at, stage) in [Stage::StackOut, Stage::DriverOut, Stage::StackOut, Stage::DriverOut]
+        .into_iter()
+        .enumerate()
+    {
         // As if each stage took 100 cycles.
         probe.turn[stage as usize] += 100 * (at as u64 + 1);
     }

@@ -11,7 +11,9 @@ use crate::inspect::{Inspect, Verdict};
 use crate::ports::OnDeviceError;
 use crate::{App, Probe, Stage, Time};
 
-impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>> Engine<E, D, A, P, M> {
+impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>>
+    Engine<E, D, A, P, M>
+{
     /// One burst from every port. Answers whether anything came, and whether a port may have more.
     pub(super) fn receive(&mut self, time: Time) -> Result<(bool, bool), EngineError> {
         let (mut received, mut full) = (false, false);
@@ -78,7 +80,11 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         }
         self.burst.clear();
         while let Some(misdelivered) = self.stack.next_misdelivered() {
-            self.seat.core_queues.hand_over(misdelivered.owner, misdelivered.meta, misdelivered.buf.bytes());
+            self.seat.core_queues.hand_over(
+                misdelivered.owner,
+                misdelivered.meta,
+                misdelivered.buf.bytes(),
+            );
         }
     }
 
@@ -104,8 +110,15 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
 
 // Kept out of the turn of an engine without an inspector.
 #[inline(never)]
-fn ingest_and_tell<E: Env>(stack: &mut Stack<E>, time: Time, burst: &mut Burst<E::Buf>, inspector: &mut dyn Inspect) {
-    stack.ingest_with(time.now, burst, &mut |why, meta, head| inspector.dropped(time, meta.iface, head, why));
+fn ingest_and_tell<E: Env>(
+    stack: &mut Stack<E>,
+    time: Time,
+    burst: &mut Burst<E::Buf>,
+    inspector: &mut dyn Inspect,
+) {
+    stack.ingest_with(time.now, burst, &mut |why, meta, head| {
+        inspector.dropped(time, meta.iface, head, why)
+    });
 }
 
 /// Shows a burst to the inspector and takes out of it what he drops.

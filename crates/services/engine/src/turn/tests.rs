@@ -8,7 +8,8 @@ use clearway_wire::{Addr, Endpoint, EtherType, Flags, Mac, Proto, Segment, eth, 
 use super::*;
 use crate::{Ended, Io, Next, Service, Source, Stores, Talks, Team};
 
-/// A server gives back what it gets; a client sends so many bytes, ends its side, and counts what comes back.
+/// A server gives back what it gets; a client sends so many bytes, ends its side, and counts what
+/// comes back.
 struct Echo {
     to_send: usize,
     report: Seen,
@@ -84,9 +85,14 @@ type Host = Engine<Stores, PairEnd, Talks<Echo>>;
 
 fn host(end: PairEnd, pool: &FramePool, address: &str, to_send: usize, source: Source) -> Host {
     let (_, mut seats) = Team::new(1).unwrap();
-    let stack = Stack::new(Config::new([7; 32]), ChainRx::new(1_000, 1 << 20), RingTx::new(1_000, 4_096, 1 << 18));
+    let stack = Stack::new(
+        Config::new([7; 32]),
+        ChainRx::new(1_000, 1 << 20),
+        RingTx::new(1_000, 4_096, 1 << 18),
+    );
     let app = Talks::new(Echo { to_send, report: Seen::default() }, source, 16);
-    let mut host = Engine::new(stack, vec![end], pool.clone(), app, Mode::Interrupt, seats.remove(0)).unwrap();
+    let mut host =
+        Engine::new(stack, vec![end], pool.clone(), app, Mode::Interrupt, seats.remove(0)).unwrap();
     host.stack().add_address(Instant::ZERO, Iface(0), address.parse().unwrap()).unwrap();
     host
 }
@@ -105,7 +111,8 @@ fn two_engines_echo_over_a_cable_in_both_families() {
         let pool = FramePool::new(PoolBudget::of_bytes(4 << 20));
         let (a, b) = pair(PairConfig::default(), &pool);
         let address: Addr = there.split('/').next().unwrap().parse().unwrap();
-        let mut client = host(a, &pool, here, 300_000, Source::Connect(Endpoint::new(address, 7), 1));
+        let mut client =
+            host(a, &pool, here, 300_000, Source::Connect(Endpoint::new(address, 7), 1));
         let mut server = host(b, &pool, there, 0, Source::Listen(7));
         start(&mut server);
         start(&mut client);
@@ -138,7 +145,10 @@ fn a_flood_on_one_port_leaves_the_others_their_burst_in_every_turn() {
     start(&mut server);
     server.turn(at(1)).unwrap();
     let (us, peer) = (Addr::v4([10, 1, 0, 1]), Addr::v4([10, 1, 0, 2]));
-    server.stack().add_static_neighbour(Instant::ZERO, Iface(1), peer, Mac([2, 0, 0, 0, 0, 9])).unwrap();
+    server
+        .stack()
+        .add_static_neighbour(Instant::ZERO, Iface(1), peer, Mac([2, 0, 0, 0, 0, 9]))
+        .unwrap();
     let mut back = Burst::new();
     honest.rx(&mut back).unwrap();
     back.clear();
@@ -197,7 +207,13 @@ fn a_segment_in_two_fragments_is_put_together() {
     let mut server = host(a, &pool, "10.0.0.1/24", 0, Source::Listen(7));
     start(&mut server);
     let (src, dst) = (Addr::v4([10, 0, 0, 2]), Addr::v4([10, 0, 0, 1]));
-    let syn = Segment { src_port: 4_000, dst_port: 7, flags: Flags::SYN, wnd: 1_000, ..Segment::default() };
+    let syn = Segment {
+        src_port: 4_000,
+        dst_port: 7,
+        flags: Flags::SYN,
+        wnd: 1_000,
+        ..Segment::default()
+    };
     let mut segment = [b'x'; 64];
     tcp::emit(&syn, &mut segment);
     tcp::fill_checksum(&src, &dst, &mut segment);
@@ -223,7 +239,10 @@ fn a_segment_in_two_fragments_is_put_together() {
     }
     b.flush();
     server.turn(at(2)).unwrap();
-    assert_eq!((server.stack().counters().tcp.segs_in, server.stack().counters().drops_total()), (1, 0));
+    assert_eq!(
+        (server.stack().counters().tcp.segs_in, server.stack().counters().drops_total()),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -247,11 +266,16 @@ fn the_team_stops_a_sleeping_engine_and_hears_of_its_end() {
         for seat in seats {
             scope.spawn(move || {
                 let pool = FramePool::new(PoolBudget::of_bytes(1 << 20));
-                let stack: Stack<Stores> =
-                    Stack::new(Config::new([7; 32]), ChainRx::new(10, 1 << 16), RingTx::new(10, 4_096, 1 << 16));
-                let app = Talks::new(Echo { to_send: 0, report: Seen::default() }, Source::Listen(7), 1);
+                let stack: Stack<Stores> = Stack::new(
+                    Config::new([7; 32]),
+                    ChainRx::new(10, 1 << 16),
+                    RingTx::new(10, 4_096, 1 << 16),
+                );
+                let app =
+                    Talks::new(Echo { to_send: 0, report: Seen::default() }, Source::Listen(7), 1);
                 let devs: Vec<PairEnd> = Vec::new();
-                let mut engine = Engine::new(stack, devs, pool, app, Mode::Interrupt, seat).unwrap();
+                let mut engine =
+                    Engine::new(stack, devs, pool, app, Mode::Interrupt, seat).unwrap();
                 engine.run().unwrap();
             });
         }
@@ -315,10 +339,15 @@ impl App<Stores> for Worker {
 fn the_application_hears_how_long_the_turns_with_work_took_and_sleep_is_none() {
     let (_, mut seats) = Team::new(1).unwrap();
     let pool = FramePool::new(PoolBudget::of_bytes(1 << 20));
-    let stack: Stack<Stores> =
-        Stack::new(Config::new([7; 32]), ChainRx::new(10, 1 << 16), RingTx::new(10, 4_096, 1 << 16));
+    let stack: Stack<Stores> = Stack::new(
+        Config::new([7; 32]),
+        ChainRx::new(10, 1 << 16),
+        RingTx::new(10, 4_096, 1 << 16),
+    );
     let devs: Vec<PairEnd> = Vec::new();
-    let mut engine = Engine::new(stack, devs, pool, Worker::default(), Mode::Interrupt, seats.remove(0)).unwrap();
+    let mut engine =
+        Engine::new(stack, devs, pool, Worker::default(), Mode::Interrupt, seats.remove(0))
+            .unwrap();
     let began = engine.time().now;
     engine.run().unwrap();
     let all = engine.time().now.since(began);

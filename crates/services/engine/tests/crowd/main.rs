@@ -1,6 +1,7 @@
-//! Honest peers beside crowds of peers that are stuck, on purpose or not: what the servers and interfaces (`clearway http`, `clearway bench server`, Rust, C) have in common,
-//! which is [`Talks`] over the stores of [`Memory`], against peers made of single segments. Numbers of packets and virtual time only, so a busy machine
-//! changes nothing.
+//! Honest peers beside crowds of peers that are stuck, on purpose or not: what the servers and
+//! interfaces (`clearway http`, `clearway bench server`, Rust, C) have in common, which is
+//! [`Talks`] over the stores of [`Memory`], against peers made of single segments. Numbers of
+//! packets and virtual time only, so a busy machine changes nothing.
 
 mod peers;
 
@@ -117,7 +118,8 @@ impl World {
         let pool = FramePool::new(PoolBudget::default());
         let mut config = Config::new([7; 32]);
         config.limits.half_open = 65_536;
-        // Each may hold a megabyte, however small its congestion window: the worst that few of them can do.
+        // Each may hold a megabyte, however small its congestion window: the worst that few of them
+        // can do.
         config.tcp.initial_send_buffer = 1 << 20;
         let memory = Memory::of(config.limits.connections);
         let buffers = (pool.small().count() + pool.large().count()) as u32;
@@ -208,7 +210,8 @@ impl World {
         }
     }
 
-    /// Honest peers come with each kind of request; how many were answered in full within ten seconds.
+    /// Honest peers come with each kind of request; how many were answered in full within ten
+    /// seconds.
     fn honest(&mut self, count: usize) -> usize {
         let small = self.come(Kind::Asks(b's', SMALL), count);
         let big = self.come(Kind::Asks(b'b', BIG), count);
@@ -225,7 +228,8 @@ fn time(now: Instant) -> Time {
     Time { now, since_1970: Duration::ZERO }
 }
 
-/// Honest peers are answered beside so many of the kind, before anybody is ended, and after; how many of the stuck ones were ended for want of memory.
+/// Honest peers are answered beside so many of the kind, before anybody is ended, and after; how
+/// many of the stuck ones were ended for want of memory.
 fn beside(kind: Kind, count: usize) -> u64 {
     let mut world = World::new();
     world.come(kind, count);
@@ -233,7 +237,10 @@ fn beside(kind: Kind, count: usize) -> u64 {
     world.pass(12);
     assert_eq!(world.honest(20), 40, "{count} of {kind:?} were there for a while");
     let resets = world.stack.counters().tcp.shortage_resets;
-    assert!(world.peers[count..].iter().all(|peer| !world.ended.contains(&peer.number)), "an honest peer was ended");
+    assert!(
+        world.peers[count..].iter().all(|peer| !world.ended.contains(&peer.number)),
+        "an honest peer was ended"
+    );
     resets
 }
 
@@ -245,7 +252,9 @@ fn windows_that_stay_shut_starve_nobody() {
 
 #[test]
 fn without_the_rule_the_same_peers_starve_everybody() {
-    for (kind, count) in [(Kind::Shut, 300), (Kind::OneByte, 300), (Kind::Deaf, 17_500), (Kind::Unread, 3_000)] {
+    for (kind, count) in
+        [(Kind::Shut, 300), (Kind::OneByte, 300), (Kind::Deaf, 17_500), (Kind::Unread, 3_000)]
+    {
         let mut world = World::with(false);
         world.come(kind, count);
         let answered = world.honest(10);
@@ -286,8 +295,12 @@ fn bytes_that_the_owner_does_not_read_starve_nobody() {
 
 #[test]
 fn twenty_thousand_of_each_kind_starve_nobody() {
-    for kind in [Kind::Shut, Kind::OneByte, Kind::Selective, Kind::Deaf, Kind::Early, Kind::Unread] {
+    for kind in [Kind::Shut, Kind::OneByte, Kind::Selective, Kind::Deaf, Kind::Early, Kind::Unread]
+    {
         let resets = beside(kind, 20_000);
-        println!("20,000 of {kind:?}: 80 of 80 honest requests answered, {resets} ended for want of memory");
+        println!(
+            "20,000 of {kind:?}: 80 of 80 honest requests answered, {resets} ended for want \
+             of memory"
+        );
     }
 }

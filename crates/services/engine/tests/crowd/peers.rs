@@ -12,7 +12,8 @@ pub(crate) enum Kind {
     Shut,
     /// Asks for much and acknowledges one byte each second.
     OneByte,
-    /// Asks for much, in segments of 48 bytes, and acknowledges what arrives only selectively, every other one.
+    /// Asks for much, in segments of 48 bytes, and acknowledges what arrives only selectively,
+    /// every other one.
     Selective,
     /// Asks for little and is never heard of again.
     Deaf,
@@ -149,8 +150,12 @@ impl Peer {
     }
 
     fn packet(&self, seg: Segment, payload: &[u8]) -> Vec<u8> {
-        let seg =
-            Segment { src_port: 4_000, dst_port: 80, seq: if seg.flags.syn() { self.seq } else { seg.seq }, ..seg };
+        let seg = Segment {
+            src_port: 4_000,
+            dst_port: 80,
+            seq: if seg.flags.syn() { self.seq } else { seg.seq },
+            ..seg
+        };
         let header_len = seg.opts.header_len();
         let [_, a, b, c] = (self.number + 1).to_be_bytes();
         let header = ipv4::Header {

@@ -44,7 +44,8 @@ fn a_file_that_shrank_is_an_error() {
 
 proptest! {
     #[test]
-    fn any_piece_of_the_random_sequence_is_the_same_as_in_the_whole(seed: u64, from in 0usize..300, len in 0usize..100) {
+    fn any_piece_of_the_random_sequence_is_the_same_as_in_the_whole(seed: u64, from in 0usize..300,
+        len in 0usize..100) {
         let mut whole = vec![0; 400];
         random(seed, 0, &mut whole);
         let mut piece = vec![0; len];

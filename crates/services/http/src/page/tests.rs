@@ -12,8 +12,15 @@ fn the_page_has_its_length_and_its_body() {
     assert_eq!(body.len(), 100);
     assert_eq!(&body[..64], body::LINE);
     let head = text(head);
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"), "{head}");
-    assert!(head.contains("\r\nContent-Length: 100\r\n") && head.ends_with("\r\n\r\n") && !head.contains("Connection"));
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+        "{head}"
+    );
+    assert!(
+        head.contains("\r\nContent-Length: 100\r\n")
+            && head.ends_with("\r\n\r\n")
+            && !head.contains("Connection")
+    );
 }
 
 #[test]
@@ -44,10 +51,16 @@ fn an_error_to_head_has_no_body_but_its_length() {
     let get = text(&error(404, &Date::new(0), Persistence::Implied, false, ""));
     let head = text(&error(404, &Date::new(0), Persistence::Implied, true, ""));
     assert!(get.ends_with("\r\n\r\n404 Not Found\n"));
-    assert!(head.ends_with("\r\n\r\n") && get.starts_with(&head) && head.contains("Content-Length: 14\r\n"));
+    assert!(
+        head.ends_with("\r\n\r\n")
+            && get.starts_with(&head)
+            && head.contains("Content-Length: 14\r\n")
+    );
 }
 
 #[test]
 fn a_304_says_no_length() {
-    assert!(!text(&head(304, &Date::new(0), Persistence::Implied, 0, "")).contains("Content-Length"));
+    assert!(
+        !text(&head(304, &Date::new(0), Persistence::Implied, 0, "")).contains("Content-Length")
+    );
 }

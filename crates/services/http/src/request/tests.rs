@@ -37,7 +37,9 @@ fn persistence_follows_version_and_connection() {
     assert!(!head("GET / HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n").keep_alive);
     assert!(!head("GET / HTTP/1.0\r\n\r\n").keep_alive);
     assert!(head("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
-    assert!(!head("GET / HTTP/1.0\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n").keep_alive);
+    assert!(
+        !head("GET / HTTP/1.0\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n").keep_alive
+    );
 }
 
 #[test]
@@ -67,7 +69,11 @@ fn broken_request_lines_are_malformed() {
 #[test]
 fn broken_fields_are_malformed() {
     for field in ["NoColon", ": empty", "A b: c", "A : b", " folded: x", "A: b\0c", "A: b\rc"] {
-        assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n")), Reject::Malformed, "{field:?}");
+        assert_eq!(
+            refused(&format!("GET / HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n")),
+            Reject::Malformed,
+            "{field:?}"
+        );
     }
 }
 
@@ -80,7 +86,8 @@ fn host_is_wanted_exactly_once() {
 
 #[test]
 fn content_length_is_digits_that_agree() {
-    let with = |fields: &str| whole(format!("PUT / HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n").as_bytes());
+    let with =
+        |fields: &str| whole(format!("PUT / HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n").as_bytes());
     let length = |fields: &str| with(fields).unwrap().unwrap().content_length;
     assert_eq!(length("Content-Length: 12"), Some(12));
     assert_eq!(length("Content-Length: 18446744073709551615"), Some(u64::MAX));
@@ -93,11 +100,15 @@ fn content_length_is_digits_that_agree() {
 
 #[test]
 fn transfer_codings_are_refused_and_smuggling_is_malformed() {
-    let with =
-        |version: &str, fields: &str| whole(format!("POST / HTTP/{version}\r\nHost: x\r\n{fields}\r\n\r\n").as_bytes());
+    let with = |version: &str, fields: &str| {
+        whole(format!("POST / HTTP/{version}\r\nHost: x\r\n{fields}\r\n\r\n").as_bytes())
+    };
     assert_eq!(with("1.1", "Transfer-Encoding: chunked"), Err(Reject::LengthRequired));
     assert_eq!(with("1.1", "Transfer-Encoding: gzip, chunked"), Err(Reject::NotImplemented));
-    assert_eq!(with("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 3"), Err(Reject::Malformed));
+    assert_eq!(
+        with("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 3"),
+        Err(Reject::Malformed)
+    );
     assert_eq!(with("1.0", "Transfer-Encoding: chunked"), Err(Reject::Malformed));
 }
 
@@ -105,7 +116,10 @@ fn transfer_codings_are_refused_and_smuggling_is_malformed() {
 fn unknown_methods_and_expectations_are_told_apart_from_malformed_ones() {
     assert_eq!(refused("BREW / HTTP/1.1\r\nHost: x\r\n\r\n"), Reject::NotImplemented);
     assert_eq!(head("DELETE / HTTP/1.1\r\nHost: x\r\n\r\n").method, Method::Other);
-    assert_eq!(refused("PUT / HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n"), Reject::ExpectationFailed);
+    assert_eq!(
+        refused("PUT / HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n"),
+        Reject::ExpectationFailed
+    );
     assert!(head("PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\n\r\n").expect_continue);
     assert!(!head("PUT / HTTP/1.0\r\nHost: x\r\nExpect: 100-continue\r\n\r\n").expect_continue);
 }
@@ -116,7 +130,8 @@ fn the_limits_name_what_was_too_long() {
     assert_eq!(refused(&long_target), Reject::TargetTooLong);
     let long_field = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(MAX_HEAD));
     assert_eq!(refused(&long_field), Reject::HeadTooLarge);
-    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(usize::from(MAX_FIELDS)));
+    let many =
+        format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(usize::from(MAX_FIELDS)));
     assert_eq!(refused(&many), Reject::HeadTooLarge);
     let fits = MAX_HEAD - "GET / HTTP/1.1\r\nHost: x\r\nA: \r\n\r\n".len() - 1;
     let longest = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(fits));
@@ -131,7 +146,8 @@ fn what_is_not_http_is_told_at_once() {
     assert_eq!(whole(b""), Ok(None));
 }
 
-// Feeds `bytes` in the pieces that `cuts` say and answers what a single call would have to answer too.
+// Feeds `bytes` in the pieces that `cuts` say and answers what a single call would have to answer
+// too.
 fn in_pieces(bytes: &[u8], cuts: &[usize]) -> Result<Option<Head>, Reject> {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
     ends.push(bytes.len());
@@ -183,7 +199,8 @@ fn almost_http() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn cutting_a_request_anywhere_changes_nothing(bytes in almost_http(), cuts in prop::collection::vec(any::<usize>(), 0..8)) {
+    fn cutting_a_request_anywhere_changes_nothing(bytes in almost_http(),
+        cuts in prop::collection::vec(any::<usize>(), 0..8)) {
         prop_assert_eq!(in_pieces(&bytes, &cuts), whole(&bytes));
     }
 
@@ -193,7 +210,8 @@ proptest! {
     }
 
     #[test]
-    fn long_lines_hit_the_same_limit_however_cut(len in 8000usize..8400, in_target: bool, cuts in prop::collection::vec(any::<usize>(), 0..4)) {
+    fn long_lines_hit_the_same_limit_however_cut(len in 8000usize..8400, in_target: bool,
+        cuts in prop::collection::vec(any::<usize>(), 0..4)) {
         let filler = "a".repeat(len);
         let text = if in_target { format!("GET /{filler} HTTP/1.1\r\nHost: x\r\n\r\n") } else { format!("GET / HTTP/1.1\r\nHost: x\r\nA: {filler}\r\n\r\n") };
         prop_assert_eq!(in_pieces(text.as_bytes(), &cuts), whole(text.as_bytes()));

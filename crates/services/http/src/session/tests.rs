@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::Config;
 
-/// A connection made of two byte vectors; `limit` is how many bytes its send queue holds before somebody drains it.
+/// A connection made of two byte vectors; `limit` is how many bytes its send queue holds before
+/// somebody drains it.
 struct Wire {
     arrived: Vec<u8>,
     sent: Vec<u8>,
@@ -88,7 +89,10 @@ fn a_get_is_answered_and_the_connection_stays() {
     let mut server = page_server();
     let (wire, session, next) = talk(&mut server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!(next, Next::Wait);
-    assert!(wire.text().starts_with("HTTP/1.1 200 OK\r\n") && wire.text().ends_with("\r\n\r\nClearway: "));
+    assert!(
+        wire.text().starts_with("HTTP/1.1 200 OK\r\n")
+            && wire.text().ends_with("\r\n\r\nClearway: ")
+    );
     assert_eq!(session.deadline(), T0 + server.timeouts().idle);
     assert_eq!(server.stats.requests(), 1);
     assert_eq!(server.stats.body_out, 10);
@@ -106,17 +110,23 @@ fn pipelined_requests_are_answered_in_order() {
     let mut server = server(Config { sink: true, page_len: 3, ..Config::default() });
     let requests = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nPUT /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcDELETE /c HTTP/1.1\r\nHost: x\r\n\r\nGET /d HTTP/1.1\r\nHost: x\r\n\r\n";
     let (wire, _, next) = talk(&mut server, requests);
-    assert_eq!((wire.statuses(), next), (vec!["200".into(), "200".into(), "405".into(), "200".into()], Next::Wait));
+    assert_eq!(
+        (wire.statuses(), next),
+        (vec!["200".into(), "200".into(), "405".into(), "200".into()], Next::Wait)
+    );
 }
 
 #[test]
 fn close_and_old_clients_end_the_connection() {
-    for request in ["GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
+    for request in
+        ["GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"]
+    {
         let (wire, _, next) = talk(&mut page_server(), request.as_bytes());
         assert_eq!(next, Next::Close);
         assert!(wire.text().contains("Connection: close\r\n"));
     }
-    let (wire, _, next) = talk(&mut page_server(), b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let (wire, _, next) =
+        talk(&mut page_server(), b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     assert_eq!(next, Next::Wait);
     assert!(wire.text().contains("Connection: keep-alive\r\n"));
 }
@@ -124,7 +134,8 @@ fn close_and_old_clients_end_the_connection() {
 #[test]
 fn a_malformed_request_gets_400_and_the_rest_is_thrown_away_until_the_peer_closes() {
     let mut server = page_server();
-    let (mut wire, mut session, next) = talk(&mut server, b"GARBAGE\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (mut wire, mut session, next) =
+        talk(&mut server, b"GARBAGE\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!((wire.statuses(), next, wire.shut), (vec!["400".to_string()], Next::Wait, true));
     assert!(wire.text().contains("Connection: close\r\n") && wire.arrived.is_empty());
     wire.peer_closed = true;
@@ -134,9 +145,13 @@ fn a_malformed_request_gets_400_and_the_rest_is_thrown_away_until_the_peer_close
 #[test]
 fn too_long_heads_get_431_and_414() {
     let long = "a".repeat(9_000);
-    let (wire, ..) = talk(&mut page_server(), format!("GET / HTTP/1.1\r\nHost: x\r\nA: {long}\r\n\r\n").as_bytes());
+    let (wire, ..) = talk(
+        &mut page_server(),
+        format!("GET / HTTP/1.1\r\nHost: x\r\nA: {long}\r\n\r\n").as_bytes(),
+    );
     assert_eq!(wire.statuses(), ["431"]);
-    let (wire, ..) = talk(&mut page_server(), format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    let (wire, ..) =
+        talk(&mut page_server(), format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
     assert_eq!(wire.statuses(), ["414"]);
 }
 
@@ -192,7 +207,8 @@ fn split_responses(mut bytes: &[u8]) -> Vec<&[u8]> {
     while !bytes.is_empty() {
         let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
         let head = std::str::from_utf8(&bytes[..end]).unwrap();
-        let len: usize = head.lines().find_map(|l| l.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+        let len: usize =
+            head.lines().find_map(|l| l.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
         bodies.push(&bytes[end..end + len]);
         bytes = &bytes[end + len..];
     }
@@ -213,8 +229,10 @@ fn a_response_that_the_peer_does_not_read_ends_in_a_reset() {
 #[test]
 fn uploads_are_counted_and_hashed_after_a_continue() {
     let mut server = server(Config { sink: true, ..Config::default() });
-    let (mut wire, mut session, _) =
-        talk(&mut server, b"PUT /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    let (mut wire, mut session, _) = talk(
+        &mut server,
+        b"PUT /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
+    );
     assert_eq!(wire.text(), "HTTP/1.1 100 Continue\r\n\r\n");
     for byte in b"abc" {
         wire.arrived.push(*byte);
@@ -238,16 +256,22 @@ fn bodies_that_nobody_wants_are_skipped_within_a_limit() {
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: x\r\n\r\n",
     );
     assert_eq!(wire.statuses(), ["200", "200"]);
-    let (wire, ..) = talk(&mut page_server(), b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n");
+    let (wire, ..) =
+        talk(&mut page_server(), b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n");
     assert_eq!((wire.statuses(), wire.shut), (vec!["413".to_string()], true));
-    let (wire, ..) = talk(&mut page_server(), b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi");
-    assert!(wire.text().contains("405 Method Not Allowed") && wire.text().contains("Allow: GET, HEAD\r\n"));
+    let (wire, ..) =
+        talk(&mut page_server(), b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi");
+    assert!(
+        wire.text().contains("405 Method Not Allowed")
+            && wire.text().contains("Allow: GET, HEAD\r\n")
+    );
 }
 
 #[test]
 fn a_body_cut_off_by_the_peer_ends_in_a_reset() {
     let mut server = server(Config { sink: true, ..Config::default() });
-    let (mut wire, mut session, _) = talk(&mut server, b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na");
+    let (mut wire, mut session, _) =
+        talk(&mut server, b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na");
     wire.peer_closed = true;
     assert_eq!(session.on_ready(T0, &mut server, &mut wire), Next::Abort);
 }
@@ -289,7 +313,8 @@ fn files_ranges_and_conditions_follow_rfc_9110() {
                 && whole.ends_with("\r\n\r\n0123456789")
                 && whole.contains("Accept-Ranges: bytes\r\n")
         );
-        let field = |name: &str| whole.lines().find_map(|l| l.strip_prefix(name)).unwrap().to_string();
+        let field =
+            |name: &str| whole.lines().find_map(|l| l.strip_prefix(name)).unwrap().to_string();
         let (etag, modified) = (field("ETag: "), field("Last-Modified: "));
         let part = get(server, "/a.txt", "Range: bytes=2-4\r\n");
         assert!(
@@ -298,14 +323,33 @@ fn files_ranges_and_conditions_follow_rfc_9110() {
                 && part.contains("Content-Range: bytes 2-4/10\r\n")
         );
         let outside = get(server, "/a.txt", "Range: bytes=10-\r\n");
-        assert!(outside.starts_with("HTTP/1.1 416") && outside.contains("Content-Range: bytes */10\r\n"));
-        assert!(get(server, "/a.txt", &format!("If-Range: {etag}\r\nRange: bytes=-1\r\n")).starts_with("HTTP/1.1 206"));
-        assert!(get(server, "/a.txt", "If-Range: \"other\"\r\nRange: bytes=-1\r\n").starts_with("HTTP/1.1 200"));
-        assert!(get(server, "/a.txt", &format!("If-None-Match: \"x\", W/{etag}\r\n")).starts_with("HTTP/1.1 304"));
-        assert!(get(server, "/a.txt", &format!("If-Modified-Since: {modified}\r\n")).starts_with("HTTP/1.1 304"));
         assert!(
-            get(server, "/a.txt", &format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {modified}\r\n"))
+            outside.starts_with("HTTP/1.1 416")
+                && outside.contains("Content-Range: bytes */10\r\n")
+        );
+        assert!(
+            get(server, "/a.txt", &format!("If-Range: {etag}\r\nRange: bytes=-1\r\n"))
+                .starts_with("HTTP/1.1 206")
+        );
+        assert!(
+            get(server, "/a.txt", "If-Range: \"other\"\r\nRange: bytes=-1\r\n")
                 .starts_with("HTTP/1.1 200")
+        );
+        assert!(
+            get(server, "/a.txt", &format!("If-None-Match: \"x\", W/{etag}\r\n"))
+                .starts_with("HTTP/1.1 304")
+        );
+        assert!(
+            get(server, "/a.txt", &format!("If-Modified-Since: {modified}\r\n"))
+                .starts_with("HTTP/1.1 304")
+        );
+        assert!(
+            get(
+                server,
+                "/a.txt",
+                &format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {modified}\r\n")
+            )
+            .starts_with("HTTP/1.1 200")
         );
     });
 }
@@ -331,7 +375,8 @@ fn folders_redirect_to_their_slash_on_this_host() {
 
 proptest! {
     #[test]
-    fn the_answers_do_not_depend_on_how_bytes_arrive(pieces in prop::collection::vec(1usize..40, 1..40), together in 1usize..60) {
+    fn the_answers_do_not_depend_on_how_bytes_arrive(pieces in prop::collection::vec(1usize..40,
+        1..40), together in 1usize..60) {
         let requests = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nPUT /b HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabcde\r\nHEAD /random/5 HTTP/1.1\r\nHost: x\r\n\r\nGET /random/9?seed=1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nBAD\r\n\r\n";
         let config = Config { sink: true, page_len: 100, ..Config::default() };
         let (whole, ..) = talk(&mut server(config.clone()), requests);

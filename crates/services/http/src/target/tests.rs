@@ -56,12 +56,25 @@ fn ranges_follow_rfc_9110() {
     assert_eq!(range(b"bytes=2-100", 10), Wanted::Part(2, 10));
     assert_eq!(range(b"bytes=-3", 10), Wanted::Part(7, 10));
     assert_eq!(range(b"bytes=-30", 10), Wanted::Part(0, 10));
-    assert_eq!(range(b"bytes=5000000000-5000000001", 6_000_000_000), Wanted::Part(5_000_000_000, 5_000_000_002));
-    for outside in [&b"bytes=10-"[..], b"bytes=10-12", b"bytes=-0", b"bytes=99999999999999999999999-"] {
+    assert_eq!(
+        range(b"bytes=5000000000-5000000001", 6_000_000_000),
+        Wanted::Part(5_000_000_000, 5_000_000_002)
+    );
+    for outside in
+        [&b"bytes=10-"[..], b"bytes=10-12", b"bytes=-0", b"bytes=99999999999999999999999-"]
+    {
         assert_eq!(range(outside, 10), Wanted::Outside, "{}", String::from_utf8_lossy(outside));
     }
     assert_eq!(range(b"bytes=-1", 0), Wanted::Outside);
-    for ignored in [&b"bytes=1-2,4-5"[..], b"bytes=5-4", b"bytes=-", b"bytes=x-2", b"items=1-2", b"", b"bytes=+1-2"] {
+    for ignored in [
+        &b"bytes=1-2,4-5"[..],
+        b"bytes=5-4",
+        b"bytes=-",
+        b"bytes=x-2",
+        b"items=1-2",
+        b"",
+        b"bytes=+1-2",
+    ] {
         assert_eq!(range(ignored, 10), Wanted::All, "{}", String::from_utf8_lossy(ignored));
     }
 }

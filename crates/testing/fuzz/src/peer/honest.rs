@@ -9,7 +9,10 @@ use clearway_shm::attach_socket::{
     FifoPlace, Hello, Kind, Reply, Request, Secret, Session, SocketOptions, VERSION, Welcome,
 };
 use clearway_shm::layout::{Message, request, state};
-use clearway_shm::{Consumer, FifoMem, Producer, RingProducer, Segment, SessionView, attach_socket::worker_of, socket};
+use clearway_shm::{
+    Consumer, FifoMem, Producer, RingProducer, Segment, SessionView, attach_socket::worker_of,
+    socket,
+};
 
 use super::host::Home;
 
@@ -40,7 +43,11 @@ pub(super) fn knock(home: &Home) -> Option<OwnedFd> {
 }
 
 /// Asks, and waits for the answer. None: the host hung up, or has nothing to say.
-pub(super) fn ask(home: &mut Home, attach_socket: &OwnedFd, request: &Request) -> Option<(Reply, Vec<OwnedFd>)> {
+pub(super) fn ask(
+    home: &mut Home,
+    attach_socket: &OwnedFd,
+    request: &Request,
+) -> Option<(Reply, Vec<OwnedFd>)> {
     socket::send(attach_socket.as_fd(), request, &[]).ok()?;
     (0..ROUNDS).find_map(|_| {
         home.turn();
@@ -66,19 +73,31 @@ struct Sock {
 impl Guest {
     fn new(home: &mut Home, hello: Hello) -> Guest {
         let attach_socket = knock(home).expect("an open attach socket");
-        let Some((Reply::Welcome(welcome), fds)) = ask(home, &attach_socket, &Request::Hello(hello)) else {
+        let Some((Reply::Welcome(welcome), fds)) =
+            ask(home, &attach_socket, &Request::Hello(hello))
+        else {
             panic!("an honest program is not let in");
         };
-        let queue_pair = Arc::new(Segment::map(fds[0].as_fd(), welcome.queue_pair_len as usize).expect("a queue pair"));
+        let queue_pair = Arc::new(
+            Segment::map(fds[0].as_fd(), welcome.queue_pair_len as usize).expect("a queue pair"),
+        );
         let ring = |place: &clearway_shm::attach_socket::RingPlaces| {
-            RingProducer::new(&queue_pair, place.requests, place.slots).expect("a ring in the queue pair")
+            RingProducer::new(&queue_pair, place.requests, place.slots)
+                .expect("a ring in the queue pair")
         };
-        Guest { attach_socket, rings: welcome.rings.iter().map(ring).collect(), welcome, segments: HashMap::new() }
+        Guest {
+            attach_socket,
+            rings: welcome.rings.iter().map(ring).collect(),
+            welcome,
+            segments: HashMap::new(),
+        }
     }
 
     fn ask(&mut self, home: &mut Home, request: Request) -> (Reply, Vec<OwnedFd>) {
         match ask(home, &self.attach_socket, &request) {
-            Some((Reply::Error { errno, why }, _)) => panic!("{request:?} of an honest program: {why} ({errno})"),
+            Some((Reply::Error { errno, why }, _)) => {
+                panic!("{request:?} of an honest program: {why} ({errno})")
+            }
             Some(answer) => answer,
             None => panic!("{request:?} of an honest program is not answered"),
         }
@@ -88,30 +107,43 @@ impl Guest {
         if let Some(known) = self.segments.get(&number) {
             return Arc::clone(known);
         }
-        let (Reply::Segment { len }, fds) = self.ask(home, Request::Segment { segment: number }) else {
+        let (Reply::Segment { len }, fds) = self.ask(home, Request::Segment { segment: number })
+        else {
             panic!("no segment");
         };
-        let segment = Arc::new(Segment::map(fds[0].as_fd(), len as usize).expect("memory of the host's"));
+        let segment =
+            Arc::new(Segment::map(fds[0].as_fd(), len as usize).expect("memory of the host's"));
         self.segments.insert(number, Arc::clone(&segment));
         segment
     }
 
     fn fifo(&mut self, home: &mut Home, place: &FifoPlace) -> FifoMem {
-        let (head, data) = (self.segment(home, place.head.segment), self.segment(home, place.data.segment));
+        let (head, data) =
+            (self.segment(home, place.head.segment), self.segment(home, place.data.segment));
         FifoMem::new(&head, &data, place).expect("a FIFO of the host's")
     }
 
     /// Asks for something that a session comes of.
     fn sock(&mut self, home: &mut Home, request: Request, session_fd: Option<OwnedFd>) -> Sock {
-        let (Reply::Opened(session), mut fds) = self.ask(home, request) else { panic!("no session") };
-        let head = self.segment(home, session.head.segment).session(session.head.offset).expect("words of a session");
+        let (Reply::Opened(session), mut fds) = self.ask(home, request) else {
+            panic!("no session")
+        };
+        let head = self
+            .segment(home, session.head.segment)
+            .session(session.head.offset)
+            .expect("words of a session");
         let rx = session.rx.map(|place| Consumer::new(self.fifo(home, &place)));
         let tx = session.tx.map(|place| Producer::new(self.fifo(home, &place)));
         Sock { session, _session_fd: session_fd.or(fds.pop()).expect("a session fd"), head, rx, tx }
     }
 
     fn open(&mut self, home: &mut Home) -> Sock {
-        let request = Request::Open { kind: Kind::Stream, v6: false, options: SocketOptions::default(), port: 0 };
+        let request = Request::Open {
+            kind: Kind::Stream,
+            v6: false,
+            options: SocketOptions::default(),
+            port: 0,
+        };
         self.sock(home, request, None)
     }
 
@@ -123,9 +155,14 @@ impl Guest {
     fn connect(&mut self, home: &mut Home) -> Sock {
         let Sock { session, _session_fd, .. } = self.open(home);
         let remote = Some(SERVER.parse().expect("an address written in this file"));
-        let sock = self.sock(home, Request::Connect { session: session.id, remote }, Some(_session_fd));
+        let sock =
+            self.sock(home, Request::Connect { session: session.id, remote }, Some(_session_fd));
         home.turn();
-        assert_ne!(sock.head.state.load(Ordering::Acquire) & state::CONNECTED, 0, "an honest connection is not made");
+        assert_ne!(
+            sock.head.state.load(Ordering::Acquire) & state::CONNECTED,
+            0,
+            "an honest connection is not made"
+        );
         sock
     }
 
@@ -141,7 +178,12 @@ impl Guest {
 }
 
 /// Sends `len` bytes, and finds them at the other end.
-fn send(home: &mut Home, (from, tx): (&mut Guest, &mut Sock), (to, rx): (&mut Guest, &mut Sock), len: usize) {
+fn send(
+    home: &mut Home,
+    (from, tx): (&mut Guest, &mut Sock),
+    (to, rx): (&mut Guest, &mut Sock),
+    len: usize,
+) {
     let (session, reader) = (tx.session, rx.session);
     let (tx, rx) = (tx.tx.as_mut().expect("a connection"), rx.rx.as_mut().expect("a connection"));
     let bytes: Vec<u8> = (0..len).map(|at| (at ^ at >> 8 ^ len) as u8).collect();
@@ -184,7 +226,11 @@ impl Pair {
         let Sock { session, _session_fd, .. } = server.open(home);
         let local = SERVER.parse().expect("an address written in this file");
         server.ask(home, Request::Bind { session: session.id, local });
-        let mut listener = server.sock(home, Request::Listen { session: session.id, backlog: 4 }, Some(_session_fd));
+        let mut listener = server.sock(
+            home,
+            Request::Listen { session: session.id, backlog: 4 },
+            Some(_session_fd),
+        );
         let ours = client.connect(home);
         let theirs = server.accept(home, &mut listener);
         Pair { client, server, listener, ours, theirs }
@@ -201,7 +247,9 @@ impl Pair {
     pub(super) fn again(&mut self, home: &mut Home) {
         let Pair { client, server, listener, .. } = self;
         // Those of others, who are gone.
-        while let Some(record) = listener.rx.as_mut().and_then(|rx| rx.pop_accept().expect("an honest FIFO")) {
+        while let Some(record) =
+            listener.rx.as_mut().and_then(|rx| rx.pop_accept().expect("an honest FIFO"))
+        {
             ask(home, &server.attach_socket, &Request::Claim { session: record.session });
         }
         if listener.rx.as_ref().is_some_and(|rx| rx.room_wanted(1)) {

@@ -17,7 +17,8 @@ static HOMES: AtomicU32 = AtomicU32::new(0);
 /// Turns after which whoever still has something to do at once goes round in circles.
 const TURNS: u32 = 10_000;
 
-/// By then nothing is left to be done: TIME-WAIT, patience with a peer that does not close, retransmissions to one that is gone.
+/// By then nothing is left to be done: TIME-WAIT, patience with a peer that does not close,
+/// retransmissions to one that is gone.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// The host, in a folder of its own that goes with it.
@@ -47,7 +48,8 @@ fn limits() -> Limits {
 impl Home {
     pub(super) fn new() -> Home {
         let number = HOMES.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("clearway-peer-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("clearway-peer-{}-{number}", std::process::id()));
         let mut setup = Setup::new(folder.join("host.sock"), [7; 32]);
         setup.workers = vec![None, None];
         setup.stack.limits = limits();
@@ -64,8 +66,11 @@ impl Home {
         };
         (setup.programs, setup.processes, setup.sessions) = (6, 8, 32);
         let host = HostByHand::new(setup).expect("a host in an empty folder");
-        let mut home = Home { host, folder, now: Instant::ZERO + Duration::from_secs(1), buffers: Vec::new() };
-        for (table, address, other) in [(1, "172.16.1.1/24", "172.16.2.1/32"), (2, "172.16.2.1/24", "172.16.1.1/32")] {
+        let mut home =
+            Home { host, folder, now: Instant::ZERO + Duration::from_secs(1), buffers: Vec::new() };
+        for (table, address, other) in
+            [(1, "172.16.1.1/24", "172.16.2.1/32"), (2, "172.16.2.1/24", "172.16.1.1/32")]
+        {
             home.loopback(table, address, other);
         }
         for (id, secret, table) in [("server", "1", 1), ("client", "2", 2), ("hostile", "3", 2)] {
@@ -84,11 +89,19 @@ impl Home {
         let now = self.now;
         for worker in self.host.workers() {
             let port = Port::loopback(worker.pool(), 65_535);
-            let options = PortOptions { name: format!("loop{table}"), table: Table(table), mtu: None };
-            let iface = worker.engine().add_port(port, options).expect("the limits allow two interfaces");
-            worker.stack().add_address(now, iface, cidr(address)).expect("the limits allow two addresses");
+            let options =
+                PortOptions { name: format!("loop{table}"), table: Table(table), mtu: None };
+            let iface =
+                worker.engine().add_port(port, options).expect("the limits allow two interfaces");
+            worker
+                .stack()
+                .add_address(now, iface, cidr(address))
+                .expect("the limits allow two addresses");
             let via = NextHop::Lookup(Table(3 - table));
-            worker.stack().add_route(Table(table), cidr(other), via).expect("the limits allow two routes");
+            worker
+                .stack()
+                .add_route(Table(table), cidr(other), via)
+                .expect("the limits allow two routes");
         }
     }
 
@@ -96,9 +109,13 @@ impl Home {
         self.folder.join("host.sock")
     }
 
-    /// What is to be done now. Answers whether there may be more at once, and when there is something next.
+    /// What is to be done now. Answers whether there may be more at once, and when there is
+    /// something next.
     fn once(&mut self) -> (bool, Instant) {
-        let turn = self.host.turn(Time { now: self.now, since_1970: Duration::ZERO }).expect("a host that goes on");
+        let turn = self
+            .host
+            .turn(Time { now: self.now, since_1970: Duration::ZERO })
+            .expect("a host that goes on");
         (turn.worked || turn.again, turn.deadline)
     }
 
@@ -128,19 +145,26 @@ impl Home {
     }
 
     fn available(&mut self) -> Vec<(usize, usize)> {
-        let available = |pool: &clearway_dev::FramePool| (pool.small().available(), pool.large().available());
+        let available =
+            |pool: &clearway_dev::FramePool| (pool.small().available(), pool.large().available());
         self.host.workers().iter().map(|worker| available(worker.pool())).collect()
     }
 
-    /// Lets everything come to its end, and looks what is left: so many programs, and nothing of others.
+    /// Lets everything come to its end, and looks what is left: so many programs, and nothing of
+    /// others.
     pub(super) fn rest(&mut self, programs: usize) {
         self.pass(LONGEST);
         let left = self.host.programs();
         assert_eq!(left.len(), programs, "programs are left: {left:?}");
         let counted: u32 = left.iter().map(|program| program.sessions).sum();
-        let sessions: u32 = self.host.workers().iter_mut().map(|worker| worker.sessions().count()).sum();
-        let connections: u32 =
-            self.host.workers().iter_mut().map(|worker| worker.stack().population().connections).sum();
+        let sessions: u32 =
+            self.host.workers().iter_mut().map(|worker| worker.sessions().count()).sum();
+        let connections: u32 = self
+            .host
+            .workers()
+            .iter_mut()
+            .map(|worker| worker.stack().population().connections)
+            .sum();
         assert_eq!(sessions, counted, "sessions that no program has");
         if programs == 0 {
             assert_eq!((sessions, connections), (0, 0), "sessions and connections are left");

@@ -1,4 +1,5 @@
-//! A program that keeps to no rule. It writes into the memory by the descriptors, as whoever has them may.
+//! A program that keeps to no rule. It writes into the memory by the descriptors, as whoever has
+//! them may.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +17,8 @@ use super::host::Home;
 /// Segments that it asks for at most.
 const SEGMENTS: u32 = 8;
 
-/// Words of a FIFO's head, a session's, a queue pair's and a ring's that mean something, by their offsets.
+/// Words of a FIFO's head, a session's, a queue pair's and a ring's that mean something, by their
+/// offsets.
 const FIFO_WORDS: [u32; 8] = [0, 4, 8, 12, 64, 68, 72, 76];
 const SESSION_WORDS: [u32; 15] = [0, 4, 8, 12, 64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 128];
 const QUEUE_PAIR_WORDS: [u32; 6] = [0, 4, 8, 64, 128, 192];
@@ -62,7 +64,9 @@ impl Hostile {
         let Some(attach_socket) = knock(home) else { return };
         let mut hello = hello("hostile", "3", self.cut_through);
         hello.inherit = token;
-        if let Some((Reply::Welcome(welcome), fds)) = ask(home, &attach_socket, &Request::Hello(hello)) {
+        if let Some((Reply::Welcome(welcome), fds)) =
+            ask(home, &attach_socket, &Request::Hello(hello))
+        {
             if token.is_none() {
                 self.segments.fill_with(|| None);
                 self.socks.clear();
@@ -102,7 +106,11 @@ impl Hostile {
             0 => {
                 let kind = if pick & 1 == 0 { Kind::Stream } else { Kind::Datagram };
                 let options = options(input);
-                self.ask_session(home, &Request::Open { kind, v6: pick & 2 != 0, options, port: pick as u16 }, None);
+                self.ask_session(
+                    home,
+                    &Request::Open { kind, v6: pick & 2 != 0, options, port: pick as u16 },
+                    None,
+                );
             }
             1 => drop(self.ask(home, &Request::Bind { session: id, local: address(input) })),
             2 => {
@@ -126,13 +134,16 @@ impl Hostile {
             11 => {
                 let bytes = input.bytes(pick * 34);
                 if let Some(attach_socket) = self.attach_sockets.last() {
-                    let _ = rustix::net::send(attach_socket, bytes, rustix::net::SendFlags::NOSIGNAL);
+                    let _ =
+                        rustix::net::send(attach_socket, bytes, rustix::net::SendFlags::NOSIGNAL);
                 }
             }
             12 => self.ask_anything(home, id, input),
             13 => match pick % 3 {
                 0 => self.enter(home, None),
-                1 => self.enter(home, self.queue_pair.as_ref().map(|queue_pair| queue_pair.1.token)),
+                1 => {
+                    self.enter(home, self.queue_pair.as_ref().map(|queue_pair| queue_pair.1.token))
+                }
                 _ => drop(self.attach_sockets.pop()),
             },
             _ => {}
@@ -145,7 +156,8 @@ impl Hostile {
             let head = self.word(rx.head.segment, rx.head.offset + HEAD);
             let at = rx.data.offset + (head & (rx.capacity - 1));
             self.set(rx.head.segment, rx.head.offset + HEAD, head.wrapping_add(MESSAGE));
-            u64::from(self.word(rx.data.segment, at)) | u64::from(self.word(rx.data.segment, at + 4)) << 32
+            u64::from(self.word(rx.data.segment, at))
+                | u64::from(self.word(rx.data.segment, at + 4)) << 32
         });
         let session = record.unwrap_or_else(|| input.long());
         self.ask_session(home, &Request::Claim { session }, None);
@@ -156,7 +168,9 @@ impl Hostile {
         let (which, way) = (input.byte(), input.byte());
         let Some((session, _)) = self.socks.get(index) else { return };
         let at = |words: &[u32]| words[usize::from(which >> 2) % words.len()];
-        let fifo = |place: Option<FifoPlace>| place.map(|p| (p.head.segment, p.head.offset + at(&FIFO_WORDS)));
+        let fifo = |place: Option<FifoPlace>| {
+            place.map(|p| (p.head.segment, p.head.offset + at(&FIFO_WORDS)))
+        };
         let place = match which % 4 {
             0 => fifo(session.rx),
             1 => fifo(session.tx),
@@ -173,7 +187,11 @@ impl Hostile {
         let ring = welcome.rings[usize::from(which >> 3) % welcome.rings.len()];
         let words: Vec<u32> = QUEUE_PAIR_WORDS
             .into_iter()
-            .chain([ring.requests, ring.events].into_iter().flat_map(|at| RING_WORDS.map(|word| at + word)))
+            .chain(
+                [ring.requests, ring.events]
+                    .into_iter()
+                    .flat_map(|at| RING_WORDS.map(|word| at + word)),
+            )
             .collect();
         let at = words[usize::from(which) % words.len()];
         let value = value(get(queue_pair, at), way, input);
@@ -242,7 +260,11 @@ impl Hostile {
             10 => {
                 return self.lay_in(
                     home,
-                    &Request::OpenAhead { v6: which & 64 != 0, count: input.word() % 17, fds: self.names(input) },
+                    &Request::OpenAhead {
+                        v6: which & 64 != 0,
+                        count: input.word() % 17,
+                        fds: self.names(input),
+                    },
                 );
             }
             _ => {
@@ -270,7 +292,8 @@ impl Hostile {
 
     /// Fills a session fd, and asks for what an inheritor gets by it.
     fn inherit(&mut self, home: &mut Home, id: u64, input: &mut Input<'_>) {
-        let session_fd = self.socks.iter().find(|sock| sock.0.id == id).and_then(|sock| sock.1.as_ref());
+        let session_fd =
+            self.socks.iter().find(|sock| sock.0.id == id).and_then(|sock| sock.1.as_ref());
         let cookie = session_fd.map_or(Some(input.long()), |session_fd| {
             let bytes = input.bytes(64);
             let _ = rustix::net::send(session_fd, bytes, rustix::net::SendFlags::DONTWAIT);
@@ -280,7 +303,10 @@ impl Hostile {
     }
 
     fn word(&self, segment: u32, at: u32) -> u32 {
-        self.segments.get(segment as usize).and_then(Option::as_ref).map_or(0, |memory| get(memory, at))
+        self.segments
+            .get(segment as usize)
+            .and_then(Option::as_ref)
+            .map_or(0, |memory| get(memory, at))
     }
 
     fn set(&self, segment: u32, at: u32, value: u32) {
@@ -314,8 +340,16 @@ fn value(now: u32, way: u8, input: &mut Input<'_>) -> u32 {
 /// Addresses of ours, of the honest server, of nobody, and of another family.
 fn address(input: &mut Input<'_>) -> SocketAddr {
     let port = u16::from(input.byte());
-    let ip =
-        ["172.16.2.1", "172.16.1.1", "0.0.0.0", "127.0.0.1", "10.9.9.9", "::", "::ffff:172.16.2.1", "255.255.255.255"];
+    let ip = [
+        "172.16.2.1",
+        "172.16.1.1",
+        "0.0.0.0",
+        "127.0.0.1",
+        "10.9.9.9",
+        "::",
+        "::ffff:172.16.2.1",
+        "255.255.255.255",
+    ];
     let text = ip[usize::from(port) % ip.len()];
     match port {
         255 => SERVER.parse().expect("an address written in this file"),

@@ -1,4 +1,5 @@
-//! The kernel of this machine as the stack under test: sockets in a network namespace of their own, and a TUN device whose far end is the script.
+//! The kernel of this machine as the stack under test: sockets in a network namespace of their own,
+//! and a TUN device whose far end is the script.
 
 mod diag;
 mod namespace;
@@ -10,7 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clearway_dev::{Facts as _, FramePool, PoolBudget, Receive as _, TapMode, TapSpec, Transmit as _};
+use clearway_dev::{
+    Facts as _, FramePool, PoolBudget, Receive as _, TapMode, TapSpec, Transmit as _,
+};
 use clearway_pkt::{Buf, Burst, PoolBuf, TxMeta};
 use clearway_tap::TapQueue;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -26,7 +29,8 @@ pub use namespace::may_run;
 /// The name of the device; each lives in a namespace of its own.
 const DEVICE: &str = "tun0";
 
-/// The kernel under test. It stays on the thread that made it, because the namespace is that thread's.
+/// The kernel under test. It stays on the thread that made it, because the namespace is that
+/// thread's.
 pub struct Kernel {
     net: Net,
     start: Instant,
@@ -40,7 +44,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Puts this thread into a network namespace of its own, for the rest of its life, and makes everything that a script needs there.
+    /// Puts this thread into a network namespace of its own, for the rest of its life, and makes
+    /// everything that a script needs there.
     pub fn new(net: Net) -> Result<Kernel, String> {
         namespace::enter()?;
         let mut spec = TapSpec::new(TapMode::Tun, DEVICE);
@@ -64,7 +69,8 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// The kernel makes addresses and links ready in its own time, and drops packets until then: it is asked with echo requests.
+    /// The kernel makes addresses and links ready in its own time, and drops packets until then: it
+    /// is asked with echo requests.
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let icmp = Icmp { kind: IcmpKind::EchoRequest(1, 0), quoted: None, quoted_udp: None };
         let packet = Packet { flow: 0, optional: false, ecn: None, body: Body::Icmp(icmp) };
@@ -161,7 +167,8 @@ impl Backend for Kernel {
             if left <= 0 {
                 return Ok(());
             }
-            // A call may return while the device is silent, and poll counts in milliseconds at best: the last of them is slept through.
+            // A call may return while the device is silent, and poll counts in milliseconds at
+            // best: the last of them is slept through.
             let slice = if self.call.is_some() { left.min(500) } else { left };
             if slice < 1_000 {
                 thread::sleep(Duration::from_micros(slice.min(200) as u64));
@@ -203,7 +210,8 @@ impl Backend for Kernel {
         }
         let (sender, receiver) = channel();
         let (started, start) = channel();
-        // A call that blocks for ever leaves its thread behind when its script fails; the process ends it.
+        // A call that blocks for ever leaves its thread behind when its script fails; the process
+        // ends it.
         thread::spawn(move || {
             let _ = started.send(());
             sender.send((job(), Instant::now()))
@@ -233,7 +241,8 @@ impl Backend for Kernel {
         20_000
     }
 
-    /// The kernel's timers are coarser the further away they are: up to an eighth, and only ever late. As much again is for a busy machine.
+    /// The kernel's timers are coarser the further away they are: up to an eighth, and only ever
+    /// late. As much again is for a busy machine.
     fn slack(&self, wait: Micros) -> Micros {
         wait / 4
     }

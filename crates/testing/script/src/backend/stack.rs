@@ -1,4 +1,5 @@
-//! Clearway's core as the stack under test, in virtual time: nothing takes time but waiting, and waiting takes none.
+//! Clearway's core as the stack under test, in virtual time: nothing takes time but waiting, and
+//! waiting takes none.
 
 mod sockets;
 
@@ -8,7 +9,8 @@ use clearway_base::{Duration, Instant};
 use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::{RingRx, RingTx};
 use clearway_proto::{
-    Config, Congestion, EcnMode, Env, InterfaceSpec, Link, MtuProbing, NextHop, Stack, Table, TcpConfig,
+    Config, Congestion, EcnMode, Env, InterfaceSpec, Link, MtuProbing, NextHop, Stack, Table,
+    TcpConfig,
 };
 use clearway_wire::{Addr, Cidr, Endpoint};
 
@@ -33,7 +35,8 @@ const TICK: Duration = Duration::from_micros(50);
 /// The buffers of connections, unless the script sets others.
 const RECEIVE_BUFFER: u32 = 4 * 1024 * 1024;
 const SEND_BUFFER: u32 = 256 * 1024;
-/// The memory of all connections each way, and the chunks that it is taken in. What is never touched costs nothing.
+/// The memory of all connections each way, and the chunks that it is taken in. What is never
+/// touched costs nothing.
 const ARENA: u32 = 64 * 1024 * 1024;
 const CHUNK: u32 = 4096;
 /// Rounds of sending and looking at calls at one instant, before something must be wrong.
@@ -85,13 +88,17 @@ impl Core {
         }
         let limits = &mut config.limits;
         (limits.connections, limits.half_open, limits.time_wait, limits.orphans) = (64, 64, 64, 64);
-        (limits.reassembly_maps, limits.sack_maps, limits.listeners, limits.udp_sockets) = (64, 64, 8, 8);
+        (limits.reassembly_maps, limits.sack_maps, limits.listeners, limits.udp_sockets) =
+            (64, 64, 8, 8);
         let of_knob = |wanted: &str| {
-            let mut found =
-                commands.iter().flat_map(|command| knobs(command)).filter(|(name, _)| name.ends_with(wanted));
+            let mut found = commands
+                .iter()
+                .flat_map(|command| knobs(command))
+                .filter(|(name, _)| name.ends_with(wanted));
             found.next_back().and_then(|(_, value)| largest(&value))
         };
-        let receive = buffer_size(script, "SO_RCVBUF").or(of_knob(".tcp_rmem")).unwrap_or(RECEIVE_BUFFER);
+        let receive =
+            buffer_size(script, "SO_RCVBUF").or(of_knob(".tcp_rmem")).unwrap_or(RECEIVE_BUFFER);
         let send = buffer_size(script, "SO_SNDBUF").or(of_knob(".tcp_wmem")).unwrap_or(SEND_BUFFER);
         config.tcp.max_receive_window = receive;
         let rx = RingRx::new(ARENA / CHUNK, CHUNK, receive);
@@ -100,14 +107,22 @@ impl Core {
         let pool = Pool::new(64, 65_536);
         let spare = pool.clone();
         stack.set_buffer_maker(Box::new(move |bytes| spare.copy_of(bytes)));
-        let spec = InterfaceSpec { link: Link::Raw, mtu: net.mtu, offloads: Offloads::default(), table: Table(0) };
+        let spec = InterfaceSpec {
+            link: Link::Raw,
+            mtu: net.mtu,
+            offloads: Offloads::default(),
+            table: Table(0),
+        };
         let iface = stack.add_interface(spec).expect("a new stack takes an interface");
         stack.set_up(iface, true);
         let (prefix_len, any) = if net.v6() { (64, Addr::ANY_V6) } else { (24, Addr::ANY_V4) };
-        let own = Cidr::new(net.local, prefix_len).expect("the prefix is no longer than the address");
+        let own =
+            Cidr::new(net.local, prefix_len).expect("the prefix is no longer than the address");
         stack.add_address(BEGIN, iface, own).expect("a new interface takes an address");
         let all = Cidr::new(any, 0).expect("a prefix of nothing is one");
-        stack.add_route(Table(0), all, NextHop::Interface(iface)).expect("a new stack takes a route");
+        stack
+            .add_route(Table(0), all, NextHop::Interface(iface))
+            .expect("a new stack takes a route");
         Core {
             stack,
             pool,
@@ -125,13 +140,15 @@ impl Core {
         self.stack.remote(self.sockets.conn(fd)?)
     }
 
-    /// Bytes of a connection that wait to be read, and bytes that were written and not acknowledged.
+    /// Bytes of a connection that wait to be read, and bytes that were written and not
+    /// acknowledged.
     pub fn queued(&self, fd: Fd) -> Option<(u32, u32)> {
         let conn = self.sockets.conn(fd)?;
         Some((self.stack.unread(conn), self.stack.queued(conn)))
     }
 
-    /// Heeds knobs that were turned while the stack runs, given as the commands that do so. The stores stay as they are.
+    /// Heeds knobs that were turned while the stack runs, given as the commands that do so. The
+    /// stores stay as they are.
     pub fn turn(&mut self, commands: &[String]) {
         self.stack.reconfigure_tcp(|tcp| {
             for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
@@ -182,10 +199,14 @@ impl Core {
     }
 }
 
-/// The value that the script sets a buffer to, anywhere: the core's stores are as large from the start.
+/// The value that the script sets a buffer to, anywhere: the core's stores are as large from the
+/// start.
 fn buffer_size(script: &Script, option: &str) -> Option<u32> {
     script.events.iter().find_map(|event| match &event.what {
-        What::Call(call) if call.name == "setsockopt" && call.args.get(2) == Some(&Arg::Names(vec![option.into()])) => {
+        What::Call(call)
+            if call.name == "setsockopt"
+                && call.args.get(2) == Some(&Arg::Names(vec![option.into()])) =>
+        {
             match call.args.get(3) {
                 Some(Arg::List(items)) => match items.first() {
                     Some(Arg::Number(value)) => u32::try_from(*value).ok(),
@@ -198,7 +219,8 @@ fn buffer_size(script: &Script, option: &str) -> Option<u32> {
     })
 }
 
-/// The last of three sizes, the largest that a buffer may grow to, as `tcp_rmem` and `tcp_wmem` name them.
+/// The last of three sizes, the largest that a buffer may grow to, as `tcp_rmem` and `tcp_wmem`
+/// name them.
 fn largest(value: &str) -> Option<u32> {
     value.split_whitespace().nth(2)?.parse().ok()
 }
@@ -227,7 +249,8 @@ pub const KNOBS: &[&str] = &[
 
 /// Turns one of [`KNOBS`]; the script's other commands do nothing here.
 fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
-    let number: u64 = value.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let number: u64 =
+        value.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let small = number.min(255) as u8;
     match name.rsplit('.').next().unwrap_or_default() {
         "tcp_timestamps" => tcp.timestamps = number != 0,
@@ -243,7 +266,8 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
         "tcp_fin_timeout" => tcp.fin_wait_2 = Duration::from_secs(number),
         "tcp_rto_min_us" => tcp.rto_min = Duration::from_micros(number),
         "tcp_rto_max_ms" => tcp.rto_max = Duration::from_millis(number),
-        // Linux chooses the scale by the largest buffer; what a window may be at most is the store's matter, which was made with it.
+        // Linux chooses the scale by the largest buffer; what a window may be at most is the
+        // store's matter, which was made with it.
         "tcp_rmem" => tcp.max_receive_window = largest(value).unwrap_or(tcp.max_receive_window),
         "tcp_ecn" => tcp.defaults.ecn = EcnMode::of(number).unwrap_or_default(),
         "tcp_wmem" => tcp.max_send_buffer = largest(value).unwrap_or(tcp.max_send_buffer),
@@ -255,7 +279,8 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
             }
         }
         "tcp_congestion_control" => {
-            tcp.defaults.congestion = if value == "reno" { Congestion::Reno } else { Congestion::Cubic };
+            tcp.defaults.congestion =
+                if value == "reno" { Congestion::Reno } else { Congestion::Cubic };
         }
         _ => {}
     }
@@ -309,7 +334,10 @@ impl Backend for Core {
 
     fn info(&mut self, fd: Fd) -> Result<Info, String> {
         let conn = self.sockets.conn(fd).ok_or("that is no connection")?;
-        self.stack.info(conn).map(|info| super::told(&info.to_linux())).ok_or("the connection is over".into())
+        self.stack
+            .info(conn)
+            .map(|info| super::told(&info.to_linux()))
+            .ok_or("the connection is over".into())
     }
 
     fn command(&mut self, command: &str) -> Result<(), String> {

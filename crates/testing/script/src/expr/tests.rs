@@ -14,7 +14,10 @@ fn holds(text: &str) -> Result<bool, String> {
 #[test]
 fn comparisons_sums_and_logic_bind_as_in_python() {
     assert_eq!(holds(" assert tcpi_snd_cwnd == 10 "), Ok(true));
-    assert_eq!(holds(" assert tcpi_snd_cwnd == 2 + 4 * 2 and tcpi_state == TCP_ESTABLISHED "), Ok(true));
+    assert_eq!(
+        holds(" assert tcpi_snd_cwnd == 2 + 4 * 2 and tcpi_state == TCP_ESTABLISHED "),
+        Ok(true)
+    );
     assert_eq!(holds(" assert tcpi_snd_cwnd < 10 or tcpi_snd_cwnd >= 10 and 1 != 2 "), Ok(true));
     assert_eq!(holds(" assert not tcpi_snd_cwnd == 10 "), Ok(false));
     assert_eq!(holds(" assert (tcpi_snd_cwnd - 4) / 2 <= 3, tcpi_snd_cwnd "), Ok(true));
@@ -30,7 +33,10 @@ fn several_assertions_must_all_hold() {
 
 #[test]
 fn what_has_no_value_is_named() {
-    assert_eq!(holds(" assert tcpi_nonsense == 1 "), Err("`tcpi_nonsense` has no value here".into()));
+    assert_eq!(
+        holds(" assert tcpi_nonsense == 1 "),
+        Err("`tcpi_nonsense` has no value here".into())
+    );
     assert_eq!(holds(" assert 1 / 0 "), Err("division by zero".into()));
     assert!(holds(" assert 1 == ").unwrap_err().contains("where a value was expected"));
     assert!(holds(" assert 1 2 ").unwrap_err().contains("does not belong here"));

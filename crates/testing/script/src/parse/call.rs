@@ -65,7 +65,9 @@ impl Parser {
     fn names(&mut self) -> Result<Vec<String>, ParseError> {
         let mut names = Vec::new();
         loop {
-            let Token::Word(name) = self.peek().clone() else { return self.error("the name of a constant") };
+            let Token::Word(name) = self.peek().clone() else {
+                return self.error("the name of a constant");
+            };
             self.skip();
             names.push(name);
             if !self.takes('|') {
@@ -78,7 +80,9 @@ impl Parser {
         let mut fields = Vec::new();
         while !self.takes('}') {
             self.takes('.');
-            let Token::Word(name) = self.peek().clone() else { return self.error("the name of a field") };
+            let Token::Word(name) = self.peek().clone() else {
+                return self.error("the name of a field");
+            };
             self.skip();
             self.expect('=')?;
             fields.push((name, self.arg()?));

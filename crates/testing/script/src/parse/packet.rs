@@ -1,4 +1,5 @@
-//! Packets: `< S 0:0(0) win 1000 <mss 1460>`, `> udp (100)`, `< [1:101(100)] icmp unreachable port_unreachable`.
+//! Packets: `< S 0:0(0) win 1000 <mss 1460>`, `> udp (100)`,
+//! `< [1:101(100)] icmp unreachable port_unreachable`.
 
 use clearway_wire::tcp::AccEcn;
 use clearway_wire::{Ecn, Flags};
@@ -43,7 +44,8 @@ impl Parser {
             Body::Udp(self.in_brackets()?)
         } else if self.takes_word("icmp") {
             let mut icmp = self.icmp()?;
-            (icmp.quoted, icmp.quoted_udp) = (icmp.quoted.or(quoted), icmp.quoted_udp.or(quoted_udp));
+            (icmp.quoted, icmp.quoted_udp) =
+                (icmp.quoted.or(quoted), icmp.quoted_udp.or(quoted_udp));
             Body::Icmp(icmp)
         } else {
             Body::Tcp(self.segment(inbound)?)
@@ -82,7 +84,10 @@ impl Parser {
         let len: u32 = self.number()?;
         self.expect(')')?;
         if seq.wrapping_add(len) != end {
-            return Err(ParseError::new(pos, format!("{seq}:{end}({len}): the length is not the difference")));
+            return Err(ParseError::new(
+                pos,
+                format!("{seq}:{end}({len}): the length is not the difference"),
+            ));
         }
         Ok((seq, len))
     }
@@ -113,12 +118,21 @@ impl Parser {
     fn segment(&mut self, inbound: bool) -> Result<Segment, ParseError> {
         let flags = self.flags()?;
         let (seq, len) = self.range()?;
-        let mut segment = Segment { flags, seq, len, ack: None, window: None, urgent: None, options: Some(Vec::new()) };
+        let mut segment = Segment {
+            flags,
+            seq,
+            len,
+            ack: None,
+            window: None,
+            urgent: None,
+            options: Some(Vec::new()),
+        };
         loop {
             if self.takes_word("ack") {
                 segment.ack = Some(self.number()?);
             } else if self.takes_word("win") {
-                segment.window = if !inbound && self.takes('*') { None } else { Some(self.number()?) };
+                segment.window =
+                    if !inbound && self.takes('*') { None } else { Some(self.number()?) };
             } else if self.takes_word("urg") {
                 segment.urgent = Some(self.number()?);
                 segment.flags |= Flags::URG;
@@ -166,15 +180,25 @@ impl Parser {
                 TcpOption::Sack(blocks)
             }
             "TS" => {
-                let val = if self.takes_word("val") { self.stamp()? } else { return self.error("`val`") };
-                let ecr = if self.takes_word("ecr") { self.stamp()? } else { return self.error("`ecr`") };
+                let val = if self.takes_word("val") {
+                    self.stamp()?
+                } else {
+                    return self.error("`val`");
+                };
+                let ecr = if self.takes_word("ecr") {
+                    self.stamp()?
+                } else {
+                    return self.error("`ecr`");
+                };
                 TcpOption::Ts(val, ecr)
             }
             "ECN" => TcpOption::AccEcn(self.counters()?),
             "raw" => TcpOption::Raw(self.hex()?),
             _ => {
                 self.at -= 1;
-                return self.error("`mss`, `wscale`, `sackOK`, `sack`, `TS`, `ECN`, `nop`, `eol` or `raw`");
+                return self.error(
+                    "`mss`, `wscale`, `sackOK`, `sack`, `TS`, `ECN`, `nop`, `eol` or `raw`",
+                );
             }
         })
     }
@@ -184,7 +208,9 @@ impl Parser {
         let is_ect1_first = *self.peek() == Token::Word("e1b".into());
         let names = if is_ect1_first { ["e1b", "ceb", "e0b"] } else { ["e0b", "ceb", "e1b"] };
         let (mut told, mut count) = ([0; 3], 0);
-        while let Some(name) = names.get(count).filter(|name| *self.peek() == Token::Word((**name).into())) {
+        while let Some(name) =
+            names.get(count).filter(|name| *self.peek() == Token::Word((**name).into()))
+        {
             self.skip();
             let value = self.number()?;
             match *name {
@@ -204,7 +230,9 @@ impl Parser {
     /// `0x0102ff`: bytes.
     fn hex(&mut self) -> Result<Vec<u8>, ParseError> {
         let digits = match self.peek() {
-            Token::Number(text) => text.strip_prefix("0x").filter(|digits| digits.len() % 2 == 0).map(str::to_owned),
+            Token::Number(text) => {
+                text.strip_prefix("0x").filter(|digits| digits.len() % 2 == 0).map(str::to_owned)
+            }
             _ => None,
         };
         let Some(digits) = digits else { return self.error("bytes such as `0x0102`") };
@@ -214,7 +242,9 @@ impl Parser {
     }
 
     fn icmp(&mut self) -> Result<Icmp, ParseError> {
-        let Token::Word(word) = self.peek().clone() else { return self.error("a kind of ICMP message") };
+        let Token::Word(word) = self.peek().clone() else {
+            return self.error("a kind of ICMP message");
+        };
         self.skip();
         let mut icmp = Icmp { kind: IcmpKind::TimeExceeded, quoted: None, quoted_udp: None };
         icmp.kind = match word.as_str() {
@@ -225,12 +255,17 @@ impl Parser {
             "echo_request" | "echo_reply" => {
                 let id = if self.takes_word("id") { self.number()? } else { 0 };
                 let len = self.in_brackets()?;
-                if word == "echo_request" { IcmpKind::EchoRequest(id, len) } else { IcmpKind::EchoReply(id, len) }
+                if word == "echo_request" {
+                    IcmpKind::EchoRequest(id, len)
+                } else {
+                    IcmpKind::EchoReply(id, len)
+                }
             }
             _ => {
                 self.at -= 1;
                 return self.error(
-                    "`unreachable`, `packet_too_big`, `time_exceeded`, `parameter_problem`, `echo_request` or `echo_reply`",
+                    "`unreachable`, `packet_too_big`, `time_exceeded`, `parameter_problem`, \
+                     `echo_request` or `echo_reply`",
                 );
             }
         };
@@ -250,7 +285,9 @@ impl Parser {
     }
 
     fn unreachable(&mut self) -> Result<IcmpKind, ParseError> {
-        let Token::Word(word) = self.peek().clone() else { return self.error("why it is unreachable") };
+        let Token::Word(word) = self.peek().clone() else {
+            return self.error("why it is unreachable");
+        };
         self.skip();
         let reason = match word.as_str() {
             "net" | "net_unreachable" | "no_route" => Reason::Net,
@@ -262,7 +299,8 @@ impl Parser {
             _ => {
                 self.at -= 1;
                 return self.error(
-                    "`net_unreachable`, `host_unreachable`, `protocol_unreachable`, `port_unreachable`, `packet_filtered` or `frag_needed`",
+                    "`net_unreachable`, `host_unreachable`, `protocol_unreachable`, \
+                     `port_unreachable`, `packet_filtered` or `frag_needed`",
                 );
             }
         };

@@ -44,8 +44,12 @@ fn times_are_absolute_relative_any_or_ranges() {
 
 #[test]
 fn a_segment_has_flags_numbers_window_and_options() {
-    let syn = segment("0 < S 0:0(0) win 32792 <mss 1460,sackOK,nop,nop,TS val 7 ecr 0,nop,wscale 7>");
-    assert_eq!((syn.flags, syn.seq, syn.len, syn.ack, syn.window), (Flags::SYN, 0, 0, None, Some(32_792)));
+    let syn =
+        segment("0 < S 0:0(0) win 32792 <mss 1460,sackOK,nop,nop,TS val 7 ecr 0,nop,wscale 7>");
+    assert_eq!(
+        (syn.flags, syn.seq, syn.len, syn.ack, syn.window),
+        (Flags::SYN, 0, 0, None, Some(32_792))
+    );
     use TcpOption::{Mss, Nop, SackOk, Ts, Wscale};
     let options = vec![Mss(1460), SackOk, Nop, Nop, Ts(Some(7), Some(0)), Nop, Wscale(7)];
     assert_eq!(syn.options, Some(options));
@@ -59,7 +63,10 @@ fn a_segment_has_flags_numbers_window_and_options() {
 
 #[test]
 fn sack_blocks_raw_bytes_and_unchecked_timestamps_are_options() {
-    let options = segment("0 > . 1:1(0) ack 1 <nop,nop,sack 5:9 20:30,TS val * ecr 4,raw 0x4d04aabb>").options.unwrap();
+    let options =
+        segment("0 > . 1:1(0) ack 1 <nop,nop,sack 5:9 20:30,TS val * ecr 4,raw 0x4d04aabb>")
+            .options
+            .unwrap();
     assert_eq!(options[2], TcpOption::Sack(vec![(5, 9), (20, 30)]));
     assert_eq!(options[3], TcpOption::Ts(None, Some(4)));
     assert_eq!(options[4], TcpOption::Raw(vec![0x4d, 4, 0xaa, 0xbb]));
@@ -75,23 +82,34 @@ fn packets_may_belong_to_other_connections_be_optional_or_carry_marks() {
 #[test]
 fn datagrams_and_icmp_messages_are_packets_too() {
     assert_eq!(packet("0 < udp (100)").body, Body::Udp(100));
-    for line in ["0 < [1:101(100)] icmp unreachable port_unreachable", "0 < icmp unreachable port [1:101(100)]"] {
+    for line in [
+        "0 < [1:101(100)] icmp unreachable port_unreachable",
+        "0 < icmp unreachable port [1:101(100)]",
+    ] {
         let Body::Icmp(icmp) = packet(line).body else { panic!("{line}") };
         assert_eq!((icmp.kind, icmp.quoted), (IcmpKind::Unreachable(Reason::Port), Some((1, 100))));
     }
-    let Body::Icmp(icmp) = packet("0 < icmp unreachable frag_needed mtu 1400 [udp (7)]").body else { panic!() };
+    let Body::Icmp(icmp) = packet("0 < icmp unreachable frag_needed mtu 1400 [udp (7)]").body
+    else {
+        panic!()
+    };
     assert_eq!((icmp.kind, icmp.quoted_udp), (IcmpKind::TooBig(1400), Some(7)));
 }
 
 #[test]
 fn calls_have_arguments_of_every_kind() {
-    let What::Call(call) = one("0 fcntl(3, F_SETFL, O_RDWR|O_NONBLOCK) = -1 EBADF (Bad file descriptor)").what else {
+    let What::Call(call) =
+        one("0 fcntl(3, F_SETFL, O_RDWR|O_NONBLOCK) = -1 EBADF (Bad file descriptor)").what
+    else {
         panic!()
     };
     assert_eq!(call.args[0], Arg::Number(3));
     assert_eq!(call.args[2], Arg::Names(vec!["O_RDWR".into(), "O_NONBLOCK".into()]));
     assert_eq!((call.result, call.errno.as_deref()), (Some(-1), Some("EBADF")));
-    let What::Call(call) = one("0 poll([{fd=4, events=POLLIN, revents=0}], 1, ...) = 0").what else { panic!() };
+    let What::Call(call) = one("0 poll([{fd=4, events=POLLIN, revents=0}], 1, ...) = 0").what
+    else {
+        panic!()
+    };
     let Arg::List(items) = &call.args[0] else { panic!() };
     let Arg::Fields(fields) = &items[0] else { panic!() };
     assert_eq!(fields[1], ("events".into(), Arg::Names(vec!["POLLIN".into()])));
@@ -107,7 +125,10 @@ fn settings_come_from_options_comments_and_commands() {
     assert_eq!((settings.mtu, settings.tolerance), (Some(1400), Some(9000)));
     assert_eq!(settings.only, Some((Subject::Core, "a reason".into())));
     assert_eq!(settings.commands, ["sysctl -q net.ipv4.tcp_sack=0"]);
-    assert_eq!(settings.skips(Subject::Kernel, IpVersion::V6).unwrap(), "only for the core: a reason");
+    assert_eq!(
+        settings.skips(Subject::Kernel, IpVersion::V6).unwrap(),
+        "only for the core: a reason"
+    );
     assert_eq!(settings.skips(Subject::Core, IpVersion::V4).unwrap(), "only for ipv6");
     assert_eq!(settings.skips(Subject::Core, IpVersion::V6), None);
     assert!(matches!(&script.events[1].what, What::Command(_)));
@@ -123,7 +144,8 @@ fn errors_say_where_and_what() {
     assert_eq!(wrong("0 < S 0:5(0)\n"), "1:7: 0:5(0): the length is not the difference");
     assert_eq!(
         wrong("0 < S 0:0(0)\n+.1 ? S"),
-        "2:5: a packet (`<` or `>`), a call, an assertion (`%{`) or a command was expected here, not `?`"
+        "2:5: a packet (`<` or `>`), a call, an assertion (`%{`) or a command was expected here, \
+         not `?`"
     );
     assert_eq!(wrong("0 < . 1:1(0) <mss>"), "1:18: a number was expected here, not `>`");
     assert_eq!(wrong("0 < . 1:1(0) <mss 70000>"), "1:19: 70000 is out of range here");
@@ -138,7 +160,8 @@ fn errors_say_where_and_what() {
 #[test]
 fn no_text_makes_the_parser_panic() {
     let text = "`a=1`\n// only: core (x)\n0...+1 poll([{fd=4, events=POLLIN}], 1, -1) = -1 E (x)\n+0~+1 >?2 [ce] SFRP.UEW 1:2(1) \
-                ack 1 win * urg 1 <mss 1,sack 1:2,TS val * ecr 1,raw 0x00>\n* < [udp (1)] icmp unreachable net\n0 %{ assert (a == 1 }%";
+                ack 1 win * urg 1 <mss 1,sack 1:2,TS val * ecr 1,raw 0x00>\n* < [udp (1)] icmp \
+                    unreachable net\n0 %{ assert (a == 1 }%";
     for end in 0..text.len() {
         let _ = parse(&text[..end]);
         let mut cut = text.to_owned();

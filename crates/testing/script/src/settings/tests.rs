@@ -8,7 +8,10 @@ fn knobs_are_found_however_they_are_set() {
         [pair("net.ipv4.tcp_sack", "0"), pair("net.ipv4.tcp_timestamps", "1")]
     );
     assert_eq!(knobs("/proc/sys/net/ipv4/tcp_sack=0\n"), [pair("net.ipv4.tcp_sack", "0")]);
-    assert_eq!(knobs("sysctl -q net.ipv4.tcp_rmem=\"1 2 3\""), [pair("net.ipv4.tcp_rmem", "1 2 3")]);
+    assert_eq!(
+        knobs("sysctl -q net.ipv4.tcp_rmem=\"1 2 3\""),
+        [pair("net.ipv4.tcp_rmem", "1 2 3")]
+    );
     assert_eq!(knobs("FOO=1 ip route add default via 1.2.3.4"), []);
 }
 

@@ -14,9 +14,12 @@ fn segment(v6: bool, seq: u32, ack: u32, flags: Flags, payload: &[u8]) -> Vec<u8
 fn segments_that_follow_each_other_become_one() {
     for v6 in [false, true] {
         let start = u32::MAX - 3;
-        let mut train = Train::begin(Framing::Ethernet, &segment(v6, start, 5, Flags::ACK, b"hello")).unwrap();
+        let mut train =
+            Train::begin(Framing::Ethernet, &segment(v6, start, 5, Flags::ACK, b"hello")).unwrap();
         let next = start.wrapping_add(5);
-        assert!(train.join(Framing::Ethernet, &segment(v6, next, 5, Flags::ACK | Flags::PSH, b"you")));
+        assert!(
+            train.join(Framing::Ethernet, &segment(v6, next, 5, Flags::ACK | Flags::PSH, b"you"))
+        );
         let view = tcp_view(Framing::Ethernet.packet(&train.bytes).unwrap()).unwrap();
         assert_eq!((view.payload, view.seg.seq), (&b"helloyou"[..], Seq(start)));
         assert!(view.checksum_is_valid() && view.seg.flags.contains(Flags::PSH));

@@ -37,7 +37,8 @@ fn loss_comes_as_often_as_asked() {
 fn bursts_take_neighbours_together() {
     let bursts = Bursts { begin: 10_000, end: 200_000, loss: 1_000_000 };
     let mut d = direction(Rules { bursts: Some(bursts), ..Rules::clean(MS) });
-    let lost: Vec<bool> = (0..20_000).map(|_| d.send(Instant::ZERO, 100).arrivals[0].is_none()).collect();
+    let lost: Vec<bool> =
+        (0..20_000).map(|_| d.send(Instant::ZERO, 100).arrivals[0].is_none()).collect();
     let total = lost.iter().filter(|l| **l).count();
     let pairs = lost.windows(2).filter(|w| w[0] && w[1]).count();
     assert!(pairs * 10 > total * 6, "{pairs} of {total} losses had a loss before them");
@@ -63,7 +64,8 @@ fn a_rate_spaces_frames_and_the_queue_overflows() {
 
 #[test]
 fn a_device_that_pushes_back_says_when_it_has_room() {
-    let rules = Rules { rate: 8_000_000, queue: 2, backpressure: true, ..Rules::clean(Duration::ZERO) };
+    let rules =
+        Rules { rate: 8_000_000, queue: 2, backpressure: true, ..Rules::clean(Duration::ZERO) };
     let mut d = direction(rules);
     assert_eq!(d.room(Instant::ZERO), 2);
     arrivals(&mut d, 2, Duration::ZERO);

@@ -6,8 +6,13 @@ use super::{Handed, Port, finish, verdict};
 use crate::frame::{Framing, tcp_packet, tcp_view};
 
 fn port(framing: Framing) -> Port {
-    let offloads =
-        Offloads { tx_checksum: true, tso4: true, tso6: true, max_segmented_frame: 65550, ..Offloads::default() };
+    let offloads = Offloads {
+        tx_checksum: true,
+        tso4: true,
+        tso6: true,
+        max_segmented_frame: 65550,
+        ..Offloads::default()
+    };
     Port {
         link: 0,
         end: 0,
@@ -28,7 +33,11 @@ fn large(framing: Framing, v6: bool, len: usize) -> Handed {
     } else {
         (Addr::v4([10, 0, 0, 1]), Addr::v4([10, 0, 0, 2]))
     };
-    let seg = Segment { seq: Seq(u32::MAX - 1000), flags: Flags::ACK | Flags::PSH | Flags::FIN, ..Segment::default() };
+    let seg = Segment {
+        seq: Seq(u32::MAX - 1000),
+        flags: Flags::ACK | Flags::PSH | Flags::FIN,
+        ..Segment::default()
+    };
     let packet = tcp_packet(Endpoint::new(a, 1), Endpoint::new(b, 2), &seg, &vec![9; len]);
     let mut bytes = framing.wrap(Mac([4; 6]), Mac([2; 6]), &packet);
     let start = framing.header_len() + if v6 { 40 } else { 20 };

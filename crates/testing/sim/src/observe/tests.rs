@@ -16,7 +16,8 @@ struct Wire {
 impl Wire {
     /// A connection that is established; each side has offered a window of 1000.
     fn open() -> Wire {
-        let (a, b) = (Endpoint::new(Addr::v4([10, 0, 0, 1]), 1), Endpoint::new(Addr::v4([10, 0, 0, 2]), 2));
+        let (a, b) =
+            (Endpoint::new(Addr::v4([10, 0, 0, 1]), 1), Endpoint::new(Addr::v4([10, 0, 0, 2]), 2));
         let mut wire = Wire { observer: Observer::default(), a, b };
         wire.observer.know(a.addr);
         wire.observer.know(b.addr);
@@ -26,7 +27,13 @@ impl Wire {
         wire
     }
 
-    fn send(&mut self, from_a: bool, seg: Segment, payload: &[u8], arrives: bool) -> Result<(), String> {
+    fn send(
+        &mut self,
+        from_a: bool,
+        seg: Segment,
+        payload: &[u8],
+        arrives: bool,
+    ) -> Result<(), String> {
         let (src, dst) = if from_a { (self.a, self.b) } else { (self.b, self.a) };
         let packet = tcp_packet(src, dst, &seg, payload);
         let view = tcp_view(&packet).unwrap();
@@ -44,11 +51,23 @@ impl Wire {
 }
 
 fn data(seq: u32, wnd: u16) -> Segment {
-    Segment { flags: Flags::ACK, seq: Seq(A_ISS.wrapping_add(seq)), ack: Seq(B_ISS + 1), wnd, ..Segment::default() }
+    Segment {
+        flags: Flags::ACK,
+        seq: Seq(A_ISS.wrapping_add(seq)),
+        ack: Seq(B_ISS + 1),
+        wnd,
+        ..Segment::default()
+    }
 }
 
 fn ack(acked: u32, wnd: u16) -> Segment {
-    Segment { flags: Flags::ACK, seq: Seq(B_ISS + 1), ack: Seq(A_ISS.wrapping_add(acked)), wnd, ..Segment::default() }
+    Segment {
+        flags: Flags::ACK,
+        seq: Seq(B_ISS + 1),
+        ack: Seq(A_ISS.wrapping_add(acked)),
+        wnd,
+        ..Segment::default()
+    }
 }
 
 #[test]
@@ -123,6 +142,7 @@ fn a_new_incarnation_starts_afresh() {
     wire.send(true, data(1, 1000), b"hello", true).unwrap();
     wire.pass(true, Flags::SYN, A_ISS.wrapping_add(100_000), 0, 1000, b"");
     wire.pass(false, Flags::SYN | Flags::ACK, B_ISS + 9, A_ISS.wrapping_add(100_001), 10, b"");
-    let seg = Segment { seq: Seq(A_ISS.wrapping_add(100_001)), ack: Seq(B_ISS + 10), ..data(0, 1000) };
+    let seg =
+        Segment { seq: Seq(A_ISS.wrapping_add(100_001)), ack: Seq(B_ISS + 10), ..data(0, 1000) };
     wire.send(true, seg, b"other", true).unwrap();
 }

@@ -53,7 +53,8 @@ pub(super) fn flood(stage: &mut Stage) {
     let until = stage.world.began + Duration::from_secs(6);
     stage.faults_until(until);
     let (framing, v6, service) = (stage.conditions.framing, stage.conditions.v6, stage.service());
-    let pause = Duration::from_micros(*crate::conditions::pick(&mut stage.rng, &[300, 1_000, 5_000]));
+    let pause =
+        Duration::from_micros(*crate::conditions::pick(&mut stage.rng, &[300, 1_000, 5_000]));
     let rng = stage.rng.fork();
     again_and_again(&mut stage.world, rng, pause, until, move |w, rng| {
         let src = Endpoint::new(somebody(rng, v6), rng.between(1, 65_535) as u16);
@@ -64,11 +65,22 @@ pub(super) fn flood(stage: &mut Stage) {
             opts.sack_permitted = true;
             opts.ts = Some((rng.next_u32(), 0));
         }
-        let seg = Segment { seq: Seq(rng.next_u32()), flags: Flags::SYN, wnd: 65_535, opts, ..Segment::default() };
+        let seg = Segment {
+            seq: Seq(rng.next_u32()),
+            flags: Flags::SYN,
+            wnd: 65_535,
+            opts,
+            ..Segment::default()
+        };
         throw(w, B, framing, &frame::tcp_packet(src, service, &seg, b""));
         if rng.chance(50_000) {
             // A guess at a cookie.
-            let seg = Segment { seq: Seq(rng.next_u32()), ack: Seq(rng.next_u32()), flags: Flags::ACK, ..seg };
+            let seg = Segment {
+                seq: Seq(rng.next_u32()),
+                ack: Seq(rng.next_u32()),
+                flags: Flags::ACK,
+                ..seg
+            };
             throw(w, B, framing, &frame::tcp_packet(src, service, &seg, b"GET /"));
         }
     });
@@ -79,13 +91,25 @@ fn somebody(rng: &mut Rng, v6: bool) -> Addr {
     if v6 {
         let mut bytes = [0; 16];
         rng.fill(&mut bytes);
-        bytes[..6].copy_from_slice(&[0x20, 1, 0xd, 0xb8, 0, if rng.chance(300_000) { 0 } else { 77 }]);
+        bytes[..6].copy_from_slice(&[
+            0x20,
+            1,
+            0xd,
+            0xb8,
+            0,
+            if rng.chance(300_000) { 0 } else { 77 },
+        ]);
         bytes[6..8].fill(0);
         Addr::v6(bytes)
     } else if rng.chance(300_000) {
         Addr::v4([10, 0, 0, rng.between(10, 250) as u8])
     } else {
-        Addr::v4([rng.between(11, 126) as u8, rng.next_u32() as u8, rng.next_u32() as u8, rng.between(1, 254) as u8])
+        Addr::v4([
+            rng.between(11, 126) as u8,
+            rng.next_u32() as u8,
+            rng.next_u32() as u8,
+            rng.between(1, 254) as u8,
+        ])
     }
 }
 
@@ -106,7 +130,8 @@ pub(super) fn garbage(stage: &mut Stage) {
                 rng.fill(&mut upper);
                 let proto = Proto(rng.next_u32() as u8);
                 let src = somebody(rng, v6);
-                let packet = frame::ip_packet(src, stage::address(v6, 0, host as u8 + 1), proto, 64, &upper);
+                let packet =
+                    frame::ip_packet(src, stage::address(v6, 0, host as u8 + 1), proto, 64, &upper);
                 throw(w, host, framing, &packet);
             }
             _ => stray_segment(w, rng, host, framing, v6),
@@ -156,14 +181,22 @@ fn segment_to(rng: &mut Rng, host: usize, v6: bool, flags: Flags) -> Vec<u8> {
         opts.sack.push(Seq(rng.next_u32()), Seq(rng.next_u32()));
     }
     let (seq, ack) = (Seq(rng.next_u32()), Seq(rng.next_u32()));
-    let seg =
-        Segment { seq, ack, flags, wnd: rng.next_u32() as u16, urg: rng.next_u32() as u16, opts, ..Segment::default() };
+    let seg = Segment {
+        seq,
+        ack,
+        flags,
+        wnd: rng.next_u32() as u16,
+        urg: rng.next_u32() as u16,
+        opts,
+        ..Segment::default()
+    };
     let mut payload = vec![0; rng.below(300) as usize];
     rng.fill(&mut payload);
     frame::tcp_packet(src, dst, &seg, &payload)
 }
 
-/// A stranger who knows both endpoints of a connection, and guesses its sequence numbers (RFC 5961).
+/// A stranger who knows both endpoints of a connection, and guesses its sequence numbers (RFC
+/// 5961).
 pub(super) fn blind(stage: &mut Stage) {
     honest_traffic(stage, 2, 1_000_000);
     let until = stage.world.began + Duration::from_secs(5);
@@ -171,7 +204,8 @@ pub(super) fn blind(stage: &mut Stage) {
     let (framing, service) = (stage.conditions.framing, stage.service());
     let rng = stage.rng.fork();
     again_and_again(&mut stage.world, rng, Duration::from_millis(3), until, move |w, rng| {
-        // A SYN that hits a handshake can spoil it, which TCP cannot help (RFC 9293 3.5, simultaneous open); an open connection it must not hurt.
+        // A SYN that hits a handshake can spoil it, which TCP cannot help (RFC 9293 3.5,
+        // simultaneous open); an open connection it must not hurt.
         let names: Vec<FlowName> = w.ledger.borrow().open_meetings().collect();
         if names.is_empty() {
             return;
@@ -188,8 +222,13 @@ pub(super) fn blind(stage: &mut Stage) {
             Flags::SYN | Flags::ACK,
         ];
         let flags = *crate::conditions::pick(rng, &flags);
-        let seg =
-            Segment { seq: Seq(rng.next_u32()), ack: Seq(rng.next_u32()), flags, wnd: 1000, ..Segment::default() };
+        let seg = Segment {
+            seq: Seq(rng.next_u32()),
+            ack: Seq(rng.next_u32()),
+            flags,
+            wnd: 1000,
+            ..Segment::default()
+        };
         let payload: &[u8] = if rng.chance(500_000) { b"evil" } else { b"" };
         throw(w, host, framing, &frame::tcp_packet(from, to, &seg, payload));
     });

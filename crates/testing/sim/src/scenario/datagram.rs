@@ -42,7 +42,8 @@ fn post(stage: &mut Stage, longest: u64) -> u64 {
     let to = Endpoint::new(stage.addr(B), ECHO);
     let mut at = Duration::ZERO;
     for number in 0..count {
-        // The first one waits for a link address, where there is room for a few packets and not for many fragments.
+        // The first one waits for a link address, where there is room for a few packets and not for
+        // many fragments.
         let len = match number {
             0 => stage.rng.between(8, 1_000),
             _ if stage.rng.chance(500_000) => stage.rng.between(8, 1_400),

@@ -24,8 +24,10 @@ pub(super) fn short(stage: &mut Stage) {
     stage.listen();
     for _ in 0..stage.rng.between(20, 200) {
         let (ask, answer) = (stage.rng.between(1, 500), stage.rng.between(0, 3_000));
-        let (mut a, mut b) =
-            (vec![Act::Send(ask), Act::AwaitRead(answer)], vec![Act::AwaitRead(ask), Act::Send(answer)]);
+        let (mut a, mut b) = (
+            vec![Act::Send(ask), Act::AwaitRead(answer)],
+            vec![Act::AwaitRead(ask), Act::Send(answer)],
+        );
         match stage.rng.below(3) {
             0 => a.push(Act::AwaitEnd),
             1 => b.push(Act::AwaitEnd),
@@ -66,10 +68,20 @@ pub(super) fn both_close(stage: &mut Stage) {
         let (n, m) = (stage.bytes(20_000), stage.bytes(20_000));
         let wait = stage.millis(0, 500);
         // Both wait for what the other says, then for the same length of time.
-        let a =
-            vec![Act::Send(n), Act::AwaitRead(m), Act::AwaitAcked, Act::Pause(Duration::from_secs(2)), Act::Shutdown];
-        let b =
-            vec![Act::Send(m), Act::AwaitRead(n), Act::AwaitAcked, Act::Pause(Duration::from_secs(2)), Act::Shutdown];
+        let a = vec![
+            Act::Send(n),
+            Act::AwaitRead(m),
+            Act::AwaitAcked,
+            Act::Pause(Duration::from_secs(2)),
+            Act::Shutdown,
+        ];
+        let b = vec![
+            Act::Send(m),
+            Act::AwaitRead(n),
+            Act::AwaitAcked,
+            Act::Pause(Duration::from_secs(2)),
+            Act::Shutdown,
+        ];
         let talk = Conversation::new(stage.part(a), stage.part(b), Expect::Whole);
         stage.converse(wait, talk);
     }
@@ -79,7 +91,8 @@ pub(super) fn both_close(stage: &mut Stage) {
 pub(super) fn simultaneous_open(stage: &mut Stage) {
     let (n, m) = (stage.bytes(100_000), stage.bytes(100_000));
     let mut talk = stage.exchange(n, m);
-    // A SYN that arrives before the other side has connected is refused; then it was not simultaneous.
+    // A SYN that arrives before the other side has connected is refused; then it was not
+    // simultaneous.
     talk.expect = Expect::Prefix;
     let number = stage.world.ledger.borrow_mut().add(talk);
     let a = Endpoint::new(stage.addr(A), 4000);
@@ -100,7 +113,12 @@ pub(super) fn vanish(stage: &mut Stage) {
     }
     stage.listen();
     let n = stage.rng.between(10_000, 1_000_000);
-    let mut a = plain(vec![Act::Send(n), Act::Pause(Duration::from_millis(10)), Act::Send(100_000_000), Act::Shutdown]);
+    let mut a = plain(vec![
+        Act::Send(n),
+        Act::Pause(Duration::from_millis(10)),
+        Act::Send(100_000_000),
+        Act::Shutdown,
+    ]);
     match stage.rng.below(3) {
         0 => a.options.user_timeout = stage.millis(1_000, 120_000),
         1 => {
@@ -132,7 +150,8 @@ pub(super) fn keepalive(stage: &mut Stage) {
         interval: stage.millis(1_000, 10_000),
         count: stage.rng.between(5, 9) as u8,
     });
-    // A keepalive that gives up while the link loses everything is right; so the weather is good during the silence.
+    // A keepalive that gives up while the link loses everything is right; so the weather is good
+    // during the silence.
     let expect = if stage.world.faults_end.since(stage.world.began) > Duration::from_secs(30) {
         Expect::Prefix
     } else {
@@ -177,7 +196,8 @@ pub(super) fn refused(stage: &mut Stage) {
     }
 }
 
-/// The server closes first and keeps TIME-WAIT; the client comes back from the same port (RFC 6191, RFC 1122 4.2.2.13).
+/// The server closes first and keeps TIME-WAIT; the client comes back from the same port (RFC 6191,
+/// RFC 1122 4.2.2.13).
 pub(super) fn time_wait_reuse(stage: &mut Stage) {
     stage.listen();
     let local = Endpoint::new(stage.addr(A), 7777);

@@ -28,8 +28,12 @@ fn fault(stage: &mut Stage, ends: &'static [usize], least_ms: u64, most_ms: u64)
     let length = stage.millis(least_ms, most_ms);
     let (begin, end) = (stage.world.began + from, stage.world.began + from + length);
     stage.faults_until(end);
-    stage.world.at(begin, move |w| ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.blackhole = true)));
-    stage.world.at(end, move |w| ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.blackhole = false)));
+    stage
+        .world
+        .at(begin, move |w| ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.blackhole = true)));
+    stage
+        .world
+        .at(end, move |w| ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.blackhole = false)));
 }
 
 /// Up to two minutes of silence.
@@ -41,7 +45,8 @@ pub(super) fn blackhole(stage: &mut Stage) {
     survive(stage);
 }
 
-/// A handshake may run out of retries in a long silence, and so may a connection whose owner has let go; then the other side must learn of it.
+/// A handshake may run out of retries in a long silence, and so may a connection whose owner has
+/// let go; then the other side must learn of it.
 fn survive(stage: &mut Stage) {
     watch(stage);
     for conversation in &mut stage.world.ledger.borrow_mut().conversations {
@@ -49,9 +54,11 @@ fn survive(stage: &mut Stage) {
     }
 }
 
-/// Both sides probe a silent peer, so that they learn of its end even when they have nothing to send.
+/// Both sides probe a silent peer, so that they learn of its end even when they have nothing to
+/// send.
 pub(super) fn watch(stage: &mut Stage) {
-    let keepalive = Keepalive { idle: Duration::from_secs(120), interval: Duration::from_secs(30), count: 8 };
+    let keepalive =
+        Keepalive { idle: Duration::from_secs(120), interval: Duration::from_secs(30), count: 8 };
     for conversation in &mut stage.world.ledger.borrow_mut().conversations {
         for part in &mut conversation.parts {
             part.options.keepalive = Some(keepalive);
@@ -127,11 +134,14 @@ pub(super) fn narrow_path(stage: &mut Stage) {
             router_v6: stage::address(true, 0, 254),
         };
         let when = stage.millis(0, 2_000);
-        stage.world.after(when, move |w| ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.narrow = Some(narrow))));
+        stage.world.after(when, move |w| {
+            ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.narrow = Some(narrow)))
+        });
     }
 }
 
-/// A router that takes less than the link does and says nothing (RFC 4821 2): every byte arrives all the same.
+/// A router that takes less than the link does and says nothing (RFC 4821 2): every byte arrives
+/// all the same.
 pub(super) fn mtu_black_hole(stage: &mut Stage) {
     transfer(stage, 500_000);
     let least = if stage.conditions.v6 { 1280 } else { 576 };
@@ -140,7 +150,9 @@ pub(super) fn mtu_black_hole(stage: &mut Stage) {
     let any = Addr::v4([10, 0, 0, 254]);
     let narrow = Narrow { mtu, silent: true, router_v4: any, router_v6: any };
     let when = stage.millis(0, 2_000);
-    stage.world.after(when, move |w| ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.narrow = Some(narrow))));
+    stage.world.after(when, move |w| {
+        ends.iter().for_each(|e| w.set_rules(0, *e, |r| r.narrow = Some(narrow)))
+    });
 }
 
 /// An interface goes down and up again.
@@ -180,7 +192,8 @@ pub(super) fn route_change(stage: &mut Stage) {
     let table = stage.table();
     for host in [A, B] {
         let now = stage.world.now;
-        let added = stage.world.hosts[host].stack.add_address(now, clearway_pkt::Iface(0), cidr(own(host)));
+        let added =
+            stage.world.hosts[host].stack.add_address(now, clearway_pkt::Iface(0), cidr(own(host)));
         if let Err(why) = added {
             stage.world.fail(format!("an address was refused: {why:?}"));
         }
@@ -212,7 +225,8 @@ pub(super) fn route_change(stage: &mut Stage) {
     }
 }
 
-/// The address of a connection is taken from the host. What becomes of the connection is its own affair, but it must end.
+/// The address of a connection is taken from the host. What becomes of the connection is its own
+/// affair, but it must end.
 pub(super) fn address_change(stage: &mut Stage) {
     transfer(stage, 1_000_000);
     survive(stage);
@@ -243,7 +257,8 @@ pub(super) fn address_change(stage: &mut Stage) {
     stage.world.time_limit = Duration::from_secs(4_000);
 }
 
-/// A third host has the address of `a` in another routing table of `b`: both talk to the same address of `b` at the same time.
+/// A third host has the address of `a` in another routing table of `b`: both talk to the same
+/// address of `b` at the same time.
 pub(super) fn vrf(stage: &mut Stage) {
     let conditions = stage.conditions.clone();
     let other = 1 - conditions.table;
@@ -261,7 +276,8 @@ pub(super) fn vrf(stage: &mut Stage) {
             let table = if host == A { stage.table() } else { Table(other) };
             let port = 3000 + number as u16 / 2;
             let local = Some(Endpoint::new(stage.addr(A), port));
-            let spec = clearway_proto::ConnectSpec { table, ..stage.connect_spec(local, stage.service()) };
+            let spec =
+                clearway_proto::ConnectSpec { table, ..stage.connect_spec(local, stage.service()) };
             let wait = stage.millis(0, 500);
             stage.world.after(wait, move |w| stage::connect(w, host, number, 0, spec));
         }
@@ -305,7 +321,8 @@ pub(super) fn loopback(stage: &mut Stage) {
     let mut conditions = stage.conditions.clone();
     conditions.framing = Framing::Raw;
     conditions.mtu = *pick(&mut stage.rng, &[65_535, 65_535, 1500]);
-    conditions.device = *pick(&mut stage.rng, &[Device::Plain, Device::Trusted, Device::PassesLarge]);
+    conditions.device =
+        *pick(&mut stage.rng, &[Device::Plain, Device::Trusted, Device::PassesLarge]);
     let link = stage.world.add_link(Framing::Raw, conditions.table);
     stage::join_loopback(&mut stage.world, &conditions, A, link);
     let local = stage::loopback_addr(conditions.v6);

@@ -54,7 +54,8 @@ pub(super) fn slow_reader(stage: &mut Stage) {
     let n = stage.bytes(100_000);
     let other = stage.exchange(n, n);
     stage.converse(Duration::from_millis(100), other);
-    stage.world.time_limit = stage.world.time_limit + every.times(most / step + 1) + Duration::from_secs(1000);
+    stage.world.time_limit =
+        stage.world.time_limit + every.times(most / step + 1) + Duration::from_secs(1000);
 }
 
 /// A receiver with no room to speak of.
@@ -65,7 +66,8 @@ pub(super) fn tiny_windows(stage: &mut Stage) {
     let bytes = stage.bytes((u64::from(limit) * 100).min(50_000));
     let mut talk = stage.exchange(bytes, 1000);
     if stage.rng.chance(300_000) {
-        talk.parts[1].reading = Reading::Slow(stage.rng.between(1, 500) as u32, Duration::from_millis(20));
+        talk.parts[1].reading =
+            Reading::Slow(stage.rng.between(1, 500) as u32, Duration::from_millis(20));
     }
     stage.converse(Duration::ZERO, talk);
     stage.world.time_limit = Duration::from_secs(20_000);
@@ -80,7 +82,8 @@ pub(super) fn zero_window(stage: &mut Stage) {
     let bytes = u64::from(limit) * stage.rng.between(1, 4) + stage.rng.below(3);
     let mut talk = stage.exchange(bytes, 0);
     talk.parts[1].reading = Reading::Late(sleep);
-    // A connection that its owner has let go of need not probe for ever; so `a` stays until `b` has read everything.
+    // A connection that its owner has let go of need not probe for ever; so `a` stays until `b` has
+    // read everything.
     talk.parts[1].acts = vec![Act::AwaitEnd, Act::Shutdown];
     if stage.rng.chance(300_000) {
         talk.parts[0].options.keepalive = Some(clearway_proto::Keepalive {
@@ -107,7 +110,8 @@ pub(super) fn urgent(stage: &mut Stage) {
     acts.push(Act::Shutdown);
     let a = stage.part(acts);
     let mut b = stage.part(vec![Act::AwaitEnd]);
-    b.reading = *pick(&mut stage.rng, &[Reading::Eager, Reading::Slow(1000, Duration::from_millis(5))]);
+    b.reading =
+        *pick(&mut stage.rng, &[Reading::Eager, Reading::Slow(1000, Duration::from_millis(5))]);
     stage.converse(Duration::ZERO, Conversation::new(a, b, Expect::Whole));
 }
 

@@ -19,30 +19,35 @@ fn note() {
     }
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory that is being handed out, and allocates nothing itself.
+// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory that is
+// being handed out, and allocates nothing itself.
 unsafe impl GlobalAlloc for Counting {
-    // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc`, and they are handed on as they are.
+    // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc`, and they are handed on as they
+    // are.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
         // SAFETY: as promised by our caller.
         unsafe { System.alloc(layout) }
     }
 
-    // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc_zeroed`, and they are handed on as they are.
+    // SAFETY: the caller keeps the promises of `GlobalAlloc::alloc_zeroed`, and they are handed on
+    // as they are.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note();
         // SAFETY: as promised by our caller.
         unsafe { System.alloc_zeroed(layout) }
     }
 
-    // SAFETY: the caller keeps the promises of `GlobalAlloc::realloc`, and they are handed on as they are.
+    // SAFETY: the caller keeps the promises of `GlobalAlloc::realloc`, and they are handed on as
+    // they are.
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         note();
         // SAFETY: as promised by our caller.
         unsafe { System.realloc(ptr, layout, new_size) }
     }
 
-    // SAFETY: the caller keeps the promises of `GlobalAlloc::dealloc`, and they are handed on as they are.
+    // SAFETY: the caller keeps the promises of `GlobalAlloc::dealloc`, and they are handed on as
+    // they are.
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         // SAFETY: as promised by our caller.
         unsafe { System.dealloc(ptr, layout) }

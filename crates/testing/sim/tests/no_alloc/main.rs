@@ -1,7 +1,8 @@
-//! After its start, a stack allocates nothing: not for packets, connections, holes, timers or datagrams.
+//! After its start, a stack allocates nothing: not for packets, connections, holes, timers or
+//! datagrams.
 //!
-//! Two stacks are joined by queues that were made before. What happens between the first packet and the last is watched by an
-//! allocator that counts.
+//! Two stacks are joined by queues that were made before. What happens between the first packet and
+//! the last is watched by an allocator that counts.
 
 mod counting_alloc;
 
@@ -10,8 +11,8 @@ use clearway_pkt::{Burst, Iface, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::chain::ChainRx;
 use clearway_proto::store::ring::{RingRx, RingTx};
 use clearway_proto::{
-    Config, ConnEvents, ConnId, ConnOptions, ConnectSpec, Env, Event, InterfaceSpec, Limits, Link, ListenSpec,
-    ListenerId, RxStore, Stack, Table, UdpSpec,
+    Config, ConnEvents, ConnId, ConnOptions, ConnectSpec, Env, Event, InterfaceSpec, Limits, Link,
+    ListenSpec, ListenerId, RxStore, Stack, Table, UdpSpec,
 };
 use clearway_wire::{Addr, Cidr, Endpoint, Mac};
 use counting_alloc::{Counting, allocations};
@@ -55,7 +56,14 @@ struct Wire {
 impl Wire {
     fn new(seed: u64, loss: u32) -> Wire {
         let rng = Rng::seed(seed);
-        Wire { frames: vec![[0; FRAME]; QUEUE], lens: vec![0; QUEUE], count: 0, room: [0; FRAME], rng, loss }
+        Wire {
+            frames: vec![[0; FRAME]; QUEUE],
+            lens: vec![0; QUEUE],
+            count: 0,
+            room: [0; FRAME],
+            rng,
+            loss,
+        }
     }
 }
 
@@ -91,7 +99,8 @@ struct Side<E: Env<Buf = PoolBuf>> {
 impl<E: Env<Buf = PoolBuf>> Side<E> {
     fn new(rx: E::Rx, tx: E::Tx, number: u8, v6: bool, loss: u32) -> Side<E> {
         let mut config = Config::new([number; 32]);
-        config.limits = Limits { connections: 64, half_open: 16, time_wait: 64, ..Limits::default() };
+        config.limits =
+            Limits { connections: 64, half_open: 16, time_wait: 64, ..Limits::default() };
         let mut stack = Stack::new(config, rx, tx);
         let link = Link::Ethernet(Mac([2, 0, 0, 0, 0, number]));
         let spec = InterfaceSpec { link, mtu: MTU, offloads: Default::default(), table: Table(0) };
@@ -204,7 +213,13 @@ fn play<E: Env<Buf = PoolBuf>>(a: &mut Side<E>, b: &mut Side<E>, mut now: Instan
 }
 
 /// One connection with `bytes` each way.
-fn exchange<E: Env<Buf = PoolBuf>>(a: &mut Side<E>, b: &mut Side<E>, v6: bool, bytes: u32, now: Instant) -> Instant {
+fn exchange<E: Env<Buf = PoolBuf>>(
+    a: &mut Side<E>,
+    b: &mut Side<E>,
+    v6: bool,
+    bytes: u32,
+    now: Instant,
+) -> Instant {
     let spec = ConnectSpec {
         table: Table(0),
         local: None,
@@ -230,7 +245,8 @@ where
         let [mut a, mut b] = sides;
         let local = Endpoint::new(addr(v6, 2), PORT);
         let options = ConnOptions::default();
-        let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog: 16, token: 0, options };
+        let spec =
+            ListenSpec { table: Table(0), local, v6_only: false, backlog: 16, token: 0, options };
         b.listener = Some(b.stack.listen(spec).expect("listen"));
         let udp = |number: u8| UdpSpec {
             table: Table(0),
@@ -246,7 +262,8 @@ where
             for _ in 0..3 {
                 now = exchange(&mut a, &mut b, v6, bytes, now);
                 let datagram = [1; 4000];
-                let _ = a.stack.udp_send(from, Some(Endpoint::new(addr(v6, 2), 7)), None, &datagram);
+                let _ =
+                    a.stack.udp_send(from, Some(Endpoint::new(addr(v6, 2), 7)), None, &datagram);
             }
             // Past TIME-WAIT.
             for _ in 0..1_000 {
@@ -257,12 +274,20 @@ where
                 b.act(now);
             }
         });
-        assert_eq!((a.read, b.read), (3 * u64::from(bytes), 3 * u64::from(bytes)), "everything arrived, IPv6: {v6}");
+        assert_eq!(
+            (a.read, b.read),
+            (3 * u64::from(bytes), 3 * u64::from(bytes)),
+            "everything arrived, IPv6: {v6}"
+        );
         if loss == 0 {
             assert_eq!(b.datagrams, 3);
         }
         assert_eq!(count, 0, "allocations, IPv6: {v6}");
-        assert_eq!((a.pool.available(), b.pool.available()), (2048, 2048), "all packet buffers are back");
+        assert_eq!(
+            (a.pool.available(), b.pool.available()),
+            (2048, 2048),
+            "all packet buffers are back"
+        );
     }
 }
 

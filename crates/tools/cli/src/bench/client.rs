@@ -8,7 +8,8 @@ use anyhow::{anyhow, bail};
 use clearway_base::Histogram;
 use clearway_bench::stack::ClientApp;
 use clearway_bench::{
-    ClientPlan, ClientReport, Framing, Pattern, Phase, Protocol, Sources, Start, kernel, source, text,
+    ClientPlan, ClientReport, Framing, Pattern, Phase, Protocol, Sources, Start, kernel, source,
+    text,
 };
 use clearway_engine::{Clock, CoreReport, Memory};
 use clearway_proto::{Config, Limits};
@@ -34,19 +35,23 @@ pub(super) struct Args {
     server: Addr,
 
     /// The server's port
-    #[arg(short = 'p', long = "server-port", value_name = "PORT", default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'p', long = "server-port", value_name = "PORT", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
     /// Connections at a time, over all cores
-    #[arg(short, long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    #[arg(short, long, value_name = "NUMBER", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     connections: u32,
 
     /// How many of them are asked; the others only exist [default: all]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     active: Option<u32>,
 
-    /// Requests on their way on one connection; in a burst over our stack, messages that are not acknowledged [default: 1; in a burst what the queue takes]
-    #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    /// Requests on their way on one connection; in a burst over our stack, messages that are not
+    /// acknowledged [default: 1; in a burst what the queue takes]
+    #[arg(short, long, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
 
     /// Wait for answers, or only send: ping-pong (or 1), burst (or 2)
@@ -57,7 +62,8 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "BYTES")]
     length: Option<Size>,
 
-    /// The request; \r \n \t \0 \\ and \xNN stand for bytes. To a request of HTTP answers of HTTP are read, unless -l says how long they are
+    /// The request; \r \n \t \0 \\ and \xNN stand for bytes. To a request of HTTP answers of HTTP
+    /// are read, unless -l says how long they are
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
 
@@ -69,12 +75,14 @@ pub(super) struct Args {
     #[arg(short = 'n', long, value_name = "PROTOCOL", default_value = "tcp")]
     protocol: ProtocolArg,
 
-    /// Make so many requests per second over all connections, such as 20k or 1.5M, whatever became of those before [default: each answer brings the next request]
+    /// Make so many requests per second over all connections, such as 20k or 1.5M, whatever became
+    /// of those before [default: each answer brings the next request]
     #[arg(short, long, value_name = "PER-SECOND")]
     rate: Option<Rate>,
 
     /// Count for so many seconds
-    #[arg(short = 't', long = "time", value_name = "SECONDS", default_value = "10", value_parser = figures::seconds)]
+    #[arg(short = 't', long = "time", value_name = "SECONDS", default_value = "10",
+        value_parser = figures::seconds)]
     time: Duration,
 
     /// Make requests for so many seconds before counting
@@ -89,12 +97,14 @@ pub(super) struct Args {
     #[arg(long, requires = "close_after")]
     reset: bool,
 
-    /// Seconds without an answer after which a connection is given up [default: 1 for UDP, 30 for TCP]
+    /// Seconds without an answer after which a connection is given up [default: 1 for UDP, 30 for
+    /// TCP]
     #[arg(long, value_name = "SECONDS", value_parser = figures::seconds)]
     timeout: Option<Duration>,
 
     /// Handshakes in progress at most, on each core
-    #[arg(long, value_name = "NUMBER", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_024,
+        value_parser = clap::value_parser!(u32).range(1..))]
     connecting: u32,
 }
 
@@ -132,20 +142,28 @@ impl Args {
         }
         if active < threads {
             return wrong(format!(
-                "{threads} cores need as many active connections at least. Raise -c or name fewer cores."
+                "{threads} cores need as many active connections at least. Raise -c or name \
+                 fewer cores."
             ));
         }
         if self.close_after.is_some()
-            && (self.depth.unwrap_or(1) > 1 || active < self.connections || pattern == Pattern::Burst)
+            && (self.depth.unwrap_or(1) > 1
+                || active < self.connections
+                || pattern == Pattern::Burst)
         {
             return wrong(
-                "--close-after goes with one request at a time, answered, on every connection: leave -d, --active and -g out.",
+                "--close-after goes with one request at a time, answered, on every connection: \
+                 leave -d, --active and -g out.",
             );
         }
         if protocol == Protocol::Udp && message.len() > 65_507 {
             return wrong("a datagram holds 65507 bytes at most. Give a smaller -l or -m.");
         }
-        let timeout = self.timeout.unwrap_or(Duration::from_secs(if protocol == Protocol::Udp { 1 } else { 30 }));
+        let timeout = self.timeout.unwrap_or(Duration::from_secs(if protocol == Protocol::Udp {
+            1
+        } else {
+            30
+        }));
         if timeout.is_zero() || self.time.is_zero() {
             return wrong("--timeout and --time are longer than 0 seconds.");
         }
@@ -179,15 +197,20 @@ impl Args {
                 return Ok(addresses);
             }
             let family = if self.server.is_v4() { "IPv4" } else { "IPv6" };
-            return wrong(format!("{} is an {family} address, and none of ours is. Give one with -a.", self.server));
+            return wrong(format!(
+                "{} is an {family} address, and none of ours is. Give one with -a.",
+                self.server
+            ));
         }
         let most = source::capacity(addresses.len());
         // Those that wait in TIME-WAIT have a port as well.
-        let wanted = u64::from(self.connections) + if self.close_after.is_some() { u64::from(TIME_WAIT) } else { 0 };
+        let wanted = u64::from(self.connections)
+            + if self.close_after.is_some() { u64::from(TIME_WAIT) } else { 0 };
         if wanted > most {
             let count = wanted.div_ceil(source::capacity(1));
             return wrong(format!(
-                "{} connections need {count} source addresses. Give a range, such as -a 10.0.0.1-10.0.0.{}/24.",
+                "{} connections need {count} source addresses. Give a range, such as -a \
+                 10.0.0.1-10.0.0.{}/24.",
                 self.connections,
                 count.min(250)
             ));
@@ -207,25 +230,43 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let sources_of = |core| Sources::new(sources.clone(), core, cores, seed % source::capacity(1));
     let start = Arc::new(Start::new(cores));
     let form = Form::choose(args.common.json);
-    let mut watch =
-        Asking { args, plan: &plan, form, last: Vec::new(), seconds: 0, budget: Budget::default(), error: None };
+    let mut watch = Asking {
+        args,
+        plan: &plan,
+        form,
+        last: Vec::new(),
+        seconds: 0,
+        budget: Budget::default(),
+        error: None,
+    };
     if args.common.kernel {
         kernel::allow_open_files(plan.connections.into()).map_err(|sentence| anyhow!(sentence))?;
         let signals = Signals::take()?;
         let work = |seat: clearway_engine::Seat<ClientReport>| {
             let core = seat.index();
             let part = plan.part(core, cores);
-            kernel::run_client(seat, part, SocketAddr::from(server), sources_of(core), Arc::clone(&start))
-                .map_err(|sentence| anyhow!(sentence))
+            kernel::run_client(
+                seat,
+                part,
+                SocketAddr::from(server),
+                sources_of(core),
+                Arc::clone(&start),
+            )
+            .map_err(|sentence| anyhow!(sentence))
         };
         team::run_threads(&net, None, &signals, work, &mut watch)?;
     } else {
         let addresses = args.common.address_places()?;
         let make = |core| {
             let part = plan.part(core, cores);
-            let (stack, pool) = net.stack_with(|config| configure(config, &part, addresses), &queues(args, &part))?;
+            let (stack, pool) =
+                net.stack_with(|config| configure(config, &part, addresses), &queues(args, &part))?;
             let now = Clock::new().read().now;
-            Ok((stack, pool, ClientApp::new(part, server, sources_of(core), Arc::clone(&start), now)))
+            Ok((
+                stack,
+                pool,
+                ClientApp::new(part, server, sources_of(core), Arc::clone(&start), now),
+            ))
         };
         team::run_apps(&net, None, args.common.stages, make, &mut watch)?;
     }
@@ -260,7 +301,9 @@ fn configure(config: &mut Config, part: &ClientPlan, addresses: u16) {
 fn queues(args: &Args, part: &ClientPlan) -> Memory {
     let len = part.message.len() as u64;
     match (part.pattern, args.depth) {
-        (Pattern::Burst, Some(depth)) => memory(part.active, len * u64::from(depth), len * u64::from(depth)),
+        (Pattern::Burst, Some(depth)) => {
+            memory(part.active, len * u64::from(depth), len * u64::from(depth))
+        }
         (Pattern::Burst, None) => memory(part.active.min(4_096), 1 << 20, (1 << 20).max(len)),
         (Pattern::PingPong, _) => {
             let bytes = len * u64::from(part.depth);
@@ -292,7 +335,8 @@ impl Asking<'_> {
                 grouped(new)
             ))?),
             Form::Json => figures::json(&json!({
-                "event": "connecting", "connections": sum.open, "wanted": self.args.connections, "new": new,
+                "event": "connecting", "connections": sum.open, "wanted": self.args.connections,
+                    "new": new,
                 "failures": sum.connect_failures,
             })),
         }
@@ -307,8 +351,12 @@ impl Asking<'_> {
             let last = self.last.get(index);
             let from = last.map_or(0, |last| last.measured.as_nanos());
             let measured = report.measured.as_nanos().saturating_sub(from);
-            rate += per_second(count(report).saturating_sub(last.map_or(0, count)), measured as f64 / 1e9);
-            busy += report.busy.as_nanos().saturating_sub(last.map_or(0, |last| last.busy.as_nanos()));
+            rate += per_second(
+                count(report).saturating_sub(last.map_or(0, count)),
+                measured as f64 / 1e9,
+            );
+            busy +=
+                report.busy.as_nanos().saturating_sub(last.map_or(0, |last| last.busy.as_nanos()));
             all += measured;
             if let Some(last) = last {
                 before.add(&last.latency);
@@ -335,8 +383,10 @@ impl Asking<'_> {
                 ))?)
             }
             Form::Json => figures::json(&json!({
-                "event": "second", "second": self.seconds, "requests_per_second": rate, "connections": sum.open,
-                "connected": sum.connected, "in_flight": sum.in_flight, "latency_us": times(&second),
+                "event": "second", "second": self.seconds, "requests_per_second": rate,
+                    "connections": sum.open,
+                "connected": sum.connected, "in_flight": sum.in_flight,
+                    "latency_us": times(&second),
                 "busy_share": share, "timeouts": sum.timeouts, "failed": sum.failed,
             })),
         }
@@ -351,25 +401,33 @@ impl Asking<'_> {
         let mut warnings = Vec::new();
         if share > TOO_BUSY {
             warnings.push(format!(
-                "this client was busy {:.0} % of the time, so it may be what was measured: give it more cores, or the server fewer",
+                "this client was busy {:.0} % of the time, so it may be what was measured: give it \
+                 more cores, or the server fewer",
                 share * 100.0
             ));
         }
         if sum.not_sent > 0 {
             warnings.push(format!(
-                "{} requests were due and never left: the server, or this client, is slower than the rate asked for",
+                "{} requests were due and never left: the server, or this client, is slower than \
+                 the rate asked for",
                 grouped(sum.not_sent)
             ));
         }
         let lost = sum.timeouts + sum.failed + sum.unanswered;
         if lost > 0 {
-            warnings.push(format!("{} requests have no answer, and are not in the latencies", grouped(lost)));
+            warnings.push(format!(
+                "{} requests have no answer, and are not in the latencies",
+                grouped(lost)
+            ));
         }
         if sum.refused > 0 {
             warnings.push(format!("{} answers have another status than 2xx", grouped(sum.refused)));
         }
         if sum.unexpected > 0 {
-            warnings.push(format!("{} answers came that nobody had asked for", grouped(sum.unexpected)));
+            warnings.push(format!(
+                "{} answers came that nobody had asked for",
+                grouped(sum.unexpected)
+            ));
         }
         if sum.stopped {
             warnings.push("stopped before the time".into());
@@ -384,7 +442,8 @@ impl Watch<ClientReport> for Asking<'_> {
         let server = Endpoint::new(self.args.server, self.args.port).to_string();
         match self.form {
             Form::Json => figures::json(&json!({
-                "event": "ready", "over": common.over(), "server": server, "cores": common.net().threads(),
+                "event": "ready", "over": common.over(), "server": server,
+                    "cores": common.net().threads(),
             })),
             _ => Ok(figures::line(&format!(
                 "Asking {server} by {} on {} connections, over {}",
@@ -395,7 +454,11 @@ impl Watch<ClientReport> for Asking<'_> {
         }
     }
 
-    fn second(&mut self, _seconds: f64, reports: &[CoreReport<ClientReport>]) -> anyhow::Result<()> {
+    fn second(
+        &mut self,
+        _seconds: f64,
+        reports: &[CoreReport<ClientReport>],
+    ) -> anyhow::Result<()> {
         let now: Vec<ClientReport> = reports.iter().map(|report| report.app.clone()).collect();
         let sum = ClientReport::sum(&now);
         self.budget.second(self.done(&sum), reports);
@@ -409,14 +472,20 @@ impl Watch<ClientReport> for Asking<'_> {
         Ok(())
     }
 
-    fn summary(&mut self, _seconds: f64, reports: &[CoreReport<ClientReport>]) -> anyhow::Result<()> {
+    fn summary(
+        &mut self,
+        _seconds: f64,
+        reports: &[CoreReport<ClientReport>],
+    ) -> anyhow::Result<()> {
         let all: Vec<&ClientReport> = reports.iter().map(|report| &report.app).collect();
         let sum = ClientReport::sum(all.iter().copied());
         self.budget.second(self.done(&sum), reports);
         self.error = sum.error.clone();
         let burst = self.plan.pattern == Pattern::Burst;
         if self.error.is_none() && !burst && sum.answers == 0 && !sum.stopped {
-            let why = sum.last_failure.unwrap_or("is a server there, and does it answer requests of this form?");
+            let why = sum
+                .last_failure
+                .unwrap_or("is a server there, and does it answer requests of this form?");
             self.error = Some(format!("no request was answered: {why}"));
         }
         let seconds = sum.measured.as_nanos() as f64 / 1e9;
@@ -432,7 +501,8 @@ impl Watch<ClientReport> for Asking<'_> {
         }
         let bytes = |each: usize| gbit(done * each as u64, seconds);
         figures::line(&format!(
-            "\n{} requests in {seconds:.1} s on {} connections: {} requests/s, {:.3} Gbit/s of requests",
+            "\n{} requests in {seconds:.1} s on {} connections: {} requests/s, {:.3} Gbit/s of \
+             requests",
             grouped(sum.requests),
             grouped(sum.wanted.into()),
             grouped(per_second(done, seconds) as u64),
@@ -457,7 +527,11 @@ impl Watch<ClientReport> for Asking<'_> {
             ))?;
         }
         if let Some(cost) = cost {
-            figures::line(&format!("client busy {:.1} %, {:.0} cycles a request", share * 100.0, cost.cycles))?;
+            figures::line(&format!(
+                "client busy {:.1} %, {:.0} cycles a request",
+                share * 100.0,
+                cost.cycles
+            ))?;
         }
         for line in self.budget.lines() {
             figures::line(&line)?;
@@ -486,7 +560,8 @@ impl Asking<'_> {
                 let app = &report.app;
                 let core = args.common.cores.as_ref().and_then(|cores| cores.list().get(index));
                 json!({
-                    "core": core, "requests": app.requests, "answers": app.answers, "connections": app.wanted,
+                    "core": core, "requests": app.requests, "answers": app.answers,
+                        "connections": app.wanted,
                     "busy_share": app.busy_share(),
                 })
             })
@@ -495,18 +570,24 @@ impl Asking<'_> {
         figures::json(&json!({
             "event": "summary", "over": args.common.over(), "protocol": args.protocol.to_string(),
             "pattern": if plan.pattern == Pattern::Burst { "burst" } else { "ping-pong" },
-            "loop": if offered.is_some() { "open" } else { "closed" }, "offered_per_second": offered,
+            "loop": if offered.is_some() { "open" } else { "closed" },
+                "offered_per_second": offered,
             "connections": plan.connections, "active": plan.active, "depth": plan.depth,
-            "request_bytes": plan.message.len(), "close_after": plan.close_after, "seconds": seconds,
-            "requests": sum.requests, "answers": sum.answers, "timeouts": sum.timeouts, "failed": sum.failed,
+            "request_bytes": plan.message.len(), "close_after": plan.close_after,
+                "seconds": seconds,
+            "requests": sum.requests, "answers": sum.answers, "timeouts": sum.timeouts,
+                "failed": sum.failed,
             "unanswered": sum.unanswered, "not_sent": sum.not_sent, "refused": sum.refused,
             "unexpected": sum.unexpected, "requests_per_second": per_second(done, seconds),
             "bytes_out": sum.bytes_out, "bytes_in": sum.bytes_in, "connected": sum.connected,
             "connect_failures": sum.connect_failures, "connections_failed": sum.connections_failed,
             "closed_by_server": sum.closed_by_peer, "latency_us": times(&sum.latency),
-            "delay_us": offered.map(|_| times(&sum.delay)), "connect_us": times(&sum.connect), "busy_share": share,
-            "per_request": Cost::json(cost), "cores": cores, "stopped": sum.stopped, "warnings": warnings,
-            "error": self.error, "below": Below::of(reports), "drops_by_reason": Below::reasons(reports),
+            "delay_us": offered.map(|_| times(&sum.delay)), "connect_us": times(&sum.connect),
+                "busy_share": share,
+            "per_request": Cost::json(cost), "cores": cores, "stopped": sum.stopped,
+                "warnings": warnings,
+            "error": self.error, "below": Below::of(reports),
+                "drops_by_reason": Below::reasons(reports),
             "stages": self.budget.json(),
         }))
     }

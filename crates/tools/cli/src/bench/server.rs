@@ -26,10 +26,12 @@ pub(super) struct Args {
     common: Common,
 
     /// The port to listen on, for TCP and UDP, on every address
-    #[arg(short = 'p', long = "server-port", value_name = "PORT", default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'p', long = "server-port", value_name = "PORT", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
-    /// Answer with so many bytes; requests have as many unless --request says otherwise [default: 64]
+    /// Answer with so many bytes; requests have as many unless --request says otherwise [default:
+    /// 64]
     #[arg(short, long, value_name = "BYTES", conflicts_with = "message")]
     length: Option<Size>,
 
@@ -37,7 +39,8 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
 
-    /// Where a request ends: after so many BYTES; with an empty line (http); or whatever arrives together is one (any)
+    /// Where a request ends: after so many BYTES; with an empty line (http); or whatever arrives
+    /// together is one (any)
     #[arg(long, value_name = "BYTES|http|any")]
     request: Option<String>,
 
@@ -45,8 +48,10 @@ pub(super) struct Args {
     #[arg(short = 'g', long, value_name = "PATTERN", default_value = "ping-pong")]
     pattern: PatternArg,
 
-    /// Connections that one core may have at a time [default: 1048576, over the kernel's sockets as many as may be open]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    /// Connections that one core may have at a time [default: 1048576, over the kernel's sockets as
+    /// many as may be open]
+    #[arg(long, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     connections: Option<u32>,
 
     /// Stop after so many seconds
@@ -67,7 +72,9 @@ impl Args {
             Some("http") => Framing::HttpRequest,
             Some("any") => Framing::Any,
             Some(text) => match text.parse::<Size>() {
-                Ok(Size(len)) if len > 0 && len <= u64::from(u32::MAX) => Framing::Fixed(len as u32),
+                Ok(Size(len)) if len > 0 && len <= u64::from(u32::MAX) => {
+                    Framing::Fixed(len as u32)
+                }
                 _ => {
                     return Err(WrongUse(format!(
                         "`{text}` is no end of a request: write bytes such as 64, http or any"
@@ -79,8 +86,11 @@ impl Args {
             None if self.message.is_some() => Framing::Any,
             None => Framing::Fixed(message.len() as u32),
         };
-        let most =
-            if self.common.kernel { kernel::sockets_allowed() / self.common.net().threads() as u64 } else { u64::MAX };
+        let most = if self.common.kernel {
+            kernel::sockets_allowed() / self.common.net().threads() as u64
+        } else {
+            u64::MAX
+        };
         let connections = self.connections.unwrap_or(most.clamp(16, CONNECTIONS) as u32);
         let pattern: Pattern = self.pattern.into();
         Ok(ServerPlan { port: self.port, pattern, message, requests, connections })
@@ -90,18 +100,28 @@ impl Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let plan = args.plan()?;
     let net = args.common.net();
-    let mut watch = Serving { args, form: Form::choose(args.common.json), last: Vec::new(), budget: Budget::default() };
+    let mut watch = Serving {
+        args,
+        form: Form::choose(args.common.json),
+        last: Vec::new(),
+        budget: Budget::default(),
+    };
     if args.common.kernel {
         let all = u64::from(plan.connections) * net.threads() as u64;
         kernel::allow_open_files(all).map_err(|sentence| anyhow!(sentence))?;
         let signals = Signals::take()?;
         let addresses: Vec<SocketAddr> = match args.common.address_count() {
             0 => vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), args.port)],
-            _ => net.addresses.iter().map(|a| SocketAddr::new(a.cidr.addr.into(), args.port)).collect(),
+            _ => net
+                .addresses
+                .iter()
+                .map(|a| SocketAddr::new(a.cidr.addr.into(), args.port))
+                .collect(),
         };
         let attach_sockets = (0..net.threads()).map(|_| kernel::bind(&addresses).map(Some));
-        let attach_sockets =
-            Mutex::new(attach_sockets.collect::<Result<Vec<_>, _>>().map_err(|sentence| anyhow!(sentence))?);
+        let attach_sockets = Mutex::new(
+            attach_sockets.collect::<Result<Vec<_>, _>>().map_err(|sentence| anyhow!(sentence))?,
+        );
         let work = |seat: clearway_engine::Seat<ServerReport>| {
             let mine = attach_sockets
                 .lock()
@@ -109,9 +129,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                 .get_mut(seat.index())
                 .and_then(Option::take);
             match mine {
-                Some(attach_sockets) => {
-                    kernel::run_server(seat, &plan, attach_sockets).map_err(|sentence| anyhow!(sentence))
-                }
+                Some(attach_sockets) => kernel::run_server(seat, &plan, attach_sockets)
+                    .map_err(|sentence| anyhow!(sentence)),
                 None => Ok(()),
             }
         };
@@ -132,8 +151,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             ..Limits::default()
         };
         let len = plan.message.len() as u64;
-        let (stack, pool) =
-            net.stack_with(|config| config.limits = limits, &memory(plan.connections, len, (1 << 20).max(len * 2)))?;
+        let (stack, pool) = net.stack_with(
+            |config| config.limits = limits,
+            &memory(plan.connections, len, (1 << 20).max(len * 2)),
+        )?;
         Ok((stack, pool, ServerApp::new(&plan)))
     };
     team::run_apps(&net, args.time, args.common.stages, make, &mut watch)
@@ -146,7 +167,8 @@ struct Serving<'a> {
     budget: Budget,
 }
 
-/// How busy the cores were between two states of affairs, on the average; and what each request cost them.
+/// How busy the cores were between two states of affairs, on the average; and what each request
+/// cost them.
 fn busy(now: &[CoreReport<ServerReport>], before: &[ServerReport]) -> (f64, Option<Cost>) {
     let (mut busy, mut all, mut requests, mut cycles) = (0, 0, 0, 0);
     for (index, report) in now.iter().map(|report| &report.app).enumerate() {
@@ -176,21 +198,32 @@ impl Watch<ServerReport> for Serving<'_> {
         let addresses: Vec<String> = common.addresses.iter().map(ToString::to_string).collect();
         if self.form == Form::Json {
             return figures::json(&json!({
-                "event": "ready", "over": common.over(), "addresses": addresses, "port": self.args.port,
+                "event": "ready", "over": common.over(), "addresses": addresses,
+                    "port": self.args.port,
                 "cores": common.net().threads(),
             }));
         }
-        let place = if addresses.is_empty() { "every address".to_string() } else { addresses.join(" ") };
-        Ok(figures::line(&format!("Answering at {place}, port {}, over {}", self.args.port, common.places()))?)
+        let place =
+            if addresses.is_empty() { "every address".to_string() } else { addresses.join(" ") };
+        Ok(figures::line(&format!(
+            "Answering at {place}, port {}, over {}",
+            self.args.port,
+            common.places()
+        ))?)
     }
 
-    fn second(&mut self, _seconds: f64, reports: &[CoreReport<ServerReport>]) -> anyhow::Result<()> {
+    fn second(
+        &mut self,
+        _seconds: f64,
+        reports: &[CoreReport<ServerReport>],
+    ) -> anyhow::Result<()> {
         let (share, cost) = busy(reports, &self.last);
         let rate: f64 = reports
             .iter()
             .enumerate()
             .map(|(index, report)| {
-                let (from, requests) = self.before(index).map_or((report.app.from, 0), |r| (r.at, r.requests));
+                let (from, requests) =
+                    self.before(index).map_or((report.app.from, 0), |r| (r.at, r.requests));
                 let seconds = report.app.at.since(from).as_nanos() as f64 / 1e9;
                 per_second(report.app.requests.saturating_sub(requests), seconds)
             })
@@ -201,7 +234,8 @@ impl Watch<ServerReport> for Serving<'_> {
         match self.form {
             Form::Quiet => Ok(()),
             Form::Live => {
-                let cost = cost.map_or(String::new(), |cost| format!(", {:.0} cycles a request", cost.cycles));
+                let cost = cost
+                    .map_or(String::new(), |cost| format!(", {:.0} cycles a request", cost.cycles));
                 Ok(figures::line(&format!(
                     "{:>9} connections {:>12} requests/s  busy {:.0} %{cost}",
                     grouped(sum.open),
@@ -210,28 +244,38 @@ impl Watch<ServerReport> for Serving<'_> {
                 ))?)
             }
             Form::Json => figures::json(&json!({
-                "event": "second", "connections": sum.open, "requests_per_second": rate, "busy_share": share,
+                "event": "second", "connections": sum.open, "requests_per_second": rate,
+                    "busy_share": share,
                 "per_request": Cost::json(&cost),
             })),
         }
     }
 
-    fn summary(&mut self, seconds: f64, reports: &[CoreReport<ServerReport>]) -> anyhow::Result<()> {
+    fn summary(
+        &mut self,
+        seconds: f64,
+        reports: &[CoreReport<ServerReport>],
+    ) -> anyhow::Result<()> {
         let sum = ServerReport::sum(reports.iter().map(|report| &report.app));
         self.budget.second(sum.requests, reports);
         let (share, cost) = busy(reports, &[]);
         let (below, reasons) = (Below::of(reports), Below::reasons(reports));
         if self.form == Form::Json {
             return figures::json(&json!({
-                "event": "summary", "over": self.args.common.over(), "seconds": seconds, "accepted": sum.accepted,
-                "open": sum.open, "reset_connections": sum.failed, "refused_connections": sum.no_room,
-                "requests": sum.requests, "answers": sum.answers, "bytes_in": sum.bytes_in, "bytes_out": sum.bytes_out,
-                "busy_share": share, "per_request": Cost::json(&cost), "below": below, "drops_by_reason": reasons,
+                "event": "summary", "over": self.args.common.over(), "seconds": seconds,
+                    "accepted": sum.accepted,
+                "open": sum.open, "reset_connections": sum.failed,
+                    "refused_connections": sum.no_room,
+                "requests": sum.requests, "answers": sum.answers, "bytes_in": sum.bytes_in,
+                    "bytes_out": sum.bytes_out,
+                "busy_share": share, "per_request": Cost::json(&cost), "below": below,
+                    "drops_by_reason": reasons,
                 "stages": self.budget.json(),
             }));
         }
         figures::line(&format!(
-            "\n{} requests and {} answers on {} connections in {seconds:.1} s, in {:.3} out {:.3} Gbit/s",
+            "\n{} requests and {} answers on {} connections in {seconds:.1} s, in {:.3} out {:.3} \
+             Gbit/s",
             grouped(sum.requests),
             grouped(sum.answers),
             grouped(sum.accepted),
@@ -239,7 +283,11 @@ impl Watch<ServerReport> for Serving<'_> {
             gbit(sum.bytes_out, seconds),
         ))?;
         if sum.failed + sum.no_room > 0 {
-            figures::line(&format!("{} connections reset, {} refused", grouped(sum.failed), grouped(sum.no_room)))?;
+            figures::line(&format!(
+                "{} connections reset, {} refused",
+                grouped(sum.failed),
+                grouped(sum.no_room)
+            ))?;
         }
         if let Some(cost) = cost {
             figures::line(&format!(

@@ -25,7 +25,9 @@ fn a_message_is_a_text_or_so_many_bytes() {
     assert_eq!(message(Some(r"GET \x41\r\n"), Some(5)).unwrap(), b"GET A\r\n");
     assert_eq!(message(None, Some(100)).unwrap().len(), 100);
     assert_eq!(message(None, None).unwrap().len(), 64);
-    for (text, length) in [(Some(""), None), (Some("\\q"), None), (None, Some(0)), (None, Some(1 << 30))] {
+    for (text, length) in
+        [(Some(""), None), (Some("\\q"), None), (None, Some(0)), (None, Some(1 << 30))]
+    {
         assert!(message(text, length).unwrap_err().is::<WrongUse>());
     }
 }

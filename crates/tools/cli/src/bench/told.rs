@@ -55,7 +55,8 @@ pub(super) fn times_line(times: &Histogram) -> String {
     line + &format!("  max {}", span(times.max()))
 }
 
-/// What one of `count` things cost the cores, from how long they were busy and how fast the processor's counter ran meanwhile.
+/// What one of `count` things cost the cores, from how long they were busy and how fast the
+/// processor's counter ran meanwhile.
 pub(super) struct Cost {
     pub(super) busy_ns: f64,
     pub(super) cycles: f64,

@@ -1,11 +1,13 @@
-//! The conversation of `clearway bulk`: the client sends a line that says what it wants, then one side sends and the other counts.
+//! The conversation of `clearway bulk`: the client sends a line that says what it wants, then one
+//! side sends and the other counts.
 //!
 //! ```text
 //!   clearway-bulk/1 up bytes=1048576 seed=7\n      the client sends; after its FIN the server answers with a JSON line
 //!   clearway-bulk/1 down ms=10000 plain\n          the server sends, and ends with its FIN
 //! ```
 //!
-//! With `seed=` the stream is the sequence of [`clearway_http::body::random`] and the receiver takes its SHA-256; with `plain` it is a repeated text.
+//! With `seed=` the stream is the sequence of [`clearway_http::body::random`] and the receiver
+//! takes its SHA-256; with `plain` it is a repeated text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +63,8 @@ impl FromStr for Order {
     fn from_str(text: &str) -> Result<Order, ()> {
         let words: Vec<&str> = text.trim_end().split(' ').collect();
         let [name, direction, amount, content] = words[..] else { return Err(()) };
-        let number = |text: &str, name: &str| text.strip_prefix(name).and_then(|n| n.parse::<u64>().ok());
+        let number =
+            |text: &str, name: &str| text.strip_prefix(name).and_then(|n| n.parse::<u64>().ok());
         let direction = match (name, direction) {
             ("clearway-bulk/1", "up") => Direction::Up,
             ("clearway-bulk/1", "down") => Direction::Down,
@@ -191,7 +194,11 @@ impl Bulk {
         talk.order = Some(order);
         talk.started = now;
         let sends = (order.direction == Direction::Up) != self.is_server();
-        talk.phase = if sends { Phase::Sending(0) } else { Phase::Receiving(order.seed.map(|_| Sha256::new())) };
+        talk.phase = if sends {
+            Phase::Sending(0)
+        } else {
+            Phase::Receiving(order.seed.map(|_| Sha256::new()))
+        };
         talk.deadline = now + TIME_LIMIT;
     }
 
@@ -217,7 +224,9 @@ impl Bulk {
         loop {
             let left = match order.amount {
                 Amount::Bytes(bytes) => bytes - *at,
-                Amount::Millis(ms) if now.since(talk.started) < Duration::from_millis(ms) => u64::MAX,
+                Amount::Millis(ms) if now.since(talk.started) < Duration::from_millis(ms) => {
+                    u64::MAX
+                }
                 Amount::Millis(_) => 0,
             };
             if left == 0 {
@@ -227,7 +236,8 @@ impl Bulk {
             let bytes = match order.seed {
                 None => &self.text[..len],
                 Some(seed) => {
-                    // One byte more than there is room for, so that a send that is cut short wakes us.
+                    // One byte more than there is room for, so that a send that is cut short wakes
+                    // us.
                     let len = len.min(io.room().saturating_add(1));
                     body::random(seed, *at, &mut self.scratch[..len]);
                     &self.scratch[..len]
@@ -298,10 +308,14 @@ impl Bulk {
         }
         talk.outcome.seconds = seconds_between(talk.started, now);
         match serde_json::from_slice::<Receipt>(line) {
-            Ok(receipt) if receipt.bytes == talk.outcome.receipt.bytes => talk.outcome.receipt = receipt,
+            Ok(receipt) if receipt.bytes == talk.outcome.receipt.bytes => {
+                talk.outcome.receipt = receipt
+            }
             Ok(receipt) => {
-                talk.outcome.error =
-                    Some(format!("the server received {} of {} bytes", receipt.bytes, talk.outcome.receipt.bytes));
+                talk.outcome.error = Some(format!(
+                    "the server received {} of {} bytes",
+                    receipt.bytes, talk.outcome.receipt.bytes
+                ));
             }
             Err(_) => talk.outcome.error = Some("the server ended without a receipt".into()),
         }
@@ -342,7 +356,13 @@ impl Service for Bulk {
             Role::Server => Phase::Listening(Vec::new()),
             Role::Client(order, _) => Phase::Saying(format!("{order}\n").into_bytes()),
         };
-        Talk { phase, started: now, deadline: now + TIME_LIMIT, order: None, outcome: Outcome::default() }
+        Talk {
+            phase,
+            started: now,
+            deadline: now + TIME_LIMIT,
+            order: None,
+            outcome: Outcome::default(),
+        }
     }
 
     fn on_ready<I: Io>(&mut self, now: Instant, talk: &mut Talk, io: &mut I) -> Next {
@@ -374,7 +394,8 @@ impl Service for Bulk {
 
     fn on_timeout<I: Io>(&mut self, now: Instant, talk: &mut Talk, io: &mut I) -> Next {
         let sends_for_a_time = matches!(talk.phase, Phase::Sending(_))
-            && matches!(talk.order, Some(Order { amount: Amount::Millis(ms), .. }) if now >= talk.started + Duration::from_millis(ms));
+            && matches!(talk.order, Some(Order { amount: Amount::Millis(ms),
+                .. }) if now >= talk.started + Duration::from_millis(ms));
         if sends_for_a_time {
             return self.on_ready(now, talk, io);
         }
@@ -404,7 +425,8 @@ impl Service for Bulk {
     }
 
     fn is_finished(&self) -> bool {
-        matches!(self.role, Role::Client(_, streams) if self.report.outcomes.len() >= streams as usize)
+        matches!(self.role, Role::Client(_,
+            streams) if self.report.outcomes.len() >= streams as usize)
     }
 
     fn report(&self) -> Report {

@@ -1,4 +1,5 @@
-//! The shell: a line editor whose completion and help come from the grammar, with the names that the host knows.
+//! The shell: a line editor whose completion and help come from the grammar, with the names that
+//! the host knows.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -8,9 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clearway_command::{Kind, Names, complete, has_secret, help};
 use clearway_host::Outcome;
 use reedline::{
-    ColumnarMenu, Completer, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, History, HistoryItem,
-    HistoryItemId, HistorySessionId, KeyCode, KeyModifiers, MenuBuilder as _, Reedline, ReedlineEvent, ReedlineMenu,
-    SearchQuery, Signal, Span, Suggestion, default_emacs_keybindings,
+    ColumnarMenu, Completer, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory,
+    History, HistoryItem, HistoryItemId, HistorySessionId, KeyCode, KeyModifiers, MenuBuilder as _,
+    Reedline, ReedlineEvent, ReedlineMenu, SearchQuery, Signal, Span, Suggestion,
+    default_emacs_keybindings,
 };
 use serde_json::Value;
 
@@ -24,7 +26,10 @@ type Shared = Arc<Mutex<Host>>;
 pub(super) fn run(host: Host, json: bool) -> anyhow::Result<()> {
     let host: Shared = Arc::new(Mutex::new(host));
     let mut editor = editor(&host);
-    let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic("clearway".into()), DefaultPromptSegment::Empty);
+    let prompt = DefaultPrompt::new(
+        DefaultPromptSegment::Basic("clearway".into()),
+        DefaultPromptSegment::Empty,
+    );
     loop {
         let line = match editor.read_line(&prompt)? {
             Signal::Success(line) => line,
@@ -49,7 +54,10 @@ pub(super) fn run(host: Host, json: bool) -> anyhow::Result<()> {
 fn editor(host: &Shared) -> Reedline {
     let menu = ColumnarMenu::default().with_name("words");
     let mut keys = default_emacs_keybindings();
-    let tab = ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu("words".into()), ReedlineEvent::MenuNext]);
+    let tab = ReedlineEvent::UntilFound(vec![
+        ReedlineEvent::Menu("words".into()),
+        ReedlineEvent::MenuNext,
+    ]);
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, tab);
     let editor = Reedline::create()
         .with_completer(Box::new(Words(Arc::clone(host))))
@@ -64,10 +72,13 @@ fn editor(host: &Shared) -> Reedline {
 /// Where the lines of former shells are.
 fn history_file() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    let folder = state.or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?.join("clearway");
+    let folder = state
+        .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?
+        .join("clearway");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     let file = folder.join("history");
-    // Names and addresses in it are nobody else's concern; one that was made before is closed to others, too.
+    // Names and addresses in it are nobody else's concern; one that was made before is closed to
+    // others, too.
     let made = std::fs::File::options().create(true).append(true).mode(0o600).open(&file).ok()?;
     made.set_permissions(std::fs::Permissions::from_mode(0o600)).ok()?;
     Some(file)
@@ -140,7 +151,11 @@ impl History for NoSecrets {
         self.0.search(query)
     }
 
-    fn update(&mut self, id: HistoryItemId, updater: &dyn Fn(HistoryItem) -> HistoryItem) -> reedline::Result<()> {
+    fn update(
+        &mut self,
+        id: HistoryItemId,
+        updater: &dyn Fn(HistoryItem) -> HistoryItem,
+    ) -> reedline::Result<()> {
         self.0.update(id, updater)
     }
 

@@ -21,24 +21,36 @@ pub(super) fn isolation(files: &Files, found: &mut Findings) {
         if cores.len() < 4 {
             return found.info(
                 "isolation",
-                format!("{} cores, none kept for one program; with so few that is as well", cores.len()),
+                format!(
+                    "{} cores, none kept for one program; with so few that is as well",
+                    cores.len()
+                ),
             );
         }
         let kept = format!("{}-{}", cores[cores.len() / 2], cores[cores.len() - 1]);
         return found.advice(
             "isolation",
-            format!("{} cores, and any program may run on each; a core of its own makes latency even", cores.len()),
             format!(
-                "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus={kept} nohz_full={kept} rcu_nocbs={kept} /' /etc/default/grub && update-grub && reboot"
+                "{} cores, and any program may run on each; a core of its own makes latency even",
+                cores.len()
+            ),
+            format!(
+                "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&isolcpus={kept} nohz_full={kept} \
+                 rcu_nocbs={kept} /' /etc/default/grub && update-grub && reboot"
             ),
         );
     }
     let ticks = list(&isolated).iter().any(|core| !list(&no_tick).contains(core));
-    let ticks =
-        if ticks { ", with the kernel's tick (nohz_full would stop it)" } else { ", without the kernel's tick" };
+    let ticks = if ticks {
+        ", with the kernel's tick (nohz_full would stop it)"
+    } else {
+        ", without the kernel's tick"
+    };
     found.ok(
         "isolation",
-        format!("cores {isolated} are kept for programs that ask for them{ticks}: --cores {isolated}"),
+        format!(
+            "cores {isolated} are kept for programs that ask for them{ticks}: --cores {isolated}"
+        ),
     );
 }
 
@@ -47,11 +59,15 @@ pub(super) fn siblings(files: &Files, found: &mut Findings) {
     if files.number(&format!("{CPU}/smt/active")) != Some(1) {
         return;
     }
-    let siblings = |core: &u32| files.text(&format!("{CPU}/cpu{core}/topology/thread_siblings_list"));
+    let siblings =
+        |core: &u32| files.text(&format!("{CPU}/cpu{core}/topology/thread_siblings_list"));
     let cores = online(files);
     let first: Vec<String> = cores.iter().filter_map(siblings).take(1).collect();
     if let Some(pair) = first.first() {
-        found.info("smt", format!("hardware threads share cores (such as {pair}); give --cores one of each"));
+        found.info(
+            "smt",
+            format!("hardware threads share cores (such as {pair}); give --cores one of each"),
+        );
     }
 }
 
@@ -59,14 +75,17 @@ pub(super) fn siblings(files: &Files, found: &mut Findings) {
 pub(super) fn governor(files: &Files, found: &mut Findings) {
     let governor = |core: &u32| files.text(&format!("{CPU}/cpu{core}/cpufreq/scaling_governor"));
     let cores = online(files);
-    let governors: Vec<(u32, String)> = cores.iter().filter_map(|core| Some((*core, governor(core)?))).collect();
+    let governors: Vec<(u32, String)> =
+        cores.iter().filter_map(|core| Some((*core, governor(core)?))).collect();
     match governors.iter().find(|(_, governor)| governor != "performance") {
         Some((core, governor)) => found.advice(
             "governor",
             format!("core {core} runs as `{governor}` says, so it slows down when it is idle"),
             "cpupower frequency-set -g performance",
         ),
-        None if governors.is_empty() => found.info("governor", "the frequency is not this system's to choose"),
+        None if governors.is_empty() => {
+            found.info("governor", "the frequency is not this system's to choose")
+        }
         None => found.ok("governor", "cores run at full speed"),
     }
 }
@@ -74,7 +93,9 @@ pub(super) fn governor(files: &Files, found: &mut Findings) {
 /// Every turn of the engine looks at the clock once.
 pub(super) fn clock(files: &Files, found: &mut Findings) {
     const CLOCK: &str = "sys/devices/system/clocksource/clocksource0";
-    let Some(current) = files.text(&format!("{CLOCK}/current_clocksource")).filter(|name| !name.is_empty()) else {
+    let Some(current) =
+        files.text(&format!("{CLOCK}/current_clocksource")).filter(|name| !name.is_empty())
+    else {
         return;
     };
     // Those that are read without a system call.
@@ -89,6 +110,9 @@ pub(super) fn clock(files: &Files, found: &mut Findings) {
             format!("the clock source is {current}, which is slow to read"),
             format!("echo {better} > /{CLOCK}/current_clocksource"),
         ),
-        None => found.info("clock", format!("the clock source is {current}, which is slow to read; there is no other")),
+        None => found.info(
+            "clock",
+            format!("the clock source is {current}, which is slow to read; there is no other"),
+        ),
     }
 }

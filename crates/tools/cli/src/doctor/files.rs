@@ -40,8 +40,10 @@ impl Files {
 
     /// The names in a folder, in order.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.root.join(path)).into_iter().flatten().filter_map(Result::ok);
-        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let entries =
+            fs::read_dir(self.root.join(path)).into_iter().flatten().filter_map(Result::ok);
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }

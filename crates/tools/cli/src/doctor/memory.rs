@@ -9,7 +9,10 @@ const HUGE: &str = "sys/kernel/mm/hugepages";
 pub(super) fn huge_pages(files: &Files, found: &mut Findings) {
     let sizes = files.names(HUGE);
     if sizes.is_empty() {
-        return found.info("hugepages", "this kernel has no huge pages; dpdk: ports work without them, and slower");
+        return found.info(
+            "hugepages",
+            "this kernel has no huge pages; dpdk: ports work without them, and slower",
+        );
     }
     let pages = |folder: &str, what: &str| files.number(&format!("{folder}/{what}")).unwrap_or(0);
     let mut reserved = Vec::new();
@@ -25,7 +28,8 @@ pub(super) fn huge_pages(files: &Files, found: &mut Findings) {
         return found.advice(
             "hugepages",
             "none are reserved; dpdk: ports work without them, and slower",
-            "sysctl -w vm.nr_hugepages=256    # for good: echo vm.nr_hugepages=256 > /etc/sysctl.d/80-clearway.conf",
+            "sysctl -w vm.nr_hugepages=256    # for good: echo vm.nr_hugepages=256 > \
+             /etc/sysctl.d/80-clearway.conf",
         );
     }
     let words: Vec<String> = reserved.iter().map(|(text, _)| text.clone()).collect();
@@ -48,20 +52,26 @@ pub(super) fn numa(files: &Files, found: &mut Findings) {
     }
     let pages = |node: u32| {
         let folder = format!("{NODES}/node{node}/hugepages");
-        let of = |size: &String| files.number(&format!("{folder}/{size}/free_hugepages")).unwrap_or(0);
+        let of =
+            |size: &String| files.number(&format!("{folder}/{size}/free_hugepages")).unwrap_or(0);
         files.names(&folder).iter().map(of).sum::<i64>()
     };
     let cores = |node: u32| files.text(&format!("{NODES}/node{node}/cpulist")).unwrap_or_default();
     let any = nodes.iter().any(|&node| pages(node) > 0);
     let without = nodes.iter().filter(|&&node| any && pages(node) == 0 && !cores(node).is_empty());
     let without: Vec<u32> = without.copied().collect();
-    let words: Vec<String> = nodes.iter().map(|&node| format!("node {node} has cores {}", cores(node))).collect();
+    let words: Vec<String> =
+        nodes.iter().map(|&node| format!("node {node} has cores {}", cores(node))).collect();
     match without.first() {
         Some(node) => found.advice(
             "numa",
-            format!("no huge pages are free on node {node}; a card there would have its frames far away"),
+            format!(
+                "no huge pages are free on node {node}; a card there would have its frames far away"
+            ),
             format!("echo 256 > /{NODES}/node{node}/hugepages/hugepages-2048kB/nr_hugepages"),
         ),
-        None => found.info("numa", format!("{}. Give --cores of the card's node", words.join(", "))),
+        None => {
+            found.info("numa", format!("{}. Give --cores of the card's node", words.join(", ")))
+        }
     }
 }

@@ -26,19 +26,26 @@ const VMBUS: &str = "sys/bus/vmbus/devices";
 const HANDED_OVER: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
 fn list_pci(files: &Files) -> Vec<Nic> {
-    // PCI class 02, network controller: Ethernet and InfiniBand. Others, such as wireless ones, cannot be ports.
+    // PCI class 02, network controller: Ethernet and InfiniBand. Others, such as wireless ones,
+    // cannot be ports.
     let is_network = |address: &&String| {
         files
             .text(&format!("{PCI}/{address}/class"))
             .is_some_and(|class| class.starts_with("0x0200") || class.starts_with("0x0207"))
     };
-    files.names(PCI).iter().filter(is_network).map(|address| nic(files, PCI, address, true)).collect()
+    files
+        .names(PCI)
+        .iter()
+        .filter(is_network)
+        .map(|address| nic(files, PCI, address, true))
+        .collect()
 }
 
 /// All network cards.
 pub(super) fn list(files: &Files) -> Vec<Nic> {
     let mut nics = list_pci(files);
-    let synthetic = files.names(VMBUS).into_iter().map(|address| nic(files, VMBUS, &address, false));
+    let synthetic =
+        files.names(VMBUS).into_iter().map(|address| nic(files, VMBUS, &address, false));
     nics.extend(synthetic.filter(|nic| nic.driver.as_deref() == Some("hv_netvsc")));
     nics
 }
@@ -59,13 +66,17 @@ pub(super) fn machine(files: &Files, found: &mut Findings) {
     let field = |name: &str| files.text(&format!("sys/class/dmi/id/{name}")).unwrap_or_default();
     let (vendor, product) = (field("sys_vendor"), field("product_name"));
     let cloud = match (vendor.as_str(), product.as_str()) {
-        ("Amazon EC2", _) => "Amazon EC2: its cards are ENA; a second card can be a dpdk: port (driver net_ena)",
+        ("Amazon EC2", _) => {
+            "Amazon EC2: its cards are ENA; a second card can be a dpdk: port (driver net_ena)"
+        }
         ("Google", _) => "Google Compute Engine: its cards are gVNIC (driver net_gve) or virtio",
         ("Microsoft Corporation", "Virtual Machine") => {
             "Azure or Hyper-V: a card is a netvsc device with a MANA or mlx5 function beside it"
         }
         ("Alibaba Cloud", _) => "Alibaba Cloud: its cards are virtio",
-        ("QEMU" | "Red Hat", _) | (_, "KVM" | "Standard PC (Q35 + ICH9, 2009)") => "a KVM guest: its cards are virtio",
+        ("QEMU" | "Red Hat", _) | (_, "KVM" | "Standard PC (Q35 + ICH9, 2009)") => {
+            "a KVM guest: its cards are virtio"
+        }
         _ => return,
     };
     found.info("machine", cloud);
@@ -94,7 +105,8 @@ pub(super) fn vfio(files: &Files, nics: &[Nic], found: &mut Findings) {
         ),
         Module::Absent => found.info(
             "vfio",
-            "this kernel has no vfio-pci, so no card can be handed over; dpdk:net_af_xdp0,iface=NAME and dpdk:net_af_packet0,iface=NAME need none",
+            "this kernel has no vfio-pci, so no card can be handed over; \
+             dpdk:net_af_xdp0,iface=NAME and dpdk:net_af_packet0,iface=NAME need none",
         ),
     }
 }
@@ -111,26 +123,40 @@ pub(super) fn iommu(files: &Files, nics: &[Nic], found: &mut Findings) {
     if cpu.split_whitespace().any(|word| word == "hypervisor") {
         let unsafe_mode = files.text("sys/module/vfio/parameters/enable_unsafe_noiommu_mode");
         if unsafe_mode.as_deref() == Some("Y") {
-            return found.info("iommu", "there is none, and vfio is told to do without: a card can reach all memory");
+            return found.info(
+                "iommu",
+                "there is none, and vfio is told to do without: a card can reach all memory",
+            );
         }
         return found.advice(
             "iommu",
-            "this virtual machine has none; vfio hands cards over only when told to do without, and a card can then reach all memory",
-            "modprobe vfio enable_unsafe_noiommu_mode=1 && echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
+            "this virtual machine has none; vfio hands cards over only when told to do without, \
+             and a card can then reach all memory",
+            "modprobe vfio enable_unsafe_noiommu_mode=1 && echo 1 > \
+             /sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
         );
     }
-    let word = if cpu.contains("GenuineIntel") { "intel_iommu=on iommu=pt" } else { "amd_iommu=on iommu=pt" };
+    let word = if cpu.contains("GenuineIntel") {
+        "intel_iommu=on iommu=pt"
+    } else {
+        "amd_iommu=on iommu=pt"
+    };
     found.advice(
         "iommu",
-        "it is off, so vfio hands no card over. Switch it on in the firmware (VT-d, AMD-Vi) and for the kernel",
-        format!("sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{word} /' /etc/default/grub && update-grub && reboot"),
+        "it is off, so vfio hands no card over. Switch it on in the firmware (VT-d, AMD-Vi) and \
+         for the kernel",
+        format!(
+            "sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{word} /' /etc/default/grub && update-grub && \
+            reboot"
+        ),
     );
 }
 
 /// Every card.
 pub(super) fn each(files: &Files, nics: &[Nic], found: &mut Findings) {
     if nics.is_empty() {
-        return found.info("nic", "there is no network card; tap:, loop and memory ports need none");
+        return found
+            .info("nic", "there is no network card; tap:, loop and memory ports need none");
     }
     // The login of whoever asks says nothing about another machine's files.
     let ssh = files.is_here().then(guard::ssh_connection).flatten();
@@ -149,11 +175,13 @@ fn one(files: &Files, nic: &Nic, kept: Option<&Keep>, found: &mut Findings) {
     let (address, driver) = (&nic.address, nic.driver.as_deref());
     let node = files.number(&format!("{}/numa_node", nic.folder)).filter(|&node| node >= 0);
     let near = node.filter(|_| files.exists("sys/devices/system/node/node1")).map(|node| {
-        let cores = files.text(&format!("sys/devices/system/node/node{node}/cpulist")).unwrap_or_default();
+        let cores =
+            files.text(&format!("sys/devices/system/node/node{node}/cpulist")).unwrap_or_default();
         format!(", on memory node {node} (--cores of {cores})")
     });
     let near = near.unwrap_or_default();
-    let names = if nic.interfaces.is_empty() { "no interface".into() } else { nic.interfaces.join(" ") };
+    let names =
+        if nic.interfaces.is_empty() { "no interface".into() } else { nic.interfaces.join(" ") };
     match (driver, kept) {
         (Some(driver), _) if HANDED_OVER.contains(&driver) => {
             found.ok("nic", format!("{address} is with {driver}{near}: --port dpdk:{address}"));
@@ -163,25 +191,42 @@ fn one(files: &Files, nic: &Nic, kept: Option<&Keep>, found: &mut Findings) {
             found.info("nic", format!("{address} ({driver}, {names}){near}: {keep}, and is kept"));
         }
         (Some(driver @ ("mlx5_core" | "mlx4_core" | "mana")), None) => {
-            let what = format!("{address} ({driver}, {names}){near} stays with the kernel's driver: --port dpdk:{address}");
+            let what = format!(
+                "{address} ({driver}, {names}){near} stays with the kernel's \
+                driver: --port dpdk:{address}"
+            );
             let library = if driver == "mana" { "libmana" } else { "libmlx5" };
             match has_verbs(files, library) {
                 true => found.ok("nic", what),
-                false => found.advice("nic", format!("{what}, once {library} is installed"), "apt-get install ibverbs-providers rdma-core"),
+                false => found.advice(
+                    "nic",
+                    format!("{what}, once {library} is installed"),
+                    "apt-get install ibverbs-providers rdma-core",
+                ),
             }
         }
         (Some("hv_netvsc"), None) => found.advice(
             "nic",
-            format!("{address} (hv_netvsc, {names}){near} is with the kernel; dpdk:net_af_packet0,iface={names} works at once, and as a device of the VM bus when handed over"),
             format!(
-                "modprobe uio_hv_generic && echo f8615163-df3e-46c5-913f-f2d2f965ed0e > /sys/bus/vmbus/drivers/uio_hv_generic/new_id; \
-                 echo {address} > /sys/bus/vmbus/drivers/hv_netvsc/unbind && echo {address} > /sys/bus/vmbus/drivers/uio_hv_generic/bind"
+                "{address} (hv_netvsc, {names}){near} is with the kernel; \
+                dpdk:net_af_packet0,iface={names} works at once, and as a device of the VM bus \
+                when handed over"
+            ),
+            format!(
+                "modprobe uio_hv_generic && echo f8615163-df3e-46c5-913f-f2d2f965ed0e > \
+                 /sys/bus/vmbus/drivers/uio_hv_generic/new_id; \
+                 echo {address} > /sys/bus/vmbus/drivers/hv_netvsc/unbind && echo {address} > \
+                 /sys/bus/vmbus/drivers/uio_hv_generic/bind"
             ),
         ),
         (driver, None) => found.add(
             "nic",
             super::Severity::Info,
-            format!("{address} ({}, {names}){near} is with the kernel; to make it a port, hand it over", driver.unwrap_or("no driver")),
+            format!(
+                "{address} ({}, {names}){near} is with the kernel; to make it a port, hand it \
+                over",
+                driver.unwrap_or("no driver")
+            ),
             Some(hand_over(address, driver)),
         ),
     }
@@ -190,16 +235,22 @@ fn one(files: &Files, nic: &Nic, kept: Option<&Keep>, found: &mut Findings) {
 /// With what the kernel itself offers, so that no tool is needed.
 fn hand_over(address: &str, driver: Option<&str>) -> String {
     let device = format!("/sys/bus/pci/devices/{address}");
-    let release = driver.map_or(String::new(), |_| format!("echo {address} > {device}/driver/unbind; "));
+    let release =
+        driver.map_or(String::new(), |_| format!("echo {address} > {device}/driver/unbind; "));
     format!(
-        "modprobe vfio-pci; echo vfio-pci > {device}/driver_override; {release}echo {address} > /sys/bus/pci/drivers_probe"
+        "modprobe vfio-pci; echo vfio-pci > {device}/driver_override; {release}echo {address} > \
+         /sys/bus/pci/drivers_probe"
     )
 }
 
 fn has_verbs(files: &Files, library: &str) -> bool {
-    ["usr/lib/x86_64-linux-gnu/libibverbs", "usr/lib/aarch64-linux-gnu/libibverbs", "usr/lib64/libibverbs"]
-        .iter()
-        .any(|folder| files.names(folder).iter().any(|name| name.starts_with(library)))
+    [
+        "usr/lib/x86_64-linux-gnu/libibverbs",
+        "usr/lib/aarch64-linux-gnu/libibverbs",
+        "usr/lib64/libibverbs",
+    ]
+    .iter()
+    .any(|folder| files.names(folder).iter().any(|name| name.starts_with(library)))
 }
 
 fn af_packet(interface: &str) -> PortSpec {
@@ -217,14 +268,18 @@ fn queues(files: &Files, nic: &Nic, interface: &str, found: &mut Findings) {
     }
     let virtio = nic.driver.as_deref().is_some_and(|driver| driver.starts_with("virtio"));
     let has = format!("{interface} has {rx} receive and {tx} transmit queues for {cores} cores");
-    // Without several queues there is nothing to spread, and beyond a few cores nobody needs one for each.
+    // Without several queues there is nothing to spread, and beyond a few cores nobody needs one
+    // for each.
     let enough = cores.min(8);
     if rx >= enough {
         found.ok("queues", format!("{has}; how it spreads flows: ethtool -x {interface}"));
     } else if virtio {
         found.advice(
             "queues",
-            format!("{has}; its hypervisor has to give it more (QEMU: -netdev …,queues={enough} -device virtio-net-pci,mq=on)"),
+            format!(
+                "{has}; its hypervisor has to give it more (QEMU: -netdev …,queues={enough} \
+                -device virtio-net-pci,mq=on)"
+            ),
             format!("ethtool -L {interface} combined {enough}"),
         );
     } else {

@@ -20,14 +20,22 @@ pub(super) fn tun(files: &Files, found: &mut Findings) {
         Err(_) => {
             let (why, remedy) = match (files.module("tun"), files.exists(TUN)) {
                 (Module::Loadable, _) => ("its module is not loaded", "modprobe tun"),
-                (Module::Absent, _) => ("this kernel has no TUN", "apt-get install linux-image-amd64 && reboot"),
-                (Module::Loaded, true) => ("it cannot be opened", "rm /dev/net/tun && mknod /dev/net/tun c 10 200"),
+                (Module::Absent, _) => {
+                    ("this kernel has no TUN", "apt-get install linux-image-amd64 && reboot")
+                }
+                (Module::Loaded, true) => {
+                    ("it cannot be opened", "rm /dev/net/tun && mknod /dev/net/tun c 10 200")
+                }
                 (Module::Loaded, false) => (
                     "the file is not there, as in a container",
                     "mkdir -p /dev/net && mknod /dev/net/tun c 10 200 && chmod 0666 /dev/net/tun",
                 ),
             };
-            found.missing("tun", format!("/dev/net/tun: {why}, so there are no tap: and tun: ports"), remedy);
+            found.missing(
+                "tun",
+                format!("/dev/net/tun: {why}, so there are no tap: and tun: ports"),
+                remedy,
+            );
         }
     }
 }
@@ -49,7 +57,8 @@ pub(super) fn capabilities(files: &Files, found: &mut Findings) {
         (Some(true), Some(true)) => found.ok("rights", "interfaces may be made and taken"),
         (Some(_), Some(_)) => found.advice(
             "rights",
-            "without CAP_NET_ADMIN and CAP_NET_RAW only interfaces that belong to this user can be ports",
+            "without CAP_NET_ADMIN and CAP_NET_RAW only interfaces that belong to this user can \
+             be ports",
             "ip tuntap add dev clearway0 mode tap multi_queue user $SUDO_USER",
         ),
         _ => {}
@@ -67,27 +76,33 @@ pub(super) fn limits(files: &Files, found: &mut Findings) {
     let Some(limits) = files.text("proc/self/limits") else { return };
     // The name may hold spaces; the soft limit is the first word behind it.
     let soft = |name: &str| {
-        let word = limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
+        let word =
+            limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
         if word == "unlimited" { Some(u64::MAX) } else { word.parse().ok() }
     };
     match soft("Max open files") {
         Some(files) if files < DESCRIPTORS => found.advice(
             "nofile",
             format!("{files} open files at most; a host with many programs wants {DESCRIPTORS}"),
-            format!("ulimit -n {DESCRIPTORS}    # for good: echo '* - nofile {DESCRIPTORS}' > /etc/security/limits.d/80-clearway.conf"),
+            format!(
+                "ulimit -n {DESCRIPTORS}    # for good: echo '* - nofile {DESCRIPTORS}' > \
+                /etc/security/limits.d/80-clearway.conf"
+            ),
         ),
         Some(_) => found.ok("nofile", "enough files may be open"),
         None => {}
     }
     match soft("Max locked memory") {
-        Some(bytes) if bytes < LOCKED && capability(files, CAP_IPC_LOCK) != Some(true) => found.advice(
+        Some(bytes) if bytes < LOCKED && capability(files,
+            CAP_IPC_LOCK) != Some(true) => found.advice(
             "memlock",
             format!(
                 "{} MiB of memory may be locked; DPDK without root and without huge pages wants {}",
                 bytes >> 20,
                 LOCKED >> 20
             ),
-            "ulimit -l unlimited    # for good: echo '* - memlock unlimited' > /etc/security/limits.d/81-clearway.conf",
+            "ulimit -l unlimited    # for good: echo '* - memlock unlimited' > \
+             /etc/security/limits.d/81-clearway.conf",
         ),
         Some(_) => found.ok("memlock", "enough memory may be locked"),
         None => {}

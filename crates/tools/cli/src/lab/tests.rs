@@ -12,5 +12,7 @@ fn both_sides_have_cores() {
 #[test]
 fn a_measurement_has_a_length_and_a_ratio_is_above_nothing() {
     assert!(super::positive("0.1").is_ok() && super::positive("0.01").is_err());
-    assert!(super::least("0.9").is_ok() && super::least("0").is_err() && super::least("nan").is_err());
+    assert!(
+        super::least("0.9").is_ok() && super::least("0").is_err() && super::least("nan").is_err()
+    );
 }

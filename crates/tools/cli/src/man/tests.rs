@@ -22,11 +22,16 @@ fn each_command_has_a_page_named_after_the_way_to_it() {
 #[test]
 fn examples_stand_as_they_are_in_a_section_of_their_own() {
     let pages = pages(command()).unwrap();
-    for (page, example) in [(0, "  tool \\-v"), (1, "  tool inner \\-\\-deep    as deep as it goes")] {
+    for (page, example) in
+        [(0, "  tool \\-v"), (1, "  tool inner \\-\\-deep    as deep as it goes")]
+    {
         let text = String::from_utf8(pages[page].1.clone()).unwrap();
         assert!(text.contains(&format!(".SH EXAMPLES\n.nf\n{example}\n.fi\n")), "{text}");
         assert_eq!(text.matches("EXAMPLES").count(), 1);
     }
     let text = String::from_utf8(pages[0].1.clone()).unwrap();
-    assert!(text.contains("Does things\n.PP\nIn two words: it does.\n.nf\n  set in\n.fi\n"), "{text}");
+    assert!(
+        text.contains("Does things\n.PP\nIn two words: it does.\n.nf\n  set in\n.fi\n"),
+        "{text}"
+    );
 }

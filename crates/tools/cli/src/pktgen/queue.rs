@@ -63,7 +63,8 @@ impl Job {
     pub(super) fn new(args: &Args, shape: Shape) -> Job {
         let queues = args.crew.queues();
         let extra = if args.wire { WIRE_EXTRA } else { 0 };
-        let rate = |&size: &usize| args.rate.frames(size, args.line, extra).map(|rate| rate.split(queues));
+        let rate =
+            |&size: &usize| args.rate.frames(size, args.line, extra).map(|rate| rate.split(queues));
         Job {
             shape,
             sizes: args.sizes.clone(),
@@ -114,7 +115,8 @@ impl Job {
 
     pub(super) fn outcomes(&self, index: usize) -> Vec<Outcome> {
         let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut outcomes: Vec<_> = results.iter().filter(|outcome| outcome.index == index).cloned().collect();
+        let mut outcomes: Vec<_> =
+            results.iter().filter(|outcome| outcome.index == index).cloned().collect();
         outcomes.sort_by_key(|outcome| outcome.queue);
         outcomes
     }
@@ -161,7 +163,15 @@ impl<'a> Queue<'a> {
     pub(super) fn new(job: &'a Job, queue: usize) -> Queue<'a> {
         let account = Some(Account::new(job.flows));
         let (order, port_before) = (Order::Pause, DevCounters::default());
-        Queue { job, queue, order, generator: None, account, port_before, sent_until: Instant::ZERO }
+        Queue {
+            job,
+            queue,
+            order,
+            generator: None,
+            account,
+            port_before,
+            sent_until: Instant::ZERO,
+        }
     }
 
     fn begin(&mut self, now: Instant, dev: &Port, index: Option<usize>) {
@@ -169,13 +179,20 @@ impl<'a> Queue<'a> {
         let account = account.unwrap_or_else(|| Account::new(self.job.flows));
         let shape = self.job.shape_on(dev);
         let (size, rate, end, run) = match index {
-            // Another run for every size, and one for the knocking, so that nothing late is taken for new.
-            Some(at) => (self.job.sizes[at], self.job.rates[at], now + self.job.seconds, shape.run ^ (at as u16 + 1)),
+            // Another run for every size, and one for the knocking, so that nothing late is taken
+            // for new.
+            Some(at) => (
+                self.job.sizes[at],
+                self.job.rates[at],
+                now + self.job.seconds,
+                shape.run ^ (at as u16 + 1),
+            ),
             None => (shape.least().max(60), Some(KNOCKS), Instant::NEVER, shape.run),
         };
         let (queue, queues) = (self.queue as u32, self.job.queues);
         let shape = Shape { run, ..shape };
-        let plan = Plan { shape, size, flows: self.job.flows, queue, queues, rate, start: now, end };
+        let plan =
+            Plan { shape, size, flows: self.job.flows, queue, queues, rate, start: now, end };
         // The sizes were tried when the queue was made, and the knocking one is long enough.
         self.generator = Generator::new(plan, account).ok();
         (self.port_before, self.sent_until) = (dev.counters(), now);
@@ -187,7 +204,8 @@ impl<'a> Queue<'a> {
 
     fn hand_in(&mut self, dev: &Port, index: usize) {
         let Some(generator) = &self.generator else { return };
-        let (sent, account, start) = (generator.sent(), generator.account(), generator.plan().start);
+        let (sent, account, start) =
+            (generator.sent(), generator.account(), generator.plan().start);
         let sent_for = self.sent_until.since(start);
         let mut port = dev.counters();
         let before = &self.port_before;
@@ -222,7 +240,8 @@ impl<'a> Queue<'a> {
                 self.account = self.generator.take().map(Generator::into_account);
             }
             (_, Order::Pause) => {
-                self.account = self.generator.take().map(Generator::into_account).or(self.account.take())
+                self.account =
+                    self.generator.take().map(Generator::into_account).or(self.account.take())
             }
         }
         self.order = order;
@@ -232,7 +251,12 @@ impl<'a> Queue<'a> {
 impl Work for Queue<'_> {
     type Report = Report;
 
-    fn turn(&mut self, now: Instant, dev: &mut Port, burst: &mut Burst<PoolBuf>) -> Result<bool, DevError> {
+    fn turn(
+        &mut self,
+        now: Instant,
+        dev: &mut Port,
+        burst: &mut Burst<PoolBuf>,
+    ) -> Result<bool, DevError> {
         let order = self.job.order();
         if order != self.order {
             self.obey(now, dev, order);

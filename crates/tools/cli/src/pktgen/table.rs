@@ -68,16 +68,19 @@ impl Row {
     /// None when no queue has anything to tell.
     pub(super) fn of(args: &Args, job: &Job, index: usize) -> Option<Row> {
         let outcomes = job.outcomes(index);
-        let (mut sent, mut came, mut latency) = (Sent::default(), Came::default(), Histogram::new());
+        let (mut sent, mut came, mut latency) =
+            (Sent::default(), Came::default(), Histogram::new());
         for outcome in &outcomes {
             sent.add(&outcome.sent);
             came.add(&outcome.came);
             latency.add(&outcome.latency);
         }
         let port_drops_total = outcomes.iter().map(|outcome| outcome.port_drops).sum();
-        let longest = |of: fn(&super::queue::Outcome) -> Duration| outcomes.iter().map(of).max().map(seconds);
+        let longest =
+            |of: fn(&super::queue::Outcome) -> Duration| outcomes.iter().map(of).max().map(seconds);
         let queues = outcomes.iter().map(|outcome| {
-            json!({ "sent": outcome.sent.frames - outcome.port_drops.min(outcome.sent.frames), "received": outcome.came.frames })
+            json!({ "sent": outcome.sent.frames - outcome.port_drops.min(outcome.sent.frames),
+                "received": outcome.came.frames })
         });
         let took = sent.frames.saturating_sub(port_drops_total);
         Some(Row {
@@ -122,17 +125,24 @@ pub(super) fn ready(args: &Args, form: Form) -> anyhow::Result<()> {
     if form == Form::Json {
         let cores = args.crew.cores.as_ref().map(|cores| cores.list().to_vec());
         return figures::json(&json!({
-            "event": "ready", "port": port, "queues": queues, "cores": cores, "sizes": args.sizes, "rate": args.rate.to_string(),
-            "flows": args.flows.max(queues as u32), "proto": args.proto, "seconds": args.seconds.as_secs_f64(),
+            "event": "ready", "port": port, "queues": queues, "cores": cores, "sizes": args.sizes,
+                "rate": args.rate.to_string(),
+            "flows": args.flows.max(queues as u32), "proto": args.proto,
+                "seconds": args.seconds.as_secs_f64(),
         }));
     }
     let queues = if queues == 1 { "1 queue".into() } else { format!("{queues} queues") };
-    let (places, rate, flows) = (args.crew.places(), args.rate, args.flows.max(args.crew.queues() as u32));
+    let (places, rate, flows) =
+        (args.crew.places(), args.rate, args.flows.max(args.crew.queues() as u32));
     let flows = if flows == 1 { "1 flow".into() } else { format!("{flows} flows") };
-    let count =
-        if args.wire { "as on a wire, with 24 bytes more per frame" } else { "of the frames that the port is given" };
+    let count = if args.wire {
+        "as on a wire, with 24 bytes more per frame"
+    } else {
+        "of the frames that the port is given"
+    };
     figures::line(&format!(
-        "Sending {} over {port}: {queues} on {places}, {flows}, offering {rate}. Mbit/s are {count}.",
+        "Sending {} over {port}: {queues} on {places}, {flows}, offering {rate}. Mbit/s are \
+         {count}.",
         args.proto
     ))?;
     Ok(())
@@ -142,7 +152,15 @@ pub(super) fn ready(args: &Args, form: Form) -> anyhow::Result<()> {
 pub(super) fn head() -> String {
     format!(
         "{:>6} {:>19} {:>17} {:>10} {:>8} {:>9} {:>9} {:>9} {:>9}",
-        "size", "Mbit/s tx/rx", "Mpps tx/rx", "lost", "%", "reorder", "p50 us", "p99 us", "p99.9 us"
+        "size",
+        "Mbit/s tx/rx",
+        "Mpps tx/rx",
+        "lost",
+        "%",
+        "reorder",
+        "p50 us",
+        "p99 us",
+        "p99.9 us"
     )
 }
 
@@ -155,8 +173,11 @@ pub(super) fn tell_second(args: &Args, form: Form, second: &Second<'_>) -> anyho
     let bits = ((second.size as u64 + extra(args)) * 8) as f64 / 1e6;
     let missing = now.came.missing as i64 - before.came.missing as i64;
     let count = now.latency_count - before.latency_count;
-    let mean_us =
-        if count == 0 { 0.0 } else { (now.latency_sum_ns - before.latency_sum_ns) as f64 / count as f64 / 1e3 };
+    let mean_us = if count == 0 {
+        0.0
+    } else {
+        (now.latency_sum_ns - before.latency_sum_ns) as f64 / count as f64 / 1e3
+    };
     match form {
         Form::Quiet => Ok(()),
         Form::Live => Ok(figures::line(&format!(
@@ -166,8 +187,10 @@ pub(super) fn tell_second(args: &Args, form: Form, second: &Second<'_>) -> anyho
             format!("{:.3}/{:.3}", tx / 1e6, rx / 1e6),
         ))?),
         Form::Json => figures::json(&json!({
-            "event": "second", "size": second.size, "seconds": took, "tx_mpps": tx / 1e6, "rx_mpps": rx / 1e6,
-            "tx_mbit_per_s": tx * bits, "rx_mbit_per_s": rx * bits, "missing": missing, "latency_mean_us": mean_us,
+            "event": "second", "size": second.size, "seconds": took, "tx_mpps": tx / 1e6,
+                "rx_mpps": rx / 1e6,
+            "tx_mbit_per_s": tx * bits, "rx_mbit_per_s": rx * bits, "missing": missing,
+                "latency_mean_us": mean_us,
         })),
     }
 }
@@ -179,12 +202,16 @@ pub(super) fn tell_row(args: &Args, form: Form, row: &Row) -> anyhow::Result<()>
     if form == Form::Json {
         return figures::json(&json!({
             "event": "size", "size": row.size, "seconds": row.sent_for, "rx_seconds": row.came_for,
-            "sent": row.sent.frames, "received": row.came.frames, "lost": row.lost, "lost_percent": row.lost_percent(),
-            "short": row.sent.short, "reordered": row.came.reordered, "duplicates": row.came.duplicates,
+            "sent": row.sent.frames, "received": row.came.frames, "lost": row.lost,
+                "lost_percent": row.lost_percent(),
+            "short": row.sent.short, "reordered": row.came.reordered,
+                "duplicates": row.came.duplicates,
             "damaged": row.came.damaged, "stale": row.came.stale, "foreign": row.came.foreign,
-            "tx_mpps": tx_pps / 1e6, "rx_mpps": rx_pps / 1e6, "tx_mbit_per_s": tx, "rx_mbit_per_s": rx,
+            "tx_mpps": tx_pps / 1e6, "rx_mpps": rx_pps / 1e6, "tx_mbit_per_s": tx,
+                "rx_mbit_per_s": rx,
             "latency_us": {
-                "min": row.latency.min() as f64 / 1e3, "mean": row.latency.mean() / 1e3, "p50": us(50.0), "p90": us(90.0),
+                "min": row.latency.min() as f64 / 1e3, "mean": row.latency.mean() / 1e3,
+                    "p50": us(50.0), "p90": us(90.0),
                 "p99": us(99.0), "p99_9": us(99.9), "max": row.latency.max() as f64 / 1e3,
             },
             "queues": row.queues, "port_drops": row.port_drops, "drops_by_reason": row.drops,
@@ -209,8 +236,11 @@ pub(super) fn tell_row(args: &Args, form: Form, row: &Row) -> anyhow::Result<()>
         ("of an earlier size", row.came.stale),
         ("not ours", row.came.foreign),
     ];
-    let others: Vec<String> =
-        others.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")).collect();
+    let others: Vec<String> = others
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| format!("{count} {what}"))
+        .collect();
     if !others.is_empty() {
         figures::line(&format!("       {}", others.join(", ")))?;
     }
@@ -220,17 +250,20 @@ pub(super) fn tell_row(args: &Args, form: Form, row: &Row) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The table in the shape of the measurement that this command repeats: a line per number of queues, a column per size.
+/// The table in the shape of the measurement that this command repeats: a line per number of
+/// queues, a column per size.
 pub(super) fn summary(args: &Args, form: Form, rows: &[Row]) -> anyhow::Result<()> {
     let queues = args.crew.queues();
     if form == Form::Json {
         let all = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
         return figures::json(&json!({
             "event": "summary", "port": clearway_ports::describe(&args.crew.port), "queues": queues,
-            "sent": all(|row| row.sent.frames), "received": all(|row| row.came.frames), "lost": all(|row| row.lost),
+            "sent": all(|row| row.sent.frames), "received": all(|row| row.came.frames),
+                "lost": all(|row| row.lost),
             "table": rows.iter().map(|row| {
                 let ((tx, rx), (tx_pps, rx_pps)) = (row.mbit(extra(args)), row.pps());
-                json!({ "size": row.size, "mbit_per_s": [tx, rx], "mpps": [tx_pps / 1e6, rx_pps / 1e6] })
+                json!({ "size": row.size, "mbit_per_s": [tx, rx],
+                    "mpps": [tx_pps / 1e6, rx_pps / 1e6] })
             }).collect::<Vec<_>>(),
         }));
     }

@@ -1,4 +1,5 @@
-//! Can a library be put into a program? Looked at before it is started, since a program into which none can be put says nothing: it uses the kernel.
+//! Can a library be put into a program? Looked at before it is started, since a program into which
+//! none can be put says nothing: it uses the kernel.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -34,7 +35,8 @@ pub(super) struct Unfit {
     pub(super) why: String,
 }
 
-/// Looks at the program that a command starts. None: the library can be put into it, or it is not known; whoever starts it says what is wrong then.
+/// Looks at the program that a command starts. None: the library can be put into it, or it is not
+/// known; whoever starts it says what is wrong then.
 pub(super) fn unfit(command: &OsStr, library: &Path) -> Option<Unfit> {
     let ours = Elf::read(library).ok().flatten();
     let mut path = find(command)?;
@@ -50,8 +52,9 @@ pub(super) fn unfit(command: &OsStr, library: &Path) -> Option<Unfit> {
 
 /// Where `execvp` finds it.
 fn find(command: &OsStr) -> Option<PathBuf> {
-    let is_program =
-        |path: &Path| fs::metadata(path).is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0);
+    let is_program = |path: &Path| {
+        fs::metadata(path).is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0)
+    };
     if command.as_bytes().contains(&b'/') {
         return Some(command.into()).filter(|path: &PathBuf| is_program(path));
     }
@@ -71,30 +74,40 @@ fn interpreter(path: &Path) -> io::Result<Option<PathBuf>> {
     if first.file_name() != Some(OsStr::new("env")) {
         return Ok(Some(first));
     }
-    // `env` is a program into which the library can be put, and starts another: that is the one that matters.
+    // `env` is a program into which the library can be put, and starts another: that is the one
+    // that matters.
     let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     Ok(Some(named.and_then(|name| find(OsStr::from_bytes(name))).unwrap_or(first)))
 }
 
-/// The loader does not let the environment name libraries where a program gets rights that its user does not have.
+/// The loader does not let the environment name libraries where a program gets rights that its user
+/// does not have.
 fn privileged(path: &Path) -> Option<String> {
     let is = fs::metadata(path).ok()?;
     let (mode, uid, gid) = (is.mode(), is.uid(), is.gid());
     if mode & 0o4000 != 0 && uid != getuid().as_raw() {
-        return Some(format!("is set-uid (of user {uid}), and the loader puts no library into such programs"));
+        return Some(format!(
+            "is set-uid (of user {uid}), and the loader puts no library into such programs"
+        ));
     }
     if mode & 0o2010 == 0o2010 && gid != getgid().as_raw() {
-        return Some(format!("is set-gid (of group {gid}), and the loader puts no library into such programs"));
+        return Some(format!(
+            "is set-gid (of group {gid}), and the loader puts no library into such programs"
+        ));
     }
     if !getuid().is_root() && has_capabilities(path) {
-        return Some("has file capabilities, and the loader puts no library into such programs".into());
+        return Some(
+            "has file capabilities, and the loader puts no library into such programs".into(),
+        );
     }
     None
 }
 
 fn has_capabilities(path: &Path) -> bool {
-    // By the command, for there is no safe call for it in what this program uses; without the command it is not known.
-    let output = std::process::Command::new("getcap").arg(path).stdin(std::process::Stdio::null()).output();
+    // By the command, for there is no safe call for it in what this program uses; without the
+    // command it is not known.
+    let output =
+        std::process::Command::new("getcap").arg(path).stdin(std::process::Stdio::null()).output();
     output.is_ok_and(|output| output.status.success() && !output.stdout.trim_ascii().is_empty())
 }
 
@@ -110,9 +123,9 @@ fn foreign(path: &Path, ours: Option<&Elf>) -> Option<String> {
     }
     match elf.loader {
         None => Some("is statically linked: there is no loader that would load the library".into()),
-        Some(loader) if loader.contains("ld-musl") => {
-            Some(format!("is linked with another C library ({loader}), and the library needs glibc"))
-        }
+        Some(loader) if loader.contains("ld-musl") => Some(format!(
+            "is linked with another C library ({loader}), and the library needs glibc"
+        )),
         Some(_) => None,
     }
 }
@@ -159,19 +172,23 @@ impl Elf {
         let machine = half(18);
         let (programs, sections, names) = match wide {
             true => {
-                let offset = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+                let offset = |at: usize| {
+                    u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"))
+                };
                 let programs = Table { at: offset(32), entry: half(54), count: half(56) };
                 (programs, Table { at: offset(40), entry: half(58), count: half(60) }, half(62))
             }
             false => {
-                let offset =
-                    |at: usize| u64::from(u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes")));
+                let offset = |at: usize| {
+                    u64::from(u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes")))
+                };
                 let programs = Table { at: offset(28), entry: half(42), count: half(44) };
                 (programs, Table { at: offset(32), entry: half(46), count: half(48) }, half(50))
             }
         };
         let loader = loader(&mut file, wide, &programs)?;
-        let is_go = has_section(&mut file, wide, &sections, names, b".go.buildinfo").unwrap_or(false);
+        let is_go =
+            has_section(&mut file, wide, &sections, names, b".go.buildinfo").unwrap_or(false);
         Ok(Some(Elf { wide, machine, loader, is_go }))
     }
 
@@ -186,7 +203,8 @@ impl Elf {
     }
 }
 
-/// An entry of a table, and the words in it that are wanted: a 32-bit word, and the offset and length of what it describes.
+/// An entry of a table, and the words in it that are wanted: a 32-bit word, and the offset and
+/// length of what it describes.
 fn entry(
     file: &mut File,
     wide: bool,
@@ -200,7 +218,9 @@ fn entry(
     let word = |at: usize| -> io::Result<u64> {
         let short = || io::Error::from(io::ErrorKind::InvalidData);
         match wide {
-            true => Ok(u64::from_le_bytes(bytes.get(at..at + 8).ok_or_else(short)?.try_into().expect("eight bytes"))),
+            true => Ok(u64::from_le_bytes(
+                bytes.get(at..at + 8).ok_or_else(short)?.try_into().expect("eight bytes"),
+            )),
             false => Ok(u64::from(u32::from_le_bytes(
                 bytes.get(at..at + 4).ok_or_else(short)?.try_into().expect("four bytes"),
             ))),
@@ -230,7 +250,13 @@ fn loader(file: &mut File, wide: bool, programs: &Table) -> io::Result<Option<St
 }
 
 /// Whether there is a section of this name. Programs may be without any.
-fn has_section(file: &mut File, wide: bool, sections: &Table, names: u16, wanted: &[u8]) -> io::Result<bool> {
+fn has_section(
+    file: &mut File,
+    wide: bool,
+    sections: &Table,
+    names: u16,
+    wanted: &[u8],
+) -> io::Result<bool> {
     if sections.count == 0 || usize::from(names) >= usize::from(sections.count) {
         return Ok(false);
     }

@@ -1,4 +1,5 @@
-//! `clearway run --inproc`: what the library in the program is told, and what can be found wrong before the program is started.
+//! `clearway run --inproc`: what the library in the program is told, and what can be found wrong
+//! before the program is started.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,14 @@ const LIBRARY: &str = "libclearway_inproc.so";
 const OF_DPDK: &[u8] = b"librte_eal.so";
 
 /// Says how a host is entered: not by a program that has its stack inside.
-const OF_A_HOST: [&str; 6] =
-    [paths::SOCKET_VARIABLE, "CLEARWAY_NS", "CLEARWAY_SECRET", "CLEARWAY_CONFIG", "VCL_CONFIG", "CLEARWAY_CUT_THROUGH"];
+const OF_A_HOST: [&str; 6] = [
+    paths::SOCKET_VARIABLE,
+    "CLEARWAY_NS",
+    "CLEARWAY_SECRET",
+    "CLEARWAY_CONFIG",
+    "VCL_CONFIG",
+    "CLEARWAY_CUT_THROUGH",
+];
 
 /// Checks the options and the ports, and tells the program.
 pub(super) fn prepare(args: &Args, preload: &Path, command: &mut Command) -> anyhow::Result<()> {
@@ -40,7 +47,8 @@ fn check(args: &Args) -> Result<(), WrongUse> {
     for port in &args.ports {
         if !matches!(port, PortSpec::Tap(_) | PortSpec::Loop) {
             let sentence = format!(
-                "--port {port}: with --inproc a port is tap:NAME, tun:NAME or loop; the others belong to a host (clearway up)."
+                "--port {port}: with --inproc a port is tap:NAME, tun:NAME or loop; the others \
+                 belong to a host (clearway up)."
             );
             return Err(WrongUse(sentence));
         }
@@ -48,13 +56,16 @@ fn check(args: &Args) -> Result<(), WrongUse> {
     for address in &args.addresses {
         if usize::from(address.port) >= args.ports.len() {
             let (port, count) = (address.port, args.ports.len());
-            return Err(WrongUse(format!("{address}@{port}: there is no port {port}, only {count}.")));
+            return Err(WrongUse(format!(
+                "{address}@{port}: there is no port {port}, only {count}."
+            )));
         }
     }
     for gateway in &args.gateways {
         if !gateway.is_link_local() && port_of(args, *gateway).is_none() {
             let sentence = format!(
-                "gateway {gateway}: a router is another host on a link of ours. Give an address in one of the networks of -a."
+                "gateway {gateway}: a router is another host on a link of ours. Give an address in \
+                 one of the networks of -a."
             );
             return Err(WrongUse(sentence));
         }
@@ -70,9 +81,11 @@ fn port_of(args: &Args, addr: Addr) -> Option<u16> {
 fn beside(preload: &Path) -> Result<PathBuf, WrongUse> {
     let library = preload.with_file_name(LIBRARY);
     let build = "Build it by itself: cargo build --release -p clearway-preload -p clearway-inproc";
-    let library = checked(&library)
-        .map_err(|_| WrongUse(format!("{} is not there, beside {}. {build}", library.display(), super::LIBRARY)))?;
-    let bytes = std::fs::read(&library).map_err(|error| WrongUse(format!("{}: {error}", library.display())))?;
+    let library = checked(&library).map_err(|_| {
+        WrongUse(format!("{} is not there, beside {}. {build}", library.display(), super::LIBRARY))
+    })?;
+    let bytes = std::fs::read(&library)
+        .map_err(|error| WrongUse(format!("{}: {error}", library.display())))?;
     // Built together with the command, it has the command's ports.
     if bytes.windows(OF_DPDK.len()).any(|part| part == OF_DPDK) {
         return Err(WrongUse(format!("{} was linked with DPDK. {build}", library.display())));
@@ -80,7 +93,8 @@ fn beside(preload: &Path) -> Result<PathBuf, WrongUse> {
     Ok(library)
 }
 
-/// Opens the ports and lets go of them again: what is wrong with them is told here, and not from inside of the program.
+/// Opens the ports and lets go of them again: what is wrong with them is told here, and not from
+/// inside of the program.
 fn try_ports(ports: &[PortSpec]) -> anyhow::Result<()> {
     match clearway_ports::open(ports, None, &Wrap::default(), 1) {
         Ok(opened) => {
@@ -97,13 +111,19 @@ fn settings(args: &Args) -> String {
     let mut text = String::new();
     for (number, port) in args.ports.iter().enumerate() {
         let is_here = |at: u16| usize::from(at) == number;
-        let addresses = args.addresses.iter().filter(|one| is_here(one.port)).map(|one| quoted(&one.cidr));
+        let addresses =
+            args.addresses.iter().filter(|one| is_here(one.port)).map(|one| quoted(&one.cidr));
         let behind = |gateway: &&Addr| is_here(port_of(args, **gateway).unwrap_or(0));
         let gateways = args.gateways.iter().filter(behind).map(quoted);
         let (addresses, gateways): (Vec<_>, Vec<_>) = (addresses.collect(), gateways.collect());
         // Writing to a string does not fail.
         let _ = writeln!(text, "[[ports]]\nport = {}", quoted(port));
-        let _ = writeln!(text, "addresses = [{}]\ngateways = [{}]", addresses.join(", "), gateways.join(", "));
+        let _ = writeln!(
+            text,
+            "addresses = [{}]\ngateways = [{}]",
+            addresses.join(", "),
+            gateways.join(", ")
+        );
     }
     text
 }

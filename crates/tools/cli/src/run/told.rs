@@ -22,7 +22,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// Numbers that programs do not look for things at.
 const OUT_OF_THE_WAY: i32 = 900;
 
-/// Enters the host for the program, as which this process goes on, and says why nothing more will be heard of it. The conversation ends with the program. Whatever goes wrong is of no consequence.
+/// Enters the host for the program, as which this process goes on, and says why nothing more will
+/// be heard of it. The conversation ends with the program. Whatever goes wrong is of no
+/// consequence.
 pub(super) fn tell(args: &Args, command: &Command, unfit: &Unfit) {
     let Some(attach_socket) = enter(args, command) else { return };
     let what = format!("run {}", unfit.path.display());
@@ -36,15 +38,19 @@ pub(super) fn tell(args: &Args, command: &Command, unfit: &Unfit) {
 
 fn enter(args: &Args, command: &Command) -> Option<OwnedFd> {
     let said = |name: &str| {
-        let set =
-            command.get_envs().find(|(known, _)| *known == OsStr::new(name)).map(|(_, value)| value.map(Into::into));
+        let set = command
+            .get_envs()
+            .find(|(known, _)| *known == OsStr::new(name))
+            .map(|(_, value)| value.map(Into::into));
         set.unwrap_or_else(|| std::env::var_os(name))
     };
     let path = said(paths::SOCKET_VARIABLE).map_or_else(paths::attach_socket_of_host, Into::into);
     let attach_socket = socket::connect(&path).ok()?;
-    setsockopt(&attach_socket, ReceiveTimeout, &TimeVal::new(TIME_LIMIT.as_secs() as i64, 0)).ok()?;
+    setsockopt(&attach_socket, ReceiveTimeout, &TimeVal::new(TIME_LIMIT.as_secs() as i64, 0))
+        .ok()?;
     let text = |name: &str| said(name).map(|value| value.to_string_lossy().into_owned());
-    let program = Path::new(&args.command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let program =
+        Path::new(&args.command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let hello = Hello {
         version: VERSION,
         namespace: text("CLEARWAY_NS").unwrap_or_default(),
@@ -61,6 +67,7 @@ fn enter(args: &Args, command: &Command) -> Option<OwnedFd> {
 /// The answer, unless it is a refusal.
 fn ask(attach_socket: &OwnedFd, request: &Request) -> Option<Reply> {
     socket::send(attach_socket.as_fd(), request, &[]).ok()?;
-    let (reply, _) = socket::recv::<Reply>(attach_socket.as_fd(), socket::MAX_DESCRIPTORS).ok()??;
+    let (reply, _) =
+        socket::recv::<Reply>(attach_socket.as_fd(), socket::MAX_DESCRIPTORS).ok()??;
     (!matches!(reply, Reply::Error { .. })).then_some(reply)
 }

@@ -48,15 +48,33 @@ struct Host {
     port: Option<u16>,
 }
 
-const CONNECTED: &[&str] =
-    &["ESTAB", "SYN-SENT", "SYN-RECV", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT", "LAST-ACK", "CLOSING", "TIME-WAIT"];
+const CONNECTED: &[&str] = &[
+    "ESTAB",
+    "SYN-SENT",
+    "SYN-RECV",
+    "FIN-WAIT-1",
+    "FIN-WAIT-2",
+    "CLOSE-WAIT",
+    "LAST-ACK",
+    "CLOSING",
+    "TIME-WAIT",
+];
 
 /// Names of states, and what each stands for.
 const STATES: &[(&str, &[&str])] = &[
     ("connected", CONNECTED),
     (
         "synchronized",
-        &["ESTAB", "SYN-RECV", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT", "LAST-ACK", "CLOSING", "TIME-WAIT"],
+        &[
+            "ESTAB",
+            "SYN-RECV",
+            "FIN-WAIT-1",
+            "FIN-WAIT-2",
+            "CLOSE-WAIT",
+            "LAST-ACK",
+            "CLOSING",
+            "TIME-WAIT",
+        ],
     ),
     ("listening", &["LISTEN"]),
     ("listen", &["LISTEN"]),
@@ -95,12 +113,15 @@ impl Filter {
         let mut filter = Filter { states: None, excluded: Vec::new(), expression: None };
         while let Some(word @ ("state" | "exclude")) = left.next_is() {
             left.take();
-            let name = left.take().ok_or_else(|| format!("the name of a state is missing after {word:?}"))?;
+            let name = left
+                .take()
+                .ok_or_else(|| format!("the name of a state is missing after {word:?}"))?;
             match (word, states_of(&name.to_ascii_lowercase())?) {
                 ("state", Some(states)) => filter.states.get_or_insert_default().extend(states),
-                ("state", None) => {
-                    filter.states.get_or_insert_default().extend(CONNECTED.iter().chain(&["LISTEN", "UNCONN"]))
-                }
+                ("state", None) => filter
+                    .states
+                    .get_or_insert_default()
+                    .extend(CONNECTED.iter().chain(&["LISTEN", "UNCONN"])),
                 (_, Some(states)) => filter.excluded.extend(states),
                 (_, None) => filter.states = Some(Vec::new()),
             }
@@ -181,7 +202,12 @@ impl<'a> Tokens<'a> {
         loop {
             let said = self.took(&["and", "&&", "&"]);
             // What stands side by side holds together.
-            if !said && !matches!(self.next_is(), Some("not" | "!" | "(" | "src" | "dst" | "sport" | "dport")) {
+            if !said
+                && !matches!(
+                    self.next_is(),
+                    Some("not" | "!" | "(" | "src" | "dst" | "sport" | "dport")
+                )
+            {
                 return Ok(left);
             }
             left = Expression::And(Box::new(left), Box::new(self.one()?));
@@ -196,7 +222,9 @@ impl<'a> Tokens<'a> {
             let inner = self.either()?;
             return if self.took(&[")"]) { Ok(inner) } else { Err("a ) is missing".into()) };
         }
-        let word = self.take().ok_or("the filter ends where src, dst, sport, dport, not or ( is expected")?;
+        let word = self
+            .take()
+            .ok_or("the filter ends where src, dst, sport, dport, not or ( is expected")?;
         match word {
             "src" => self.host(Side::Local),
             "dst" => self.host(Side::Remote),
@@ -244,7 +272,11 @@ fn port(text: &str, services: &Services) -> Result<u16, String> {
 
 /// `10.0.0.1`, `10.0.0.0/8`, `10.0.0.1:80`, `[fd00::1]:80`, `fd00::/8`, `:80`, `*`.
 fn host(text: &str, services: &Services) -> Result<Host, String> {
-    let wrong = || format!("{text:?} is no address, such as 10.0.0.1, 10.0.0.0/8, 10.0.0.1:80, [fd00::1]:80 or :80");
+    let wrong = || {
+        format!(
+            "{text:?} is no address, such as 10.0.0.1, 10.0.0.0/8, 10.0.0.1:80, [fd00::1]:80 or :80"
+        )
+    };
     let (net, tail) = if let Some(rest) = text.strip_prefix('[') {
         let (inner, tail) = rest.split_once(']').ok_or_else(wrong)?;
         (inner, tail.strip_prefix(':'))

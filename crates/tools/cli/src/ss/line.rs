@@ -67,12 +67,23 @@ impl Columns {
     pub(super) fn text(&self, sockets: &[&Socket], services: &Services) -> String {
         let mut rows: Vec<Vec<String>> = Vec::new();
         if self.header {
-            let names = ["Netid", "State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Process"];
-            rows.push(names[usize::from(!self.netid)..].iter().map(|&name| name.to_owned()).collect());
+            let names = [
+                "Netid",
+                "State",
+                "Recv-Q",
+                "Send-Q",
+                "Local Address:Port",
+                "Peer Address:Port",
+                "Process",
+            ];
+            rows.push(
+                names[usize::from(!self.netid)..].iter().map(|&name| name.to_owned()).collect(),
+            );
         }
         rows.extend(sockets.iter().map(|socket| self.row(socket, services)));
-        let widths: Vec<usize> =
-            (0..7).map(|at| rows.iter().filter_map(|row| row.get(at)).map(String::len).max().unwrap_or(0)).collect();
+        let widths: Vec<usize> = (0..7)
+            .map(|at| rows.iter().filter_map(|row| row.get(at)).map(String::len).max().unwrap_or(0))
+            .collect();
         let mut text = String::new();
         let mut following = sockets.iter();
         for (at, row) in rows.iter().enumerate() {
@@ -140,7 +151,8 @@ impl Columns {
 
 fn users(socket: &Socket) -> String {
     let Some(program) = &socket.program else { return String::new() };
-    let each: Vec<String> = program.pids.iter().map(|pid| format!("(\"{}\",pid={pid})", program.name)).collect();
+    let each: Vec<String> =
+        program.pids.iter().map(|pid| format!("(\"{}\",pid={pid})", program.name)).collect();
     format!("users:({})", each.join(","))
 }
 
@@ -152,8 +164,8 @@ fn extended(socket: &Socket) -> String {
 }
 
 fn memory(socket: &Socket) -> String {
-    let [r, rb, t, tb, d] =
-        ["rx-fifo", "rx-fifo-size", "tx-fifo", "tx-fifo-size", "drops"].map(|key| socket.number(key));
+    let [r, rb, t, tb, d] = ["rx-fifo", "rx-fifo-size", "tx-fifo", "tx-fifo-size", "drops"]
+        .map(|key| socket.number(key));
     format!("skmem:(r{r},rb{rb},t{t},tb{tb},d{d})")
 }
 
@@ -178,8 +190,11 @@ fn info(socket: &Socket) -> String {
     let get = |key: &str| socket.tcp(key);
     let millis = |key: &str| get(key) as f64 / 1e3;
     let options = get("options");
-    let mut words: Vec<String> =
-        OPTIONS.iter().filter(|(bit, _)| options & bit != 0).map(|(_, name)| (*name).to_owned()).collect();
+    let mut words: Vec<String> = OPTIONS
+        .iter()
+        .filter(|(bit, _)| options & bit != 0)
+        .map(|(_, name)| (*name).to_owned())
+        .collect();
     words.push(socket.json["tcp"]["congestion"].as_str().unwrap_or_default().to_owned());
     if options & WSCALE != 0 {
         words.push(format!("wscale:{},{}", get("snd_wscale"), get("rcv_wscale")));
@@ -189,8 +204,13 @@ fn info(socket: &Socket) -> String {
     some(format!("backoff:{}", get("backoff")), get("backoff") > 0);
     some(format!("rtt:{}/{}", millis("rtt"), millis("rttvar")), get("rtt") > 0);
     some(format!("ato:{}", millis("ato")), get("ato") > 0);
-    let plain =
-        [("mss", "snd_mss"), ("pmtu", "pmtu"), ("rcvmss", "rcv_mss"), ("advmss", "advmss"), ("cwnd", "snd_cwnd")];
+    let plain = [
+        ("mss", "snd_mss"),
+        ("pmtu", "pmtu"),
+        ("rcvmss", "rcv_mss"),
+        ("advmss", "advmss"),
+        ("cwnd", "snd_cwnd"),
+    ];
     for (name, key) in plain {
         some(format!("{name}:{}", get(key)), get(key) > 0);
     }
@@ -211,7 +231,9 @@ fn info(socket: &Socket) -> String {
     let seconds = get("rtt") as f64 / 1e6;
     let send = get("snd_cwnd") as f64 * get("snd_mss") as f64 * 8.0;
     some(format!("send {}", rate(send / seconds)), seconds > 0.0);
-    for (name, key) in [("lastsnd", "last_data_sent"), ("lastrcv", "last_data_recv"), ("lastack", "last_ack_recv")] {
+    for (name, key) in
+        [("lastsnd", "last_data_sent"), ("lastrcv", "last_data_recv"), ("lastack", "last_ack_recv")]
+    {
         some(format!("{name}:{}", get(key)), get(key) > 0);
     }
     for key in ["pacing_rate", "delivery_rate"] {

@@ -42,7 +42,8 @@ pub(super) struct Socket {
     pub(super) json: Value,
 }
 
-/// The words of ss(8) for the states of the host. A TCP socket that is neither bound nor connected is closed, which is UNCONN there.
+/// The words of ss(8) for the states of the host. A TCP socket that is neither bound nor connected
+/// is closed, which is UNCONN there.
 const STATES: &[(&str, &str)] = &[
     ("ESTABLISHED", "ESTAB"),
     ("SYN-SENT", "SYN-SENT"),
@@ -59,7 +60,8 @@ const STATES: &[(&str, &str)] = &[
 ];
 
 impl Socket {
-    /// Out of `show session verbose 2`; None for a session that is nothing yet, such as one that was made ahead of need.
+    /// Out of `show session verbose 2`; None for a session that is nothing yet, such as one that
+    /// was made ahead of need.
     pub(super) fn of(session: &Value, programs: &BTreeMap<u64, Program>) -> Option<Socket> {
         let kind = match session["kind"].as_str()? {
             "stream" | "listener" => Kind::Tcp,
@@ -67,14 +69,16 @@ impl Socket {
             _ => return None,
         };
         let told = session["state"].as_str()?;
-        let state = STATES.iter().find(|(name, _)| *name == told).map_or("UNKNOWN", |(_, word)| word);
+        let state =
+            STATES.iter().find(|(name, _)| *name == told).map_or("UNKNOWN", |(_, word)| word);
         let side = |key: &str| session[key].as_str().and_then(|text| text.parse().ok());
         let program = session["app"].as_u64().and_then(|app| programs.get(&app)).cloned();
         let mut json = session.clone();
         json["netid"] = (if kind == Kind::Tcp { "tcp" } else { "udp" }).into();
         json["state"] = state.into();
         if let Some(program) = &program {
-            json["program"] = json!({ "name": program.name, "namespace": program.namespace, "pids": program.pids });
+            json["program"] = json!({ "name": program.name, "namespace": program.namespace,
+                "pids": program.pids });
         }
         Some(Socket { kind, state, local: side("local"), remote: side("remote"), program, json })
     }

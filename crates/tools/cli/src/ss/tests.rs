@@ -7,7 +7,8 @@ use super::line::{Columns, Services};
 use super::socket::{Program, Socket};
 use super::summary;
 
-const SERVICES: &str = "# names\nhttp\t80/tcp\twww # the web\ndomain 53/tcp\ndomain 53/udp\nssh 22/tcp\n";
+const SERVICES: &str =
+    "# names\nhttp\t80/tcp\twww # the web\ndomain 53/tcp\ndomain 53/udp\nssh 22/tcp\n";
 
 fn programs() -> BTreeMap<u64, Program> {
     let nginx = json!({ "app": 1, "name": "nginx", "namespace": "web", "pids": [7, 8] });
@@ -16,23 +17,32 @@ fn programs() -> BTreeMap<u64, Program> {
 
 fn sockets() -> Vec<Socket> {
     let linux = json!({
-        "options": 7, "snd_wscale": 7, "rcv_wscale": 9, "rto": 204_000, "rtt": 1_500, "rttvar": 250, "min_rtt": 1_000,
-        "snd_mss": 1448, "pmtu": 1500, "snd_cwnd": 10, "snd_ssthresh": 0x7fff_ffff, "bytes_acked": 5000, "total_retrans": 2,
+        "options": 7, "snd_wscale": 7, "rcv_wscale": 9, "rto": 204_000, "rtt": 1_500, "rttvar": 250,
+            "min_rtt": 1_000,
+        "snd_mss": 1448, "pmtu": 1500, "snd_cwnd": 10, "snd_ssthresh": 0x7fff_ffff,
+            "bytes_acked": 5000, "total_retrans": 2,
         "delivery_rate": 125_000, "pacing_rate": u64::MAX, "snd_wnd": 65_536,
     });
     let stream = |local: &str, remote: &str, state: &str| {
-        json!({ "id": "0:3", "app": 1, "kind": "stream", "local": local, "remote": remote, "state": state, "processes": 1,
-            "rx-fifo": 5, "rx-fifo-size": 65_536, "tx-fifo": 9, "tx-fifo-size": 131_072, "drops": 0, "cut-through": false,
+        json!({ "id": "0:3", "app": 1, "kind": "stream", "local": local, "remote": remote,
+            "state": state, "processes": 1,
+            "rx-fifo": 5, "rx-fifo-size": 65_536, "tx-fifo": 9, "tx-fifo-size": 131_072, "drops": 0,
+                "cut-through": false,
             "tcp": { "congestion": "cubic", "linux": linux.clone() } })
     };
     let all = [
-        json!({ "id": "0:1", "app": 1, "kind": "listener", "local": "0.0.0.0:80", "remote": null, "state": "LISTEN",
-            "processes": 2, "rx-fifo": 3, "rx-fifo-size": 511, "tx-fifo": 0, "tx-fifo-size": 0, "drops": 0 }),
+        json!({ "id": "0:1", "app": 1, "kind": "listener", "local": "0.0.0.0:80", "remote": null,
+            "state": "LISTEN",
+            "processes": 2, "rx-fifo": 3, "rx-fifo-size": 511, "tx-fifo": 0, "tx-fifo-size": 0,
+                "drops": 0 }),
         stream("10.0.0.2:80", "10.0.0.9:40000", "ESTABLISHED"),
         stream("[fd00::2]:22", "[fd00::9]:40001", "CLOSE-WAIT"),
-        json!({ "id": "1:4", "app": 2, "kind": "datagram", "local": "10.0.0.2:53", "remote": null, "state": "UNCONNECTED",
-            "processes": 1, "rx-fifo": 0, "rx-fifo-size": 4096, "tx-fifo": 0, "tx-fifo-size": 4096, "drops": 12 }),
-        json!({ "id": "1:5", "app": 1, "kind": "fresh", "local": null, "remote": null, "state": "CLOSED" }),
+        json!({ "id": "1:4", "app": 2, "kind": "datagram", "local": "10.0.0.2:53", "remote": null,
+            "state": "UNCONNECTED",
+            "processes": 1, "rx-fifo": 0, "rx-fifo-size": 4096, "tx-fifo": 0, "tx-fifo-size": 4096,
+                "drops": 12 }),
+        json!({ "id": "1:5", "app": 1, "kind": "fresh", "local": null, "remote": null,
+            "state": "CLOSED" }),
     ];
     all.iter().filter_map(|session| Socket::of(session, &programs())).collect()
 }
@@ -69,21 +79,27 @@ udp   UNCONN     0      0      10.0.0.2:53        0.0.0.0:*
 
 #[test]
 fn ports_have_names_and_programs_their_processes() {
-    let columns = Columns { netid: false, numeric: false, processes: true, header: false, ..plain() };
+    let columns =
+        Columns { netid: false, numeric: false, processes: true, header: false, ..plain() };
     let text = text(&columns);
     let lines: Vec<&str> = text.lines().collect();
     assert!(
-        lines[0].contains("0.0.0.0:http") && lines[0].ends_with(r#"users:(("nginx",pid=7),("nginx",pid=8))"#),
+        lines[0].contains("0.0.0.0:http")
+            && lines[0].ends_with(r#"users:(("nginx",pid=7),("nginx",pid=8))"#),
         "{text}"
     );
     assert!(lines[2].contains("[fd00::2]:ssh") && lines[3].contains("10.0.0.2:domain"), "{text}");
-    assert!(!text.contains("Netid") && !lines[3].contains("users"), "the program of the last is gone: {text}");
+    assert!(
+        !text.contains("Netid") && !lines[3].contains("users"),
+        "the program of the last is gone: {text}"
+    );
 }
 
 #[test]
 fn inner_values_follow_in_a_line_of_their_own_or_in_the_same() {
     let inner = "session:0:3 namespace:web processes:1 skmem:(r5,rb65536,t9,tb131072,d0) \
-                 ts sack cubic wscale:7,9 rto:204 rtt:1.5/0.25 mss:1448 pmtu:1500 cwnd:10 bytes_acked:5000 send 77.2Mbps \
+                 ts sack cubic wscale:7,9 rto:204 rtt:1.5/0.25 mss:1448 pmtu:1500 cwnd:10 \
+                 bytes_acked:5000 send 77.2Mbps \
                  delivery_rate 1.0Mbps retrans:0/2 minrtt:1 snd_wnd:65536";
     let columns = Columns { info: true, memory: true, extended: true, ..plain() };
     let told = text(&columns);
@@ -96,8 +112,13 @@ fn inner_values_follow_in_a_line_of_their_own_or_in_the_same() {
 /// The local ports of those that fit.
 fn fitting(words: &str) -> Vec<u16> {
     let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-    let filter = Filter::parse(&words, &Services::read(SERVICES)).unwrap_or_else(|why| panic!("{words:?}: {why}"));
-    sockets().iter().filter(|one| filter.fits(one)).map(|one| one.local.map_or(0, |addr| addr.port())).collect()
+    let filter = Filter::parse(&words, &Services::read(SERVICES))
+        .unwrap_or_else(|why| panic!("{words:?}: {why}"));
+    sockets()
+        .iter()
+        .filter(|one| filter.fits(one))
+        .map(|one| one.local.map_or(0, |addr| addr.port()))
+        .collect()
 }
 
 #[test]

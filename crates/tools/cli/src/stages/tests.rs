@@ -12,7 +12,9 @@ fn reports(turns: u64) -> [CoreReport<()>; 1] {
 #[test]
 fn seconds_in_which_requests_began_or_ended_are_left_out() {
     let mut budget = Budget::default();
-    for (turns, requests) in [(10, 0), (20, 50), (30, 150), (40, 250), (50, 350), (60, 360), (70, 360)] {
+    for (turns, requests) in
+        [(10, 0), (20, 50), (30, 150), (40, 250), (50, 350), (60, 360), (70, 360)]
+    {
         budget.second(requests, &reports(turns));
     }
     assert_eq!((budget.sum.requests, budget.sum.stages.turns), (300, 30));

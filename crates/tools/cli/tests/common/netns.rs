@@ -1,4 +1,5 @@
-//! Network namespaces that tests make and remove themselves, also when a test fails; and what a test says that cannot run here.
+//! Network namespaces that tests make and remove themselves, also when a test fails; and what a
+//! test says that cannot run here.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Output, Stdio};
@@ -9,7 +10,8 @@ mod skip;
 
 pub(crate) use skip::or_skip;
 
-/// Whether we are root; every test that makes a namespace begins with this, and ends there when it is false.
+/// Whether we are root; every test that makes a namespace begins with this, and ends there when it
+/// is false.
 pub(crate) fn root() -> bool {
     // Our own folder of the kernel's belongs to the user that we are.
     let uid = std::fs::metadata("/proc/self").unwrap().uid();
@@ -25,7 +27,8 @@ impl Netns {
     /// `kind` begins its name, which no other test and no other run has.
     pub(crate) fn new(kind: &str) -> Netns {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("{kind}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("{kind}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         run("ip", &["netns", "add", &name]);
         let netns = Netns { name };
         netns.ip("link set lo up");
@@ -54,7 +57,8 @@ impl Netns {
     /// The same, when it has to succeed; its output.
     pub(crate) fn text(&self, program: &str, args: &[&str]) -> String {
         let output = self.run(program, args);
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{program} {args:?}: {}\n{out}{err}", output.status);
         out.into_owned()
     }
@@ -68,5 +72,9 @@ impl Drop for Netns {
 
 fn run(program: &str, args: &[&str]) {
     let output = Command::new(program).args(args).output().unwrap();
-    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

@@ -1,5 +1,6 @@
-//! `clearway doctor` on the files of many machines. What it says of each stands beside the files; after a change that is meant, look at
-//! the difference that `BLESS=1 cargo test -p clearway-cli --test doctor` makes.
+//! `clearway doctor` on the files of many machines. What it says of each stands beside the files;
+//! after a change that is meant, look at the difference that
+//! `BLESS=1 cargo test -p clearway-cli --test doctor` makes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,7 +21,8 @@ impl Machine {
     fn new(name: &str) -> Machine {
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("doctor").replace(':', "-");
-        let root = std::env::temp_dir().join(format!("clearway-{test}-{name}-{}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("clearway-{test}-{name}-{}", std::process::id()));
         let machine = Machine(root);
         fs::create_dir_all(&machine.0).unwrap();
         let text = fs::read_to_string(machines().join(name).with_extension("txt")).unwrap();
@@ -41,7 +43,8 @@ impl Machine {
             return symlink(target, path).unwrap();
         }
         let text = words.strip_prefix('=').unwrap().trim();
-        fs::write(path, text.replace("\\n", "\n").replace("\\t", "\t").replace("\\x00", "\0")).unwrap();
+        fs::write(path, text.replace("\\n", "\n").replace("\\t", "\t").replace("\\x00", "\0"))
+            .unwrap();
     }
 
     fn doctor(&self, args: &[&str]) -> (Option<i32>, String) {
@@ -85,7 +88,11 @@ fn each_machine_is_told_what_it_lacks() {
             different.push(format!("--- {name}\n{said}"));
         }
     }
-    assert!(different.is_empty(), "something else than in the .out files is said of:\n{}", different.join("\n"));
+    assert!(
+        different.is_empty(),
+        "something else than in the .out files is said of:\n{}",
+        different.join("\n")
+    );
 }
 
 #[test]
@@ -95,7 +102,8 @@ fn json_says_the_same_and_its_sums_agree() {
         let (code, text) = machine.doctor(&[]);
         let (code_json, json) = machine.doctor(&["--json"]);
         assert_eq!(code, code_json);
-        let mut events: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut events: Vec<Value> =
+            json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let summary = events.pop().unwrap();
         assert_eq!(summary["event"], "summary");
         for severity in ["ok", "info", "advice", "missing"] {
@@ -107,7 +115,10 @@ fn json_says_the_same_and_its_sums_agree() {
             assert!(text.contains(event["what"].as_str().unwrap()), "{event}");
             let remedy = event["remedy"].as_str();
             assert!(remedy.is_none_or(|remedy| text.contains(remedy)), "{event}");
-            assert!(remedy.is_some() || event["severity"] == "ok" || event["severity"] == "info", "{event}");
+            assert!(
+                remedy.is_some() || event["severity"] == "ok" || event["severity"] == "info",
+                "{event}"
+            );
         }
     }
 }
@@ -118,14 +129,17 @@ fn quiet_leaves_out_what_is_as_it_should_be() {
     assert_eq!(code, Some(1));
     let first_words: Vec<&str> = said.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(
-        first_words.contains(&"missing") && !first_words.contains(&"ok") && !first_words.contains(&"info"),
+        first_words.contains(&"missing")
+            && !first_words.contains(&"ok")
+            && !first_words.contains(&"info"),
         "{said}"
     );
 }
 
 #[test]
 fn this_machine_can_be_looked_at() {
-    let output = Command::new(env!("CARGO_BIN_EXE_clearway")).args(["doctor", "--json"]).output().unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_clearway")).args(["doctor", "--json"]).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
     let last = String::from_utf8(output.stdout).unwrap().lines().last().unwrap().to_owned();
     assert_eq!(serde_json::from_str::<Value>(&last).unwrap()["event"], "summary");

@@ -18,14 +18,20 @@ fn links(folder: &Folder) -> [(String, String, String); 2] {
             format!("dpdk:net_memif0,role=client,{abstract_no}"),
             memif,
         ),
-        (format!("dpdk:net_vhost0,iface={vhost}"), format!("dpdk:net_virtio_user0,path={vhost}"), vhost),
+        (
+            format!("dpdk:net_vhost0,iface={vhost}"),
+            format!("dpdk:net_virtio_user0,path={vhost}"),
+            vhost,
+        ),
     ]
 }
 
 #[test]
 fn a_program_that_is_told_to_end_leaves_nothing_behind() {
     let folder = Folder::new();
-    for ((listens, connects, socket), signal) in links(&folder).into_iter().zip([Signal::SIGTERM, Signal::SIGINT]) {
+    for ((listens, connects, socket), signal) in
+        links(&folder).into_iter().zip([Signal::SIGTERM, Signal::SIGINT])
+    {
         let server = serve(PLAIN, &listens, &[]);
         assert!(Path::new(&socket).exists(), "{listens}");
         transfer(PLAIN, &connects, "1M", &[]);

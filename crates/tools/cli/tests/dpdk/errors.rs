@@ -50,7 +50,8 @@ fn a_path_that_cannot_be_listened_at_is_told_before_the_driver_stumbles() {
 
 #[test]
 fn one_device_cannot_be_two_ports() {
-    let args = ["http", "--port", "dpdk:net_null0", "--port", "dpdk:net_null0", "-a", "10.98.0.1/24"];
+    let args =
+        ["http", "--port", "dpdk:net_null0", "--port", "dpdk:net_null0", "-a", "10.98.0.1/24"];
     let output = finish(clearway(Memory::Plain, &args));
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(text(&output).contains("has a device net_null0 already"), "{}", text(&output));

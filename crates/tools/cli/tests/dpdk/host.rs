@@ -19,13 +19,19 @@ fn an_unmodified_program_reaches_a_server_over_memif_also_when_that_was_gone() {
     };
     let (settings, socket) = (folder.file("c.toml"), folder.file("s"));
     let port = format!("dpdk:net_memif0,role=client,socket={link}");
-    let text_of_it = format!("[[ports]]\nport = \"{port}\"\nname = \"m0\"\naddresses = [\"10.98.0.2/24\"]\n");
+    let text_of_it =
+        format!("[[ports]]\nport = \"{port}\"\nname = \"m0\"\naddresses = [\"10.98.0.2/24\"]\n");
     std::fs::write(&settings, text_of_it).unwrap();
-    let up =
-        clearway(Memory::Plain, &["up", "-c", &settings, "--socket", &socket]).stderr(Stdio::null()).spawn().unwrap();
+    let up = clearway(Memory::Plain, &["up", "-c", &settings, "--socket", &socket])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut host = Guard(up);
     let ctl = |words: &[&str]| {
-        let output = finish(clearway(Memory::Plain, &[&["ctl", "--socket", &socket, "--json"], words].concat()));
+        let output = finish(clearway(
+            Memory::Plain,
+            &[&["ctl", "--socket", &socket, "--json"], words].concat(),
+        ));
         serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default()
     };
     let link_is = |up: bool| ctl(&["show", "interface", "m0"])["interfaces"][0]["link"] == up;
@@ -33,7 +39,17 @@ fn an_unmodified_program_reaches_a_server_over_memif_also_when_that_was_gone() {
     for round in 1..=2 {
         let server = serve();
         eventually("the link is up", || link_is(true));
-        let program = ["run", "--socket", &socket, "--", "curl", "--silent", "--max-time", "30", "http://10.98.0.1/"];
+        let program = [
+            "run",
+            "--socket",
+            &socket,
+            "--",
+            "curl",
+            "--silent",
+            "--max-time",
+            "30",
+            "http://10.98.0.1/",
+        ];
         let output = finish(clearway(Memory::Plain, &program));
         assert!(output.status.success(), "{round}: {}", text(&output));
         assert_eq!(output.stdout.len(), 102_400, "{round}");
@@ -49,7 +65,8 @@ fn an_unmodified_program_reaches_a_server_over_memif_also_when_that_was_gone() {
         assert_eq!(summary["requests"], 1);
         eventually("the link is down", || link_is(false));
     }
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(host.0.id() as i32), Signal::SIGTERM).unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(host.0.id() as i32), Signal::SIGTERM)
+        .unwrap();
     let status = host.0.wait().unwrap();
     assert!(status.success(), "{status}");
 }

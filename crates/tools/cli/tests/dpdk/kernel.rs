@@ -7,12 +7,13 @@ use nix::sys::signal::Signal;
 use crate::netns::{Netns, root};
 use crate::world::{Memory, Running, eventually, finish, text, with_memory};
 
-/// A pair of interfaces: `ours` for the driver, `theirs` with the kernel's addresses. Both are in one namespace, and what goes to the addresses of our
-/// stack leaves through `theirs`.
+/// A pair of interfaces: `ours` for the driver, `theirs` with the kernel's addresses. Both are in
+/// one namespace, and what goes to the addresses of our stack leaves through `theirs`.
 fn veth() -> Netns {
     let netns = Netns::new("cwdpdk");
     netns.ip("link add ours type veth peer name theirs");
-    // The kernel would leave checksums and segmentation to the other end of the pair, where these drivers do not hear of it.
+    // The kernel would leave checksums and segmentation to the other end of the pair, where these
+    // drivers do not hear of it.
     netns.text("ethtool", &["-K", "theirs", "tx", "off"]);
     netns.ip("addr add 10.97.0.1/24 dev theirs");
     netns.ip("addr add fd97::1/64 dev theirs nodad");
@@ -22,7 +23,18 @@ fn veth() -> Netns {
 }
 
 fn serve(netns: &Netns, port: &str, extra: &[&str]) -> Running {
-    let mut args = vec!["http", "--port", port, "-a", "10.97.0.2/24", "-a", "fd97::2/64", "-l", "200k", "--json"];
+    let mut args = vec![
+        "http",
+        "--port",
+        port,
+        "-a",
+        "10.97.0.2/24",
+        "-a",
+        "fd97::2/64",
+        "-l",
+        "200k",
+        "--json",
+    ];
     args.extend(extra);
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &netns.name, env!("CARGO_BIN_EXE_clearway")]);
@@ -94,7 +106,8 @@ fn an_idle_port_costs_little() {
     let server = serve(&netns, "dpdk:net_af_packet0,iface=ours", &[]);
     let ticks = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-        // The name in parentheses may hold spaces; user and system time are the 14th and 15th fields, in ticks of 10 ms.
+        // The name in parentheses may hold spaces; user and system time are the 14th and 15th
+        // fields, in ticks of 10 ms.
         let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };

@@ -25,7 +25,10 @@ fn what_is_sent_over_vhost_and_virtio_user_arrives_whole_with_large_packets() {
     let client = format!("dpdk:net_virtio_user0,path={socket}");
     let up = transfer(PLAIN, &client, "200M", &[]);
     // 200 MB in packets of 1,500 bytes would be more than 130,000.
-    assert!(up["below"]["tx_packets"].as_u64().unwrap() < 60_000, "no large packets were sent: {up}");
+    assert!(
+        up["below"]["tx_packets"].as_u64().unwrap() < 60_000,
+        "no large packets were sent: {up}"
+    );
     transfer(PLAIN, &client, "50M", &["--down"]);
     drop(server);
 }
@@ -44,7 +47,8 @@ fn without_offloads_both_sides_make_and_check_everything_themselves() {
 #[test]
 fn the_links_work_in_huge_pages_too() {
     let pages = HugePages::reserve(192);
-    if !or_skip(pages.is_some(), "the system gives no 384 MiB of huge pages, or this is not root.") {
+    if !or_skip(pages.is_some(), "the system gives no 384 MiB of huge pages, or this is not root.")
+    {
         return;
     }
     let folder = Folder::new();
@@ -65,7 +69,8 @@ fn two_cores_share_a_link_whose_peer_has_one_queue() {
     }
     let folder = Folder::new();
     let socket = folder.file("v");
-    let server = serve(PLAIN, &format!("dpdk:net_vhost0,iface={socket},tso=1"), &["--cores", "0,1"]);
+    let server =
+        serve(PLAIN, &format!("dpdk:net_vhost0,iface={socket},tso=1"), &["--cores", "0,1"]);
     let client = format!("dpdk:net_virtio_user0,path={socket}");
     // Eight flows: that all of them fall to one core happens once in 128 times, and is no failure.
     transfer(PLAIN, &client, "10M", &["--streams", "8"]);
@@ -77,7 +82,12 @@ fn large_frames_cross_a_link_with_a_larger_mtu() {
     let folder = Folder::new();
     let socket = folder.file("v");
     let server = serve(PLAIN, &format!("dpdk:net_vhost0,iface={socket},mtu=9000,offload=off"), &[]);
-    let up = transfer(PLAIN, &format!("dpdk:net_virtio_user0,path={socket},mtu=9000,offload=off"), "20M", &[]);
+    let up = transfer(
+        PLAIN,
+        &format!("dpdk:net_virtio_user0,path={socket},mtu=9000,offload=off"),
+        "20M",
+        &[],
+    );
     assert!(up["below"]["tx_packets"].as_u64().unwrap() < 4_000, "{up}");
     drop(server);
 }

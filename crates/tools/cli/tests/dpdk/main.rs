@@ -1,4 +1,5 @@
-//! The `clearway` binary over the drivers of DPDK that need no card. Each end of a link is a process of its own.
+//! The `clearway` binary over the drivers of DPDK that need no card. Each end of a link is a
+//! process of its own.
 
 #![cfg(feature = "dpdk")]
 

@@ -1,4 +1,5 @@
-//! `clearway` in processes, a folder for their sockets, and everything gone at the end, also when a test fails.
+//! `clearway` in processes, a folder for their sockets, and everything gone at the end, also when a
+//! test fails.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ pub(crate) struct Folder {
 impl Folder {
     pub(crate) fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cwdpdk-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("cwdpdk-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Folder { path }
@@ -99,13 +101,21 @@ impl Running {
         }
         if let Some(status) = self.child.try_wait().unwrap() {
             let said = self.errors.take().map(|errors| errors.join().unwrap());
-            panic!("clearway ended with {status} before it was ready: {}", said.unwrap_or_default());
+            panic!(
+                "clearway ended with {status} before it was ready: {}",
+                said.unwrap_or_default()
+            );
         }
         false
     }
 
     fn events(&self) -> Vec<Value> {
-        self.lines.lock().unwrap().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        self.lines
+            .lock()
+            .unwrap()
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -118,7 +128,8 @@ impl Running {
         self.child.wait().unwrap();
     }
 
-    /// Ends it as Ctrl-C or a service manager does; the summary, and what it wrote on standard error.
+    /// Ends it as Ctrl-C or a service manager does; the summary, and what it wrote on standard
+    /// error.
     pub(crate) fn stop(mut self, signal: Signal) -> (Value, String) {
         kill(self.pid(), signal).unwrap();
         eventually("clearway ends", || self.child.try_wait().unwrap().is_some());
@@ -126,7 +137,11 @@ impl Running {
         self.reader.take().unwrap().join().unwrap();
         let said = self.errors.take().unwrap().join().unwrap();
         let summary = self.events().pop().unwrap_or_default();
-        assert_eq!((status.code(), &summary["event"]), (Some(0), &Value::from("summary")), "{said}");
+        assert_eq!(
+            (status.code(), &summary["event"]),
+            (Some(0), &Value::from("summary")),
+            "{said}"
+        );
         (summary, said)
     }
 }
@@ -168,12 +183,18 @@ pub(crate) fn finish(mut command: Command) -> Output {
 
 /// Both outputs of a program.
 pub(crate) fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
-/// Sends so many bytes each way over a link whose ends are these two ports, and asserts that what arrives is what was sent.
+/// Sends so many bytes each way over a link whose ends are these two ports, and asserts that what
+/// arrives is what was sent.
 pub(crate) fn transfer(memory: Memory, client: &str, bytes: &str, extra: &[&str]) -> Value {
-    let mut args = vec!["bulk", "client", "--port", client, "-a", "10.98.0.2/24", "-s", "10.98.0.1"];
+    let mut args =
+        vec!["bulk", "client", "--port", client, "-a", "10.98.0.2/24", "-s", "10.98.0.1"];
     args.extend(["--bytes", bytes, "--sha256", "--json"]);
     args.extend(extra);
     let output = finish(clearway(memory, &args));

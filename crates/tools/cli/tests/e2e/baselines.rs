@@ -1,6 +1,8 @@
-//! The servers over other stacks that we are compared with (`baselines/`), each asked by `clearway bench client`.
+//! The servers over other stacks that we are compared with (`baselines/`), each asked by
+//! `clearway bench client`.
 //!
-//! Those that need nothing from a network but crates are built here. The others are tested when `make baselines` has built them, and are told of otherwise.
+//! Those that need nothing from a network but crates are built here. The others are tested when
+//! `make baselines` has built them, and are told of otherwise.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,8 @@ fn workspace() -> PathBuf {
 }
 
 fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), |dir| workspace().join(dir))
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace().join("target"), |dir| workspace().join(dir))
 }
 
 /// A baseline that is built here, once for all tests.
@@ -34,48 +37,79 @@ fn built(name: &str) -> String {
     target().join("debug/baselines").join(name).to_str().unwrap().to_owned()
 }
 
-/// A baseline that somebody else built; when nobody did, that is said where the harness does not swallow it.
+/// A baseline that somebody else built; when nobody did, that is said where the harness does not
+/// swallow it.
 fn found(name: &str) -> Option<String> {
     let program = target().join("baselines").join(name);
     if !program.is_file() {
         let _ = writeln!(
             std::io::stderr(),
-            "SKIPPED the baseline {name}: it is not built. Run `make baselines`, which fetches its source."
+            "SKIPPED the baseline {name}: it is not built. Run `make baselines`, which fetches its \
+             source."
         );
         return None;
     }
     Some(program.to_str().unwrap().to_owned())
 }
 
-/// A thousand requests, or as many as come and go in the time, each in another way: what the server is told, and what the client.
+/// A thousand requests, or as many as come and go in the time, each in another way: what the server
+/// is told, and what the client.
 const WAYS: &[(&[&str], &[&str])] = &[
     (&[], &["-c", "20", "-r", "2k", "-t", "0.5"]),
     (&["-l", "100"], &["-c", "20", "-l", "100", "-n", "udp", "-r", "2k", "-t", "0.5"]),
-    (&["-l", "20000", "--request", "3000"], &["-c", "3", "-d", "5", "-m", "REQUEST", "-l", "20000", "-t", "0.3"]),
-    (&["-m", HTTP_ANSWER], &["-c", "8", "-d", "4", "-m", r"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "-t", "0.3"]),
+    (
+        &["-l", "20000", "--request", "3000"],
+        &["-c", "3", "-d", "5", "-m", "REQUEST", "-l", "20000", "-t", "0.3"],
+    ),
+    (
+        &["-m", HTTP_ANSWER],
+        &["-c", "8", "-d", "4", "-m", r"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "-t", "0.3"],
+    ),
     (&[], &["-c", "5", "--close-after", "1", "--reset", "-t", "0.3"]),
 ];
 
-const HTTP_ANSWER: &str = r"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nAA";
+const HTTP_ANSWER: &str =
+    r"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nAA";
 
-/// Asks `program` in every way at each of its addresses, and holds its figures against the client's. `over` is what it calls itself.
-fn asked(world: &World, program: &str, over: &str, place: &[&str], from: &[&str], addresses: &[&str]) {
+/// Asks `program` in every way at each of its addresses, and holds its figures against the
+/// client's. `over` is what it calls itself.
+fn asked(
+    world: &World,
+    program: &str,
+    over: &str,
+    place: &[&str],
+    from: &[&str],
+    addresses: &[&str],
+) {
     for address in addresses {
         for (server_args, client_args) in WAYS {
             let server = world.start(program, &[place, server_args, &["--json"]].concat());
             let request = "x".repeat(3_000);
-            let client_args: Vec<&str> =
-                client_args.iter().map(|arg| if *arg == "REQUEST" { &request } else { *arg }).collect();
-            let summary =
-                checked(&client(world, from, &[&["-s", address, "--timeout", "20"], &client_args[..]].concat()));
+            let client_args: Vec<&str> = client_args
+                .iter()
+                .map(|arg| if *arg == "REQUEST" { &request } else { *arg })
+                .collect();
+            let summary = checked(&client(
+                world,
+                from,
+                &[&["-s", address, "--timeout", "20"], &client_args[..]].concat(),
+            ));
             let told = server.summary();
             all_answered(&summary, &told);
             assert_eq!(told["over"], over, "{told}");
             if client_args.contains(&"-r") {
-                assert_eq!(number(&told, "requests") + number(&summary, "not_sent"), 1_000, "{told} {summary}");
+                assert_eq!(
+                    number(&told, "requests") + number(&summary, "not_sent"),
+                    1_000,
+                    "{told} {summary}"
+                );
             }
             if !client_args.contains(&"udp") {
-                assert_eq!(number(&told, "accepted"), number(&summary, "connected"), "{told} {summary}");
+                assert_eq!(
+                    number(&told, "accepted"),
+                    number(&summary, "connected"),
+                    "{told} {summary}"
+                );
             }
             assert!(told["per_request"]["busy_ns"].as_f64().unwrap() > 0.0, "{told}");
             assert!((0.0..=1.01).contains(&told["busy_share"].as_f64().unwrap()), "{told}");
@@ -111,7 +145,8 @@ fn the_kernel_answers_by_io_uring_whoever_asks() {
         return;
     }
     let server = world.start(&program, &["--cores", "0,1", "--json", "-a", KERNEL_V4]);
-    let summary = checked(&client(&world, &CLIENT, &["-s", KERNEL_V4, "-c", "40", "-r", "2k", "-t", "0.5"]));
+    let summary =
+        checked(&client(&world, &CLIENT, &["-s", KERNEL_V4, "-c", "40", "-r", "2k", "-t", "0.5"]));
     all_answered(&summary, &server.summary());
 }
 
@@ -127,7 +162,8 @@ fn smoltcp_answers_over_our_tap_port() {
     asked(&world, &program, "smoltcp", &place, &["--kernel"], &[OURS_V4, OURS_V6]);
 }
 
-/// A server in shared memory, and where its client sits. The client has one address: smoltcp asks for one neighbour a second at most.
+/// A server in shared memory, and where its client sits. The client has one address: smoltcp asks
+/// for one neighbour a second at most.
 #[cfg(feature = "dpdk")]
 fn in_shared_memory(program: &str, over: &str) {
     let world = World::new();
@@ -135,7 +171,14 @@ fn in_shared_memory(program: &str, over: &str) {
     let port = |role| format!("dpdk:net_memif0,role={role},socket={}", socket.display());
     let (server, client) = (port("server"), port("client"));
     let place = ["--port", &server, "-a", "10.98.0.1/24"];
-    asked(&world, program, over, &place, &["--port", &client, "-a", "10.98.0.2/24"], &["10.98.0.1"]);
+    asked(
+        &world,
+        program,
+        over,
+        &place,
+        &["--port", &client, "-a", "10.98.0.2/24"],
+        &["10.98.0.1"],
+    );
 }
 
 #[cfg(feature = "dpdk")]
@@ -167,9 +210,12 @@ fn netstack_answers_over_tap() {
 fn all() -> Vec<(String, &'static [&'static str])> {
     const PORT: &[&str] = &["--port", "tap:cw0", "-a", "10.99.0.2/24"];
     const DPDK: &[&str] = &["--port", "dpdk:net_null0", "-a", "10.99.0.2/24"];
-    let mut all: Vec<(String, &[&str])> = vec![(built("kernel-io_uring"), &[]), (built("smoltcp"), PORT)];
+    let mut all: Vec<(String, &[&str])> =
+        vec![(built("kernel-io_uring"), &[]), (built("smoltcp"), PORT)];
     all.extend(
-        [("lwip-dpdk", DPDK), ("netstack", PORT)].into_iter().filter_map(|(name, args)| Some((found(name)?, args))),
+        [("lwip-dpdk", DPDK), ("netstack", PORT)]
+            .into_iter()
+            .filter_map(|(name, args)| Some((found(name)?, args))),
     );
     all
 }
@@ -224,15 +270,30 @@ fn each_ends_well_by_either_signal_and_says_its_version() {
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let mut server = world.start(&program, &[place, &["--json", "-t", "60"]].concat());
             let ready = server.wait_for("ready");
-            assert_eq!((&ready["port"], ready["version"].is_string()), (&10_000.into(), true), "{ready}");
+            assert_eq!(
+                (&ready["port"], ready["version"].is_string()),
+                (&10_000.into(), true),
+                "{ready}"
+            );
             let (code, summary) = server.stop(signal);
-            assert_eq!((code, &summary["event"]), (Some(0), &"summary".into()), "{program}: {summary}");
-            assert_eq!((number(&summary, "requests"), &summary["per_request"]), (0, &Value::Null), "{program}");
+            assert_eq!(
+                (code, &summary["event"]),
+                (Some(0), &"summary".into()),
+                "{program}: {summary}"
+            );
+            assert_eq!(
+                (number(&summary, "requests"), &summary["per_request"]),
+                (0, &Value::Null),
+                "{program}"
+            );
         }
     }
     // The version that smoltcp's server says is that of the library.
     let lock = std::fs::read_to_string(workspace().join("baselines/smoltcp/Cargo.lock")).unwrap();
     let (_, entry) = lock.split_once("name = \"smoltcp\"\nversion = \"").unwrap();
     let version = entry.split('"').next().unwrap();
-    assert_eq!(world.text(&built("smoltcp"), &["--version"]).trim(), format!("smoltcp smoltcp {version}"));
+    assert_eq!(
+        world.text(&built("smoltcp"), &["--version"]).trim(),
+        format!("smoltcp smoltcp {version}")
+    );
 }

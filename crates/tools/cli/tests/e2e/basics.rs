@@ -18,7 +18,8 @@ fn both_families_answer_ping_small_large_and_fragmented() {
     let server = world.serve(&[]);
     for address in [OURS_V4, OURS_V6] {
         for size in ["0", "56", "1400", "4000", "20000"] {
-            let out = world.text("ping", &["-c", "3", "-i", "0.05", "-W", "2", "-s", size, address]);
+            let out =
+                world.text("ping", &["-c", "3", "-i", "0.05", "-W", "2", "-s", size, address]);
             assert!(out.contains("3 received, 0% packet loss"), "{out}");
         }
     }
@@ -66,7 +67,8 @@ fn closed_ports_answer_with_a_reset_like_linux() {
     world.inside(|| {
         for address in ours() {
             for port in (1..=1_500).filter(|&port| port != 80) {
-                let error = TcpStream::connect_timeout(&SocketAddr::new(address, port), TIME_LIMIT).unwrap_err();
+                let error = TcpStream::connect_timeout(&SocketAddr::new(address, port), TIME_LIMIT)
+                    .unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{address} port {port}");
             }
         }
@@ -156,17 +158,37 @@ fn two_ports_have_addresses_of_their_own() {
         return;
     }
     let world = World::new();
-    for line in ["tuntap add dev cw1 mode tap", "addr add 10.98.0.1/24 dev cw1", "link set cw1 up"] {
+    for line in ["tuntap add dev cw1 mode tap", "addr add 10.98.0.1/24 dev cw1", "link set cw1 up"]
+    {
         world.text("ip", &line.split(' ').collect::<Vec<_>>());
     }
     let ours = format!("{OURS_V4}/24");
     let first = format!("tap:{TAP}");
-    let args =
-        ["http", "--port", &first, "--port", "tap:cw1", "-a", &ours, "-a", "10.98.0.2/24@1", "--json", "-l", "9"];
+    let args = [
+        "http",
+        "--port",
+        &first,
+        "--port",
+        "tap:cw1",
+        "-a",
+        &ours,
+        "-a",
+        "10.98.0.2/24@1",
+        "--json",
+        "-l",
+        "9",
+    ];
     let server = world.clearway(&args);
     for address in [OURS_V4, "10.98.0.2"] {
-        assert_eq!(world.text("curl", &["-s", "--max-time", "10", &format!("http://{address}/")]), "Clearway:");
-        assert!(world.text("ping", &["-c", "2", "-i", "0.05", "-W", "2", address]).contains("2 received"));
+        assert_eq!(
+            world.text("curl", &["-s", "--max-time", "10", &format!("http://{address}/")]),
+            "Clearway:"
+        );
+        assert!(
+            world
+                .text("ping", &["-c", "2", "-i", "0.05", "-W", "2", address])
+                .contains("2 received")
+        );
     }
     assert_eq!(server.summary()["requests"], 2);
 }
@@ -184,7 +206,9 @@ fn two_cores_share_a_port_with_two_queues() {
     }
     for round in 0..60 {
         for address in ours() {
-            let mut stream = world.connect(address, 80).unwrap_or_else(|error| panic!("{address} {round}: {error}"));
+            let mut stream = world
+                .connect(address, 80)
+                .unwrap_or_else(|error| panic!("{address} {round}: {error}"));
             stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
             assert!(read_response(&mut stream).starts_with("HTTP/1.1 200"));
         }
@@ -204,7 +228,11 @@ fn wrong_use_gives_exit_code_2_and_a_remedy() {
         (vec!["http", "--kernel", "-l", "x"], "no size"),
         (vec!["frobnicate"], "Usage"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_clearway")).args(&args).stdin(Stdio::null()).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args(&args)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
         assert!(text.contains(words), "{args:?}: {text}");
@@ -213,14 +241,23 @@ fn wrong_use_gives_exit_code_2_and_a_remedy() {
 
 #[test]
 fn failures_give_exit_code_1_and_help_gives_0() {
-    let run =
-        |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_clearway")).args(args).stdin(Stdio::null()).output().unwrap();
+    let run = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
     let output = run(&["http", "--kernel", "--root", "/does/not/exist"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("Name a folder that exists"));
-    for args in
-        [&["--help"][..], &["http", "--help"], &["bulk", "client", "--help"], &["version"], &["completions", "bash"]]
-    {
+    for args in [
+        &["--help"][..],
+        &["http", "--help"],
+        &["bulk", "client", "--help"],
+        &["version"],
+        &["completions", "bash"],
+    ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(!output.stdout.is_empty());
@@ -230,12 +267,15 @@ fn failures_give_exit_code_1_and_help_gives_0() {
 #[test]
 fn the_help_of_every_command_has_examples() {
     let help = |command: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_clearway")).args([command, "--help"]).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args([command, "--help"])
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     for command in [
-        "up", "run", "ctl", "explain", "ss", "http", "bulk", "bench", "lab", "reflect", "pktgen", "wire", "doctor",
-        "man",
+        "up", "run", "ctl", "explain", "ss", "http", "bulk", "bench", "lab", "reflect", "pktgen",
+        "wire", "doctor", "man",
     ] {
         let text = help(command);
         assert!(text.contains(&format!("Examples:\n  clearway {command}")), "{text}");

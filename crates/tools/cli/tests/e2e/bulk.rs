@@ -58,9 +58,13 @@ fn our_client_talks_to_a_server_over_the_kernels_sockets() {
     let server = world.clearway(&["bulk", "server", "--kernel", "--json"]);
     let (port, v4, v6) = (format!("tap:{TAP}"), format!("{OURS_V4}/24"), format!("{OURS_V6}/64"));
     for address in [KERNEL_V4, KERNEL_V6] {
-        for extra in [&["--bytes", "32M"][..], &["--bytes", "32M", "--down"], &["--time", "0.5", "-P", "4"]] {
-            let mut args =
-                vec!["bulk", "client", "--port", &port, "-a", &v4, "-a", &v6, "-s", address, "--sha256", "--json"];
+        for extra in
+            [&["--bytes", "32M"][..], &["--bytes", "32M", "--down"], &["--time", "0.5", "-P", "4"]]
+        {
+            let mut args = vec![
+                "bulk", "client", "--port", &port, "-a", &v4, "-a", &v6, "-s", address, "--sha256",
+                "--json",
+            ];
             args.extend(extra);
             let out = world.text(env!("CARGO_BIN_EXE_clearway"), &args);
             let result: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
@@ -95,9 +99,13 @@ fn curl_up_and_down_have_equal_digests() {
         let mut args = vec!["--sink"];
         args.extend(fault.iter().flat_map(|spec| ["--fault", spec]));
         let server = world.serve(&args);
-        world.text("curl", &["-s", "--max-time", "60", "-o", &path, &format!("{url}/random/{bytes}?seed=5")]);
+        world.text(
+            "curl",
+            &["-s", "--max-time", "60", "-o", &path, &format!("{url}/random/{bytes}?seed=5")],
+        );
         let sum = world.text("sha256sum", &[&path]);
-        let answer = world.text("curl", &["-s", "--max-time", "60", "-T", &path, &format!("{url}/up")]);
+        let answer =
+            world.text("curl", &["-s", "--max-time", "60", "-T", &path, &format!("{url}/up")]);
         let answer: Value = serde_json::from_str(&answer).unwrap();
         assert_eq!(answer["bytes"], bytes);
         assert_eq!(answer["sha256"].as_str(), sum.split(' ').next());

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
+};
 
 use crate::world::{KERNEL_V4, OURS_V4, OURS_V6, World, root};
 
-/// SYNs per second, as long as the machine keeps up, and seconds, unless `FLOOD_RATE` and `FLOOD_SECONDS` say otherwise.
+/// SYNs per second, as long as the machine keeps up, and seconds, unless `FLOOD_RATE` and
+/// `FLOOD_SECONDS` say otherwise.
 const RATE: u32 = 50_000;
 const SECONDS: u32 = 3;
 
@@ -18,11 +21,16 @@ const SECONDS: u32 = 3;
 const PACE: u32 = 20_000_000;
 
 fn chosen(name: &str, usual: u32) -> u32 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+    std::env::var(name).map_or(usual, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number"))
+    })
 }
 
 pub(crate) fn ones_sum(bytes: &[u8]) -> u32 {
-    bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum()
+    bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+        .sum()
 }
 
 pub(crate) fn checksum(sum: u32) -> [u8; 2] {
@@ -52,7 +60,8 @@ fn syn(n: u32, to: Ipv4Addr) -> [u8; 44] {
 }
 
 fn flood(stop: &AtomicBool, rate: u32) -> u32 {
-    let raw = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Raw).unwrap();
+    let raw =
+        socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Raw).unwrap();
     let to: Ipv4Addr = OURS_V4.parse().unwrap();
     let address = SockaddrIn::from(std::net::SocketAddrV4::new(to, 0));
     let begun = Instant::now();
@@ -86,14 +95,24 @@ fn a_flood_of_syns_leaves_transfers_and_new_connections_alone() {
         let flooder = scope.spawn(|| world.inside(|| flood(&stop, rate)));
         let transfer = scope.spawn(|| {
             let (pace, time_limit) = (PACE.to_string(), (seconds + 30).to_string());
-            let args =
-                ["-s", "--limit-rate", &pace, "--max-time", &time_limit, "-o", "/dev/null", "-w", "%{size_download}"];
+            let args = [
+                "-s",
+                "--limit-rate",
+                &pace,
+                "--max-time",
+                &time_limit,
+                "-o",
+                "/dev/null",
+                "-w",
+                "%{size_download}",
+            ];
             world.text("curl", &[&args[..], &[&url]].concat())
         });
         thread::sleep(Duration::from_secs(1));
         for _ in 0..5.max(seconds) {
             for host in [OURS_V4.to_string(), format!("[{OURS_V6}]")] {
-                let page = world.text("curl", &["-s", "--max-time", "60", &format!("http://{host}/")]);
+                let page =
+                    world.text("curl", &["-s", "--max-time", "60", &format!("http://{host}/")]);
                 assert!(page.starts_with("Clearway"));
                 pages += 1;
             }
@@ -107,5 +126,9 @@ fn a_flood_of_syns_leaves_transfers_and_new_connections_alone() {
     println!("{sent} SYNs in {seconds} s, {pages} new connections answered meanwhile");
     assert!(sent > 20_000, "only {sent} SYNs: that was no flood");
     let summary = server.summary();
-    assert_eq!((&summary["requests"], &summary["failed_connections"]), (&(pages + 1).into(), &0.into()), "{summary}");
+    assert_eq!(
+        (&summary["requests"], &summary["failed_connections"]),
+        (&(pages + 1).into(), &0.into()),
+        "{summary}"
+    );
 }

@@ -23,8 +23,11 @@ fn pipelined_requests_are_all_answered_in_order() {
     }
     requests.push_str("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let answer = world.ask(requests.as_bytes());
-    let lengths: Vec<String> =
-        answer.lines().filter_map(|l| l.strip_prefix("Content-Length: ")).map(str::to_string).collect();
+    let lengths: Vec<String> = answer
+        .lines()
+        .filter_map(|l| l.strip_prefix("Content-Length: "))
+        .map(str::to_string)
+        .collect();
     let mut expected: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     expected.push("5".into());
     assert_eq!(lengths, expected);
@@ -71,7 +74,11 @@ fn a_slow_request_gets_408_after_its_time() {
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(statuses(&read_to_end(&mut stream)), ["408"]);
-    assert!(begun.elapsed() >= Duration::from_secs(3), "not before its time: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() >= Duration::from_secs(3),
+        "not before its time: {:?}",
+        begun.elapsed()
+    );
     assert_eq!(server.summary()["timeouts"], 1);
 }
 
@@ -132,7 +139,16 @@ fn a_slow_reader_gets_everything_and_stops_nobody_else() {
     std::thread::sleep(Duration::from_millis(500));
     let out = world.text(
         "curl",
-        &["-s", "--max-time", "20", "-o", "/dev/null", "-w", "%{size_download}", &format!("http://{OURS_V4}/")],
+        &[
+            "-s",
+            "--max-time",
+            "20",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{size_download}",
+            &format!("http://{OURS_V4}/"),
+        ],
     );
     assert_eq!(out, (8 << 20).to_string());
     let mut total = 0;
@@ -168,7 +184,8 @@ fn files_ranges_and_escapes() {
     let server = world.serve(&["--root", site.to_str().unwrap()]);
     let curl = |args: &[&str], path: &str| {
         let url = format!("http://{OURS_V4}{path}");
-        let mut all = vec!["-s", "--path-as-is", "--max-time", "10", "-w", "|%{http_code}|%{content_type}"];
+        let mut all =
+            vec!["-s", "--path-as-is", "--max-time", "10", "-w", "|%{http_code}|%{content_type}"];
         all.extend(args);
         all.push(&url);
         world.text("curl", &all)

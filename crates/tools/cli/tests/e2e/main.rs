@@ -1,5 +1,5 @@
-//! `clearway` against the Linux kernel over a TAP device, each test in a network namespace of its own. They need root:
-//! without it they say that they are skipped, or fail where `CI` is set.
+//! `clearway` against the Linux kernel over a TAP device, each test in a network namespace of its
+//! own. They need root: without it they say that they are skipped, or fail where `CI` is set.
 
 mod baselines;
 mod basics;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::sockopt::ReceiveTimeout;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto, setsockopt, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto,
+    setsockopt, socket,
 };
 use nix::sys::time::TimeVal;
 
@@ -60,8 +61,11 @@ fn packet(n: usize, seq: u32, ack: u32, flags: u8, window: u16, payload: &[u8]) 
 
 /// Plays `count` peers that ask `request` until told to stop; `open` counts those that have asked.
 fn crowd(stop: &AtomicBool, kind: Kind, count: usize, request: &[u8], open: &AtomicUsize) {
-    let out = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Raw).unwrap();
-    let ears = socket(AddressFamily::Packet, SockType::Datagram, SockFlag::empty(), SockProtocol::EthIp).unwrap();
+    let out =
+        socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Raw).unwrap();
+    let ears =
+        socket(AddressFamily::Packet, SockType::Datagram, SockFlag::empty(), SockProtocol::EthIp)
+            .unwrap();
     setsockopt(&ears, ReceiveTimeout, &TimeVal::new(0, 20_000)).unwrap();
     let to = SockaddrIn::from(std::net::SocketAddrV4::new(OURS_V4.parse().unwrap(), 0));
     let say = |packet: Vec<u8>| {
@@ -69,7 +73,8 @@ fn crowd(stop: &AtomicBool, kind: Kind, count: usize, request: &[u8], open: &Ato
     };
     let window = if kind == Kind::Shut { 0 } else { 65_000 };
     let mut peers: HashMap<usize, Peer> = HashMap::new();
-    let (mut next, mut asked, mut ticked) = (0, Instant::now() - Duration::from_secs(9), Instant::now());
+    let (mut next, mut asked, mut ticked) =
+        (0, Instant::now() - Duration::from_secs(9), Instant::now());
     let mut room = vec![0; 70_000];
     while !stop.load(Ordering::Relaxed) {
         // A hundred at a time, and again those whose SYN was lost.
@@ -90,7 +95,9 @@ fn crowd(stop: &AtomicBool, kind: Kind, count: usize, request: &[u8], open: &Ato
             }
         }
         let Ok(len) = recv(ears.as_raw_fd(), &mut room, MsgFlags::empty()) else { continue };
-        let [_, _, _, _, _, _, _, _, _, 6, _, _, _, _, _, _, 10, 98, high, low, rest @ ..] = &room[..len] else {
+        let [_, _, _, _, _, _, _, _, _, 6, _, _, _, _, _, _, 10, 98, high, low, rest @ ..] =
+            &room[..len]
+        else {
             continue;
         };
         let n = usize::from(*high) << 8 | usize::from(*low);
@@ -106,11 +113,17 @@ fn crowd(stop: &AtomicBool, kind: Kind, count: usize, request: &[u8], open: &Ato
     }
 }
 
-/// Bytes of an answer of the server of benchmarks, whatever it is asked: twenty of them are more than one connection may hold.
+/// Bytes of an answer of the server of benchmarks, whatever it is asked: twenty of them are more
+/// than one connection may hold.
 const ANSWER: usize = 100_000;
 
-/// Plays `count` peers of both kinds, one after the other, that ask `request`, and asks for each of `pages` meanwhile: a path, and how long the answer is.
-fn honest_are_answered(request: &[u8], pages: &[(String, usize)], serve: impl Fn(&World) -> Server) {
+/// Plays `count` peers of both kinds, one after the other, that ask `request`, and asks for each of
+/// `pages` meanwhile: a path, and how long the answer is.
+fn honest_are_answered(
+    request: &[u8],
+    pages: &[(String, usize)],
+    serve: impl Fn(&World) -> Server,
+) {
     let count = std::env::var("STUCK_PEERS").map_or(PEERS, |text| text.parse().expect("a number"));
     for kind in [Kind::Shut, Kind::OneByte] {
         let world = World::new();
@@ -120,20 +133,27 @@ fn honest_are_answered(request: &[u8], pages: &[(String, usize)], serve: impl Fn
         let answered = thread::scope(|scope| {
             scope.spawn(|| world.inside(|| crowd(&stop, kind, count, request, &open)));
             let begun = Instant::now();
-            while open.load(Ordering::Relaxed) < count && begun.elapsed() < Duration::from_secs(60) {
+            while open.load(Ordering::Relaxed) < count && begun.elapsed() < Duration::from_secs(60)
+            {
                 thread::sleep(Duration::from_millis(50));
             }
             let mut answered = 0;
             for (path, bytes) in pages {
                 let url = format!("http://{OURS_V4}{path}");
-                let args = ["-s", "--max-time", "20", "-o", "/dev/null", "-w", "%{size_download}", &url];
-                answered += usize::from(world.run("curl", &args).stdout == bytes.to_string().as_bytes());
+                let args =
+                    ["-s", "--max-time", "20", "-o", "/dev/null", "-w", "%{size_download}", &url];
+                answered +=
+                    usize::from(world.run("curl", &args).stdout == bytes.to_string().as_bytes());
             }
             stop.store(true, Ordering::Relaxed);
             answered
         });
         let summary = server.summary();
-        assert_eq!(open.load(Ordering::Relaxed), count, "{kind:?}: not all of the peers came: {summary}");
+        assert_eq!(
+            open.load(Ordering::Relaxed),
+            count,
+            "{kind:?}: not all of the peers came: {summary}"
+        );
         assert_eq!(answered, pages.len(), "beside {count} of {kind:?}: {summary}");
     }
 }
@@ -143,8 +163,13 @@ fn honest_clients_are_answered_beside_peers_that_take_nothing() {
     if !root() {
         return;
     }
-    let pages = [100, 300_000].repeat(5).into_iter().map(|bytes| (format!("/random/{bytes}?seed=1"), bytes));
-    honest_are_answered(REQUEST, &pages.collect::<Vec<_>>(), |world| world.serve(&["--sink", "-g", KERNEL_V4]));
+    let pages = [100, 300_000]
+        .repeat(5)
+        .into_iter()
+        .map(|bytes| (format!("/random/{bytes}?seed=1"), bytes));
+    honest_are_answered(REQUEST, &pages.collect::<Vec<_>>(), |world| {
+        world.serve(&["--sink", "-g", KERNEL_V4])
+    });
 }
 
 #[test]
@@ -152,7 +177,8 @@ fn honest_clients_of_the_bench_server_are_answered_beside_peers_that_take_nothin
     if !root() {
         return;
     }
-    let answer = format!(r"HTTP/1.1 200 OK\r\nContent-Length: {ANSWER}\r\n\r\n{}", "x".repeat(ANSWER));
+    let answer =
+        format!(r"HTTP/1.1 200 OK\r\nContent-Length: {ANSWER}\r\n\r\n{}", "x".repeat(ANSWER));
     let (port, address) = (format!("tap:{TAP}"), format!("{OURS_V4}/24"));
     let args = [
         "bench",
@@ -170,5 +196,7 @@ fn honest_clients_of_the_bench_server_are_answered_beside_peers_that_take_nothin
         &answer,
     ];
     let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(20);
-    honest_are_answered(&request, &vec![("/".to_owned(), ANSWER); 10], |world| world.clearway(&args));
+    honest_are_answered(&request, &vec![("/".to_owned(), ANSWER); 10], |world| {
+        world.clearway(&args)
+    });
 }

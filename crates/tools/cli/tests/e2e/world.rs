@@ -1,4 +1,5 @@
-//! A network namespace with a TAP device in it, a server on the device, and everything gone at the end, also when a test fails.
+//! A network namespace with a TAP device in it, a server on the device, and everything gone at the
+//! end, also when a test fails.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -107,7 +108,8 @@ impl World {
         read_to_end(&mut stream)
     }
 
-    /// `clearway` on the device with both addresses, and `args` besides; it is ready when this returns.
+    /// `clearway` on the device with both addresses, and `args` besides; it is ready when this
+    /// returns.
     pub(crate) fn serve(&self, args: &[&str]) -> Server {
         let port = format!("tap:{TAP}");
         self.serve_on(&port, args)
@@ -127,7 +129,12 @@ impl World {
 
     /// The same for another program that speaks of itself as `clearway` does.
     pub(crate) fn start(&self, program: &str, args: &[&str]) -> Server {
-        let mut child = self.command(program, args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = self
+            .command(program, args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let out = BufReader::new(child.stdout.take().unwrap());
         let reader = {
@@ -150,7 +157,8 @@ impl Drop for World {
     }
 }
 
-/// A running `clearway`. `ip netns exec` becomes the program it runs, so the child is `clearway` itself.
+/// A running `clearway`. `ip netns exec` becomes the program it runs, so the child is `clearway`
+/// itself.
 pub(crate) struct Server {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
@@ -163,7 +171,12 @@ impl Server {
     }
 
     fn events(&self) -> Vec<Value> {
-        self.lines.lock().unwrap().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        self.lines
+            .lock()
+            .unwrap()
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     /// Waits for the first event of this name.
@@ -220,7 +233,8 @@ impl Server {
     /// Processor time used so far, in clock ticks of 10 ms.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        // The name in parentheses may hold spaces; user and system time are the 14th and 15th fields.
+        // The name in parentheses may hold spaces; user and system time are the 14th and 15th
+        // fields.
         let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
@@ -244,7 +258,8 @@ pub(crate) fn read_to_end(stream: &mut TcpStream) -> String {
             Ok(0) => break,
             Ok(n) => all.extend_from_slice(&piece[..n]),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
-            // A read with a timeout is not taken up again by the kernel after the process was stopped for a moment.
+            // A read with a timeout is not taken up again by the kernel after the process was
+            // stopped for a moment.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("{error} after {} bytes", all.len()),
         }
@@ -261,7 +276,8 @@ pub(crate) fn read_response(stream: &mut TcpStream) -> String {
         all.push(byte[0]);
     }
     let head = String::from_utf8(all).unwrap();
-    let len: usize = head.lines().find_map(|l| l.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+    let len: usize =
+        head.lines().find_map(|l| l.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
     let mut body = vec![0; len];
     stream.read_exact(&mut body).unwrap();
     head + &String::from_utf8_lossy(&body)

@@ -30,7 +30,11 @@ fn no_command_takes_the_interface_of_the_default_route_unless_forced() {
     ] {
         let ended = start_in(&netns, words).end();
         assert_eq!(ended.code, Some(1), "{words}");
-        assert!(ended.errors.contains(KEPT) && ended.errors.contains("--force"), "{words}: {}", ended.errors);
+        assert!(
+            ended.errors.contains(KEPT) && ended.errors.contains("--force"),
+            "{words}: {}",
+            ended.errors
+        );
     }
     reflector(&netns, " --force").stop(Signal::SIGTERM).summary();
     netns.ip("route del default");

@@ -11,18 +11,26 @@ fn every_frame_comes_back_in_every_mirror_family_and_protocol() {
         return;
     }
     for mirror in ["", " --l3", " --as-is"] {
-        // A bridge of its own: what it learned of exchanged addresses would keep it from carrying those that are not.
+        // A bridge of its own: what it learned of exchanged addresses would keep it from carrying
+        // those that are not.
         let netns = bridged();
         let far = reflector(&netns, mirror);
         let mut frames = 0;
-        for (words, sizes) in [("", "64,1514"), (" --proto tcp", "64"), (" -6", "72"), (" -6 --proto tcp", "84,1000")] {
+        for (words, sizes) in
+            [("", "64,1514"), (" --proto tcp", "64"), (" -6", "72"), (" -6 --proto tcp", "84,1000")]
+        {
             let words = format!(
-                "pktgen --port tap:near --drain 5 --wait 30 --seconds 0.2 --rate 2kpps --flows 3 --sizes {sizes}{words}"
+                "pktgen --port tap:near --drain 5 --wait 30 --seconds 0.2 --rate 2kpps --flows 3 \
+                 --sizes {sizes}{words}"
             );
             let ended = start_in(&netns, &words).end();
             ended.summary();
             for row in ended.all("size") {
-                assert_eq!(number(row, "sent") + number(row, "short"), 400, "{words}{mirror}: {row}");
+                assert_eq!(
+                    number(row, "sent") + number(row, "short"),
+                    400,
+                    "{words}{mirror}: {row}"
+                );
                 assert_eq!(row["received"], row["sent"], "{words}{mirror}: {row}");
                 for none in ["lost", "reordered", "duplicates", "damaged"] {
                     assert_eq!(row[none], 0, "{words}{mirror}: {none}: {row}");
@@ -33,7 +41,12 @@ fn every_frame_comes_back_in_every_mirror_family_and_protocol() {
         let ended = far.stop(Signal::SIGTERM);
         let summary = ended.summary();
         assert!(number(summary, "returned") >= frames, "{summary}");
-        let kept: u64 = summary["drops_by_reason"].as_object().unwrap().values().filter_map(|n| n.as_u64()).sum();
+        let kept: u64 = summary["drops_by_reason"]
+            .as_object()
+            .unwrap()
+            .values()
+            .filter_map(|n| n.as_u64())
+            .sum();
         assert_eq!(number(summary, "frames"), number(summary, "returned") + kept, "{summary}");
     }
 }
@@ -51,7 +64,8 @@ fn what_a_bad_link_loses_is_lost_and_what_it_repeats_is_twice() {
     let row = ended.all("size")[0].clone();
     let ended = far.stop(Signal::SIGINT);
     let drops = &ended.summary()["drops_by_reason"];
-    // Frames of the kernel's own (neighbour discovery) may be among those that were lost; a few at most.
+    // Frames of the kernel's own (neighbour discovery) may be among those that were lost; a few at
+    // most.
     let (lost, by_fault) = (number(&row, "lost"), number(drops, "port-rx-fault-loss"));
     assert!(lost > 100 && by_fault >= lost && by_fault - lost < 20, "{row} {drops}");
     assert_eq!(number(&row, "sent"), number(&row, "received") + lost);
@@ -65,16 +79,23 @@ fn two_queues_share_the_flows_and_each_has_a_thread() {
     }
     let netns = bridged();
     let far = reflector(&netns, " --queues 2");
-    let words = "pktgen --port tap:near --drain 5 --wait 30 --queues 2 --flows 32 --seconds 1 --rate 4kpps --size 128";
+    let words = "pktgen --port tap:near --drain 5 --wait 30 --queues 2 --flows 32 --seconds 1 \
+        --rate 4kpps --size 128";
     let ended = start_in(&netns, words).end();
     let row = ended.all("size")[0];
     assert_eq!(row["received"], row["sent"], "{row}");
     assert_eq!(number(row, "sent") + number(row, "short"), 4_000);
-    assert!(row["queues"].as_array().unwrap().iter().all(|queue| number(queue, "sent") > 1_000), "{row}");
+    assert!(
+        row["queues"].as_array().unwrap().iter().all(|queue| number(queue, "sent") > 1_000),
+        "{row}"
+    );
     let ended = far.stop(Signal::SIGTERM);
     let queues = ended.summary()["queues"].as_array().unwrap();
     // The kernel spreads 32 flows over two queues; that all meet on one happens once in 2^31 times.
-    assert!(queues.len() == 2 && queues.iter().all(|queue| number(queue, "returned") > 0), "{queues:?}");
+    assert!(
+        queues.len() == 2 && queues.iter().all(|queue| number(queue, "returned") > 0),
+        "{queues:?}"
+    );
 }
 
 #[test]
@@ -89,12 +110,15 @@ fn who_sends_nothing_back_is_told_of_and_foreign_frames_are_counted() {
     let ended = start_in(&netns, "pktgen --port tap:cw0 --wait 0.3").end();
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.errors.contains("nothing came back over tap:cw0") && ended.errors.contains("clearway reflect"),
+        ended.errors.contains("nothing came back over tap:cw0")
+            && ended.errors.contains("clearway reflect"),
         "{}",
         ended.errors
     );
-    let mut running =
-        start_in(&netns, "pktgen --port tap:cw0 --wait 0 --seconds 2 --rate 1kpps --size 100 --drain 0.1");
+    let mut running = start_in(
+        &netns,
+        "pktgen --port tap:cw0 --wait 0 --seconds 2 --rate 1kpps --size 100 --drain 0.1",
+    );
     running.wait_for("second");
     // The kernel asks who has the address: a frame that is not ours.
     let _ = netns.run("ping", &["-c", "1", "-W", "1", "10.99.0.77"]);
@@ -112,8 +136,10 @@ fn a_signal_ends_a_sweep_with_what_there_is() {
     }
     let netns = bridged();
     let far = reflector(&netns, "");
-    let mut near =
-        start_in(&netns, "pktgen --port tap:near --wait 30 --seconds 1.2 --rate 1kpps --sizes 64,128,256,512");
+    let mut near = start_in(
+        &netns,
+        "pktgen --port tap:near --wait 30 --seconds 1.2 --rate 1kpps --sizes 64,128,256,512",
+    );
     near.wait_for("size");
     near.wait_for("second");
     let ended = near.stop(Signal::SIGINT);

@@ -1,4 +1,5 @@
-//! `clearway reflect` and `clearway pktgen`: with one another over TAP devices on a bridge, and each alone; `clearway wire` between two kernels.
+//! `clearway reflect` and `clearway pktgen`: with one another over TAP devices on a bridge, and
+//! each alone; `clearway wire` between two kernels.
 
 mod guard;
 mod links;

@@ -5,7 +5,8 @@ use crate::world::{clearway, number};
 #[test]
 fn over_the_loopback_every_frame_comes_back_and_all_sums_agree() {
     let ended = clearway(
-        "pktgen --port loop --sizes 64,512 --seconds 0.4 --rate 2kpps --queues 2 --flows 5 --proto tcp --json",
+        "pktgen --port loop --sizes 64,512 --seconds 0.4 --rate 2kpps --queues 2 --flows 5 --proto \
+         tcp --json",
     );
     let summary = ended.summary();
     let sizes = ended.all("size");
@@ -13,7 +14,8 @@ fn over_the_loopback_every_frame_comes_back_and_all_sums_agree() {
     let mut sent = 0;
     for (row, size) in sizes.iter().zip([64, 512]) {
         assert_eq!(row["size"], size);
-        // 2,000 frames a second for 0.4 seconds, exactly, however long the machine was busy with something else.
+        // 2,000 frames a second for 0.4 seconds, exactly, however long the machine was busy with
+        // something else.
         assert_eq!(number(row, "sent") + number(row, "short"), 800, "{row}");
         assert_eq!(row["received"], row["sent"], "{row}");
         for none in ["lost", "reordered", "duplicates", "damaged", "foreign", "port_drops"] {
@@ -21,15 +23,26 @@ fn over_the_loopback_every_frame_comes_back_and_all_sums_agree() {
         }
         let queues = row["queues"].as_array().unwrap();
         assert_eq!(queues.len(), 2);
-        assert_eq!(queues.iter().map(|queue| number(queue, "sent")).sum::<u64>(), number(row, "sent"));
-        assert_eq!(queues.iter().map(|queue| number(queue, "received")).sum::<u64>(), number(row, "received"));
+        assert_eq!(
+            queues.iter().map(|queue| number(queue, "sent")).sum::<u64>(),
+            number(row, "sent")
+        );
+        assert_eq!(
+            queues.iter().map(|queue| number(queue, "received")).sum::<u64>(),
+            number(row, "received")
+        );
         let latency = &row["latency_us"];
-        let times: Vec<f64> =
-            ["min", "p50", "p90", "p99", "p99_9", "max"].iter().map(|key| latency[key].as_f64().unwrap()).collect();
+        let times: Vec<f64> = ["min", "p50", "p90", "p99", "p99_9", "max"]
+            .iter()
+            .map(|key| latency[key].as_f64().unwrap())
+            .collect();
         assert!(times.is_sorted() && times[0] >= 0.0, "{latency}");
         sent += number(row, "sent");
     }
-    assert_eq!((number(summary, "sent"), number(summary, "received"), number(summary, "lost")), (sent, sent, 0));
+    assert_eq!(
+        (number(summary, "sent"), number(summary, "received"), number(summary, "lost")),
+        (sent, sent, 0)
+    );
     assert_eq!(summary["table"].as_array().unwrap().len(), 2);
     let ready = ended.all("ready")[0];
     assert_eq!((&ready["queues"], &ready["flows"]), (&2.into(), &5.into()));
@@ -39,11 +52,14 @@ fn over_the_loopback_every_frame_comes_back_and_all_sums_agree() {
 fn a_share_of_the_line_counts_what_the_line_carries() {
     // 1 % of 10 Mbit/s are 125 frames of 76 + 24 bytes each second.
     for (rate, frames) in [("1%", 50), ("76kbit/s", 50), ("125pps", 50)] {
-        let ended = clearway(&format!("pktgen --port loop --size 76 --seconds 0.4 --line 10M --rate {rate} -6 --json"));
+        let ended = clearway(&format!(
+            "pktgen --port loop --size 76 --seconds 0.4 --line 10M --rate {rate} -6 --json"
+        ));
         let row = ended.all("size")[0];
         assert_eq!(number(row, "sent") + number(row, "short"), frames, "{rate}: {row}");
     }
-    let ended = clearway("pktgen --port loop --size 76 --seconds 0.4 --wire --rate 100kbit/s --json");
+    let ended =
+        clearway("pktgen --port loop --size 76 --seconds 0.4 --wire --rate 100kbit/s --json");
     assert_eq!(number(ended.all("size")[0], "sent") + number(ended.all("size")[0], "short"), 50);
 }
 
@@ -63,9 +79,16 @@ fn text_has_a_row_for_each_size_and_the_table_at_the_end() {
     let output = command.output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{out}");
-    assert!(out.contains("Sending udp over loop: 1 queue on any core, 1 flow, offering 1kpps."), "{out}");
+    assert!(
+        out.contains("Sending udp over loop: 1 queue on any core, 1 flow, offering 1kpps."),
+        "{out}"
+    );
     let begin = |word: &str| out.lines().filter(|line| line.trim_start().starts_with(word)).count();
-    assert_eq!((begin("64 "), begin("128 "), begin("tx/rx "), begin("1Q (any core) ")), (1, 1, 1, 1), "{out}");
+    assert_eq!(
+        (begin("64 "), begin("128 "), begin("tx/rx "), begin("1Q (any core) ")),
+        (1, 1, 1, 1),
+        "{out}"
+    );
 }
 
 #[test]

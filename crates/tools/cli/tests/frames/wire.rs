@@ -11,7 +11,9 @@ fn ping_over(faults: &str) -> (bool, (u64, u64)) {
     let mut wire = start_in(&left, &format!("wire --port tap:near --onto tap:far{faults}"));
     wire.wait_for("ready");
     left.ip(&format!("link set far netns {}", right.name));
-    for (netns, device, address) in [(&left, "near", "10.96.0.1/24"), (&right, "far", "10.96.0.2/24")] {
+    for (netns, device, address) in
+        [(&left, "near", "10.96.0.1/24"), (&right, "far", "10.96.0.2/24")]
+    {
         netns.ip(&format!("addr add {address} dev {device}"));
         netns.ip(&format!("link set {device} up"));
     }

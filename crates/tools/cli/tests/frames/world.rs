@@ -45,7 +45,12 @@ impl Ended {
     /// The last event, when it ended well.
     pub(crate) fn summary(&self) -> &Value {
         let last = self.events.last().unwrap_or(&Value::Null);
-        assert_eq!((self.code, &last["event"]), (Some(0), &Value::from("summary")), "{}", self.errors);
+        assert_eq!(
+            (self.code, &last["event"]),
+            (Some(0), &Value::from("summary")),
+            "{}",
+            self.errors
+        );
         last
     }
 }
@@ -59,7 +64,12 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Running {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let events: Arc<Mutex<Vec<Value>>> = Arc::default();
         let kept = Arc::clone(&events);

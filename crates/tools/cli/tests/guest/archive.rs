@@ -1,5 +1,5 @@
-//! The archive that the kernel unpacks into its first file system: the "newc" form of cpio, as in the kernel's
-//! Documentation/driver-api/early-userspace/buffer-format.rst.
+//! The archive that the kernel unpacks into its first file system: the "newc" form of cpio, as in
+//! the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -32,7 +32,8 @@ impl Archive {
 
     /// A file that may be executed.
     pub(crate) fn file(&mut self, path: &Path, content: &[u8]) {
-        let path: PathBuf = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        let path: PathBuf =
+            path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
         if let Some(folder) = path.parent() {
             self.folder(folder);
         }
@@ -49,7 +50,8 @@ impl Archive {
         let name = path.to_str().unwrap();
         self.entries += 1;
         let len = u32::try_from(content.len()).unwrap();
-        // Number, mode, user, group, links, time, length, four numbers of devices, length of the name with its end, no checksum.
+        // Number, mode, user, group, links, time, length, four numbers of devices, length of the
+        // name with its end, no checksum.
         let fields = [self.entries, mode, 0, 0, 1, 0, len, 0, 0, 0, 0, name.len() as u32 + 1, 0];
         self.bytes.extend(b"070701");
         for field in fields {

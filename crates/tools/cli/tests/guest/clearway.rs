@@ -15,7 +15,8 @@ use serde_json::Value;
 /// Longer than any step takes on a busy machine; only what hangs reaches it.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(90);
 
-/// The tests here take turns: a guest is slow without hardware help, and one of them counts what this process has open.
+/// The tests here take turns: a guest is slow without hardware help, and one of them counts what
+/// this process has open.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -36,7 +37,8 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     pub(crate) fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cwguest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("cwguest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
         Folder(folder)
@@ -71,7 +73,11 @@ impl Folder {
     /// `clearway` with these arguments; it is ready when this returns.
     pub(crate) fn clearway(&self, args: &[&str]) -> Process {
         let process = self.spawn(self.command(args));
-        process.await_text(if args[0] == "up" { "clearway is ready" } else { r#""event":"ready""# });
+        process.await_text(if args[0] == "up" {
+            "clearway is ready"
+        } else {
+            r#""event":"ready""#
+        });
         process
     }
 }
@@ -98,7 +104,12 @@ impl Process {
     pub(crate) fn await_text(&self, part: &str) {
         let until = Instant::now() + TIME_LIMIT;
         while !self.text().contains(part) {
-            assert!(Instant::now() < until, "{} never says {part:?}; it says {:?}", self.what, self.text());
+            assert!(
+                Instant::now() < until,
+                "{} never says {part:?}; it says {:?}",
+                self.what,
+                self.text()
+            );
             sleep(Duration::from_millis(5));
         }
     }

@@ -1,4 +1,5 @@
-//! The front end of a vhost-user link, byte by byte: what a guest's QEMU is otherwise, as a test wants it to be.
+//! The front end of a vhost-user link, byte by byte: what a guest's QEMU is otherwise, as a test
+//! wants it to be.
 
 use std::fs::File;
 use std::io::{IoSlice, Read as _};
@@ -85,8 +86,15 @@ impl Front {
         socket.set_write_timeout(Some(TIME_LIMIT)).unwrap();
         let memory = File::from(memfd_create(c"hostile", MFdFlags::MFD_CLOEXEC).unwrap());
         memory.set_len(MEMORY).unwrap();
-        let notifier = || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap();
-        Front { socket, memory, kicks: [notifier(), notifier()], calls: [notifier(), notifier()], rng: Rng::seed(seed) }
+        let notifier =
+            || EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap();
+        Front {
+            socket,
+            memory,
+            kicks: [notifier(), notifier()],
+            calls: [notifier(), notifier()],
+            rng: Rng::seed(seed),
+        }
     }
 
     pub(crate) fn begin(&mut self, features: u64) {
@@ -101,7 +109,8 @@ impl Front {
             self.tell_ring(request::SET_VRING_NUM, ring, ENTRIES.into());
             self.tell_ring(request::SET_VRING_BASE, ring, 0);
             self.tell_address(ring, BASE + u64::from(ring) * RING_BYTES);
-            let (kick, call) = (self.kicks[ring as usize].as_raw_fd(), self.calls[ring as usize].as_raw_fd());
+            let (kick, call) =
+                (self.kicks[ring as usize].as_raw_fd(), self.calls[ring as usize].as_raw_fd());
             self.tell(request::SET_VRING_CALL, &u64::from(ring).to_le_bytes(), &[call]);
             self.tell(request::SET_VRING_KICK, &u64::from(ring).to_le_bytes(), &[kick]);
             self.tell_ring(request::SET_VRING_ENABLE, ring, 1);
@@ -139,7 +148,13 @@ impl Front {
         let rights = [ControlMessage::ScmRights(files)];
         let rights = if files.is_empty() { &[][..] } else { &rights };
         let flags = MsgFlags::MSG_NOSIGNAL;
-        let _ = sendmsg::<()>(self.socket.as_fd().as_raw_fd(), &[IoSlice::new(bytes)], rights, flags, None);
+        let _ = sendmsg::<()>(
+            self.socket.as_fd().as_raw_fd(),
+            &[IoSlice::new(bytes)],
+            rights,
+            flags,
+            None,
+        );
     }
 
     pub(crate) fn put(&self, at: u64, bytes: &[u8]) {
@@ -153,7 +168,13 @@ impl Front {
     pub(crate) fn describe_at(&self, at: u64, Descriptor { addr, len, flags, next }: Descriptor) {
         self.put(
             at,
-            &[&addr.to_le_bytes()[..], &len.to_le_bytes(), &flags.to_le_bytes(), &next.to_le_bytes()].concat(),
+            &[
+                &addr.to_le_bytes()[..],
+                &len.to_le_bytes(),
+                &flags.to_le_bytes(),
+                &next.to_le_bytes(),
+            ]
+            .concat(),
         );
     }
 
@@ -171,7 +192,8 @@ impl Front {
         for kick in &self.kicks {
             let _ = kick.write(1);
         }
-        // Whoever is asleep wakes up in that time. Nothing depends on it but how much of the harm is noticed.
+        // Whoever is asleep wakes up in that time. Nothing depends on it but how much of the harm
+        // is noticed.
         sleep(Duration::from_millis(2));
     }
 
@@ -186,7 +208,8 @@ impl Front {
     }
 
     pub(crate) fn scribble(&mut self, from: u64, to: u64) {
-        let bytes: Vec<u8> = (from..to).step_by(8).flat_map(|_| self.rng.next_u64().to_le_bytes()).collect();
+        let bytes: Vec<u8> =
+            (from..to).step_by(8).flat_map(|_| self.rng.next_u64().to_le_bytes()).collect();
         self.put(from, &bytes);
     }
 }

@@ -1,4 +1,5 @@
-//! A peer that means harm: it speaks vhost-user by itself, and writes into the shared rings what no driver would.
+//! A peer that means harm: it speaks vhost-user by itself, and writes into the shared rings what no
+//! driver would.
 
 use std::os::unix::fs::FileExt as _;
 use std::thread::sleep;
@@ -8,7 +9,8 @@ use serde_json::Value;
 
 use crate::clearway::{Folder, Process, alone, eventually};
 use crate::front::{
-    BASE, Descriptor, ENTRIES, FRAMES, Front, INDIRECT, MEMORY, NEXT, PACKED, RING_BYTES, SPLIT, USED, WRITE, request,
+    BASE, Descriptor, ENTRIES, FRAMES, Front, INDIRECT, MEMORY, NEXT, PACKED, RING_BYTES, SPLIT,
+    USED, WRITE, request,
 };
 
 /// What is done to a ring, with a name for when it did harm.
@@ -47,19 +49,30 @@ const HARMS: &[Harm] = &[
     ("a list of descriptors of odd length", |front| one(front, FRAMES, 17, INDIRECT)),
     ("a list of descriptors without an entry", |front| one(front, FRAMES, 0, INDIRECT)),
     ("a list of descriptors in a list", |front| {
-        front.describe_at(FRAMES, Descriptor { addr: FRAMES, len: 64, flags: INDIRECT | NEXT, next: 0xffff });
+        front.describe_at(
+            FRAMES,
+            Descriptor { addr: FRAMES, len: 64, flags: INDIRECT | NEXT, next: 0xffff },
+        );
         one(front, FRAMES, 64, INDIRECT);
     }),
     ("receive buffers that lie nowhere", |front| {
         for index in 0..ENTRIES {
-            front.describe(0, index, Descriptor { addr: u64::MAX << 12, len: 2_048, flags: WRITE, next: 0 });
+            front.describe(
+                0,
+                index,
+                Descriptor { addr: u64::MAX << 12, len: 2_048, flags: WRITE, next: 0 },
+            );
         }
         front.offer(0, &(0..ENTRIES).collect::<Vec<_>>(), ENTRIES);
         ask_for_an_answer(front);
     }),
     ("receive buffers that go round and are short", |front| {
         for index in 0..ENTRIES {
-            front.describe(0, index, Descriptor { addr: FRAMES, len: 1, flags: WRITE | NEXT, next: index });
+            front.describe(
+                0,
+                index,
+                Descriptor { addr: FRAMES, len: 1, flags: WRITE | NEXT, next: index },
+            );
         }
         front.offer(0, &(0..ENTRIES).collect::<Vec<_>>(), ENTRIES);
         ask_for_an_answer(front);
@@ -89,14 +102,17 @@ const HARMS: &[Harm] = &[
         }
     }),
     ("rings of impossible numbers", |front| {
-        for request in [request::SET_VRING_NUM, request::SET_VRING_BASE, request::SET_VRING_ENABLE] {
+        for request in [request::SET_VRING_NUM, request::SET_VRING_BASE, request::SET_VRING_ENABLE]
+        {
             front.tell_ring(request, 0xffff, 1);
         }
         front.kick();
     }),
     ("too many regions of memory", |front| front.tell_memory(9, MEMORY)),
     ("no region of memory", |front| front.tell_memory(0, MEMORY)),
-    ("a region of memory that is too large for an address", |front| front.tell_memory(1, u64::MAX - 4_095)),
+    ("a region of memory that is too large for an address", |front| {
+        front.tell_memory(1, u64::MAX - 4_095)
+    }),
     ("noise for a message", |front| {
         let noise: Vec<u8> = (0..4_096).map(|_| front.rng.next_u64() as u8).collect();
         front.say(&noise, &[]);
@@ -143,7 +159,8 @@ fn one(front: &mut Front, addr: u64, len: u32, flags: u16) {
     front.offer(1, &[0], 1);
 }
 
-/// Sends a question to which the other side has to answer, into the receive buffers: who has its address?
+/// Sends a question to which the other side has to answer, into the receive buffers: who has its
+/// address?
 fn ask_for_an_answer(front: &mut Front) {
     let mut frame = vec![0; 12];
     frame.extend([0xff; 6]);
@@ -154,7 +171,8 @@ fn ask_for_an_answer(front: &mut Front) {
     front.offer(1, &[0; 16], 16);
 }
 
-/// Whether this front end would be heard if it were honest: its question is answered into its buffers. Without that, no harm would arrive either.
+/// Whether this front end would be heard if it were honest: its question is answered into its
+/// buffers. Without that, no harm would arrive either.
 fn is_heard(socket: &str) {
     let mut front = Front::up(socket, SPLIT, 0);
     let buffers = FRAMES + 4_096;
@@ -203,7 +221,8 @@ fn a_hostile_peer_harms_nobody_but_itself() {
     let folder = Folder::new();
     let socket = folder.join("h.sock");
     let port = format!("dpdk:net_vhost0,iface={socket},queues=1,tso=1");
-    let mut victim: Process = folder.clearway(&["bulk", "server", "--port", &port, "-a", "10.97.0.2/24", "--json"]);
+    let mut victim: Process =
+        folder.clearway(&["bulk", "server", "--port", &port, "-a", "10.97.0.2/24", "--json"]);
     is_served(&folder, &socket);
     is_heard(&socket);
     for (number, (name, harm)) in HARMS.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The guest: Debian's kernel for virtual machines, and a first file system with busybox and iperf3.
+//! The guest: Debian's kernel for virtual machines, and a first file system with busybox and
+//! iperf3.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ pub(crate) struct Image {
     pub(crate) initrd: PathBuf,
 }
 
-/// The image, made when it is not there yet; None when the machine has not what it takes, which was said then.
+/// The image, made when it is not there yet; None when the machine has not what it takes, which was
+/// said then.
 pub(crate) fn image() -> Option<Image> {
     static MADE: Mutex<Option<Image>> = Mutex::new(None);
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,11 +51,15 @@ fn make() -> Result<Image, String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the guest is an x86-64 machine, and this is none".into());
     }
-    for (program, package) in
-        [("/usr/bin/qemu-system-x86_64", "qemu-system-x86"), (BUSYBOX, "busybox-static"), (IPERF, "iperf3")]
-    {
+    for (program, package) in [
+        ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
+        (BUSYBOX, "busybox-static"),
+        (IPERF, "iperf3"),
+    ] {
         if !Path::new(program).exists() {
-            return Err(format!("there is no {program}. Install it: apt-get install {package} (make setup does)"));
+            return Err(format!(
+                "there is no {program}. Install it: apt-get install {package} (make setup does)"
+            ));
         }
     }
     let files = kernel_package()?;
@@ -62,7 +68,8 @@ fn make() -> Result<Image, String> {
     let initrd = folder().join("initrd");
     // In one step, for another run may be about to boot from it.
     let unfinished = folder().join(format!("initrd-{}", std::process::id()));
-    fs::write(&unfinished, first_files(&modules)?).map_err(|error| format!("{}: {error}", unfinished.display()))?;
+    fs::write(&unfinished, first_files(&modules)?)
+        .map_err(|error| format!("{}: {error}", unfinished.display()))?;
     fs::rename(&unfinished, &initrd).map_err(|error| format!("{}: {error}", initrd.display()))?;
     Ok(Image { kernel, initrd })
 }
@@ -97,9 +104,14 @@ fn kernel_package() -> Result<PathBuf, String> {
 
 fn fetch_kernel(work: &Path) -> Result<(), String> {
     let depends = said(Command::new("apt-cache").args(["depends", "linux-image-cloud-amd64"]))?;
-    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
+    let package =
+        depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
     let package = package.ok_or("apt knows no linux-image-cloud-amd64")?;
-    said(Command::new("apt-get").args(["download", &format!("linux-image-{package}")]).current_dir(work))?;
+    said(
+        Command::new("apt-get")
+            .args(["download", &format!("linux-image-{package}")])
+            .current_dir(work),
+    )?;
     let file = only(work, "linux-image-")?;
     said(Command::new("dpkg").arg("-x").args([&file, &work.join("files")])).map(drop)
 }
@@ -108,7 +120,11 @@ fn fetch_kernel(work: &Path) -> Result<(), String> {
 fn said(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if !output.status.success() {
-        return Err(format!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()));
+        return Err(format!(
+            "{command:?}: {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -116,7 +132,9 @@ fn said(command: &mut Command) -> Result<String, String> {
 /// The only entry of a folder whose name begins so.
 fn only(folder: &Path, prefix: &str) -> Result<PathBuf, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let fits = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    let fits = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+    };
     let found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(fits).collect();
     match found.as_slice() {
         [one] => Ok(one.clone()),
@@ -138,7 +156,8 @@ fn first_files(modules: &Path) -> Result<Vec<u8>, String> {
     archive.file(Path::new("modules/order"), MODULES.join("\n").as_bytes());
     for module in MODULES {
         let name = format!("{module}.ko");
-        let path = find(&modules.join("kernel"), &name).ok_or(format!("the kernel's package has no {name}"))?;
+        let path = find(&modules.join("kernel"), &name)
+            .ok_or(format!("the kernel's package has no {name}"))?;
         archive.file(&Path::new("modules").join(&name), &read(&path)?);
     }
     Ok(archive.finish())
@@ -151,7 +170,8 @@ fn libraries(program: &str) -> Result<Vec<PathBuf>, String> {
 }
 
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
-    let entries: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    let entries: Vec<PathBuf> =
+        fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
     let here = entries.iter().find(|path| path.ends_with(name)).cloned();
     here.or_else(|| entries.iter().filter(|path| path.is_dir()).find_map(|path| find(path, name)))
 }

@@ -1,4 +1,5 @@
-//! Ports that come and go, and peers that are killed: what stays has to find whoever comes next, and nothing may leak.
+//! Ports that come and go, and peers that are killed: what stays has to find whoever comes next,
+//! and nothing may leak.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +20,8 @@ const MET: u64 = 500;
 
 /// How often a thing is done: the variable says it.
 fn count(variable: &str, usually: u32) -> u32 {
-    std::env::var(variable).map_or(usually, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
+    std::env::var(variable)
+        .map_or(usually, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
 }
 
 /// One queue of a device in this process.
@@ -95,7 +97,8 @@ fn ports_that_come_and_go_leave_nothing_behind() {
     for cycle in 0..count("VHOST_CYCLES", 8) {
         let mut vhost = Wire::open(&format!("dpdk:net_vhost7,iface={socket},queues=1"));
         assert!(Path::new(&socket).exists());
-        // In huge pages the two cannot be in one process: virtio-user holds the lock of DPDK's memory while it waits for vhost, which needs it too.
+        // In huge pages the two cannot be in one process: virtio-user holds the lock of DPDK's
+        // memory while it waits for vhost, which needs it too.
         if clearway_ports::dpdk::memory().is_some_and(|memory| memory.huge) {
             drop(vhost);
         } else {
@@ -118,10 +121,18 @@ fn ports_that_come_and_go_leave_nothing_behind() {
             settled = Some(now);
         } else if let Some((descriptors, kib)) = settled {
             assert_eq!(now.0, descriptors, "descriptors, in cycle {cycle}");
-            assert!(now.1 < kib + (64 << 10), "{} KiB of memory in cycle {cycle}, {kib} KiB before", now.1);
+            assert!(
+                now.1 < kib + (64 << 10),
+                "{} KiB of memory in cycle {cycle}, {kib} KiB before",
+                now.1
+            );
         }
     }
-    println!("after the first: {settled:?} descriptors and KiB; at the end: {} {}", descriptors(), resident_kib());
+    println!(
+        "after the first: {settled:?} descriptors and KiB; at the end: {} {}",
+        descriptors(),
+        resident_kib()
+    );
 }
 
 /// Turns until so many more frames came back to the side that counts them; `kills` were met before.
@@ -132,7 +143,8 @@ fn until_met(mut turn: impl FnMut() -> u64, who: &Process, kills: usize) {
     }
 }
 
-/// A reflector at the port `ours` meets generators at `theirs` that are killed in the middle of their work.
+/// A reflector at the port `ours` meets generators at `theirs` that are killed in the middle of
+/// their work.
 fn outlives_generators(ours: &str, theirs: &str, rate: &str) {
     let folder = Folder::new();
     let mut ours = Wire::open(&format!("{ours}{}", folder.join("k.sock")));
@@ -140,7 +152,18 @@ fn outlives_generators(ours: &str, theirs: &str, rate: &str) {
     let theirs = format!("{theirs}{}", folder.join("k.sock"));
     let mut free = Vec::new();
     for _ in 0..count("VHOST_KILLS", 5) {
-        let args = ["pktgen", "--port", &theirs, "--sizes", "64", "--rate", rate, "--seconds", "600", "--json"];
+        let args = [
+            "pktgen",
+            "--port",
+            &theirs,
+            "--sizes",
+            "64",
+            "--rate",
+            rate,
+            "--seconds",
+            "600",
+            "--json",
+        ];
         let mut peer = folder.spawn(folder.command(&args));
         let mut turn = || {
             let now = ours.now();
@@ -160,14 +183,23 @@ fn outlives_generators(ours: &str, theirs: &str, rate: &str) {
 #[test]
 fn a_vhost_port_outlives_peers_that_are_killed() {
     let _alone = alone();
-    outlives_generators("dpdk:net_vhost8,queues=1,iface=", "dpdk:net_virtio_user0,queues=1,path=", "100kpps");
+    outlives_generators(
+        "dpdk:net_vhost8,queues=1,iface=",
+        "dpdk:net_virtio_user0,queues=1,path=",
+        "100kpps",
+    );
 }
 
 #[test]
 fn a_memif_port_outlives_peers_that_are_killed() {
     let _alone = alone();
-    // As fast as it goes: the rings are unmapped by another thread than the one that reads them, mostly in the middle of a burst.
-    outlives_generators("dpdk:net_memif8,role=server,socket=", "dpdk:net_memif0,role=client,socket=", "max");
+    // As fast as it goes: the rings are unmapped by another thread than the one that reads them,
+    // mostly in the middle of a burst.
+    outlives_generators(
+        "dpdk:net_memif8,role=server,socket=",
+        "dpdk:net_memif0,role=client,socket=",
+        "max",
+    );
 }
 
 #[test]
@@ -211,13 +243,27 @@ fn endless(now: Instant) -> Generator {
         run: 1,
     };
     let rate = Rate::Frames(100_000.0).frames(64, 0, 0);
-    let plan = Plan { shape, size: 64, flows: 1, queue: 0, queues: 1, rate, start: now, end: Instant::NEVER };
+    let plan = Plan {
+        shape,
+        size: 64,
+        flows: 1,
+        queue: 0,
+        queues: 1,
+        rate,
+        start: now,
+        end: Instant::NEVER,
+    };
     Generator::new(plan, Account::new(1)).unwrap()
 }
 
-/// Free buffers after each peer that was killed. What is lost each time adds up; what lies ready for the next burst, at most 64 buffers, comes and goes.
+/// Free buffers after each peer that was killed. What is lost each time adds up; what lies ready
+/// for the next burst, at most 64 buffers, comes and goes.
 fn assert_no_leak(free: &[usize]) {
     let (least, most) = (free.iter().min().unwrap(), free.iter().max().unwrap());
-    println!("free buffers after each of {}: {least} to {most}, {} at the end", free.len(), free[free.len() - 1]);
+    println!(
+        "free buffers after each of {}: {least} to {most}, {} at the end",
+        free.len(),
+        free[free.len() - 1]
+    );
     assert!(most - least <= 64, "buffers are lost: {free:?}");
 }

@@ -35,8 +35,15 @@ pub(crate) struct Answer {
 }
 
 impl Guest {
-    /// Starts a machine whose network device has so many queues at this socket. It is not ready yet.
-    pub(crate) fn start(image: &Image, folder: &Path, socket: &str, plug: Plug, queues: u32) -> Guest {
+    /// Starts a machine whose network device has so many queues at this socket. It is not ready
+    /// yet.
+    pub(crate) fn start(
+        image: &Image,
+        folder: &Path,
+        socket: &str,
+        plug: Plug,
+        queues: u32,
+    ) -> Guest {
         let log = folder.join("qemu.log");
         let plugged = match plug {
             Plug::Connects => "reconnect=1",
@@ -46,12 +53,34 @@ impl Guest {
         let netdev = format!("vhost-user,id=n,chardev=c,queues={queues}");
         let several = if queues > 1 { ",mq=on" } else { "" };
         let mut command = Command::new("qemu-system-x86_64");
-        command.args(["-M", "pc,accel=tcg", "-cpu", "max", "-m", "256", "-smp", &queues.to_string()]);
+        command.args([
+            "-M",
+            "pc,accel=tcg",
+            "-cpu",
+            "max",
+            "-m",
+            "256",
+            "-smp",
+            &queues.to_string(),
+        ]);
         command.args(["-nodefaults", "-display", "none", "-serial", "stdio"]);
-        command.args(["-object", "memory-backend-memfd,id=m,size=256M,share=on", "-numa", "node,memdev=m"]);
+        command.args([
+            "-object",
+            "memory-backend-memfd,id=m,size=256M,share=on",
+            "-numa",
+            "node,memdev=m",
+        ]);
         // With interrupt vectors of its own, QEMU 7.2 ends with a failed assertion here.
-        command.args(["-global", "virtio-net-pci.vectors=0", "-chardev", &chardev, "-netdev", &netdev]);
-        command.args(["-device", &format!("virtio-net-pci,netdev=n,mac=52:54:00:97:00:01{several}")]);
+        command.args([
+            "-global",
+            "virtio-net-pci.vectors=0",
+            "-chardev",
+            &chardev,
+            "-netdev",
+            &netdev,
+        ]);
+        command
+            .args(["-device", &format!("virtio-net-pci,netdev=n,mac=52:54:00:97:00:01{several}")]);
         command.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initrd);
         command.args(["-append", "console=ttyS0 loglevel=3 panic=-1"]);
         let errors = File::options().create(true).append(true).open(&log).unwrap();
@@ -79,10 +108,18 @@ impl Guest {
 
     /// Does a line of shell in the guest.
     pub(crate) fn run(&mut self, line: &str) -> Answer {
-        assert!(!line.contains('\n') && line.len() < 4_000, "a terminal takes a line of 4,095 bytes");
+        assert!(
+            !line.contains('\n') && line.len() < 4_000,
+            "a terminal takes a line of 4,095 bytes"
+        );
         writeln!(self.console, "{line}").unwrap();
         let (text, mark) = self.until_mark(line);
-        Answer { status: mark.parse().unwrap_or_else(|_| panic!("{line}: the guest says {mark:?}: {text}")), text }
+        Answer {
+            status: mark
+                .parse()
+                .unwrap_or_else(|_| panic!("{line}: the guest says {mark:?}: {text}")),
+            text,
+        }
     }
 
     /// The same, when it has to succeed; what it said.
@@ -104,7 +141,8 @@ impl Guest {
         let _ = self.child.wait();
     }
 
-    /// Whether the features of virtio-net with these numbers (Virtual I/O Device 1.2, 5.1.3) were agreed on.
+    /// Whether the features of virtio-net with these numbers (Virtual I/O Device 1.2, 5.1.3) were
+    /// agreed on.
     pub(crate) fn has_features(&mut self, wanted: &[usize]) -> bool {
         let bits = self.text("cat /sys/class/net/eth0/device/features");
         let bits = bits.trim().as_bytes();
@@ -121,7 +159,9 @@ impl Guest {
                     Some(mark) => return (text.trim().to_owned(), mark.to_owned()),
                     None => text.extend([line.as_str(), "\n"]),
                 },
-                Err(RecvTimeoutError::Timeout) => panic!("{doing}: no end of it; so far: {text}\n{}", self.qemu_said()),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("{doing}: no end of it; so far: {text}\n{}", self.qemu_said())
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     panic!("{doing}: the machine ended: {text}\n{}", self.qemu_said())
                 }

@@ -1,5 +1,5 @@
-//! A vhost-user port with what stands at its other end: a real Linux guest in QEMU, peers that come and go, and a peer that means harm.
-//! See docs/guest.md.
+//! A vhost-user port with what stands at its other end: a real Linux guest in QEMU, peers that come
+//! and go, and a peer that means harm. See docs/guest.md.
 
 mod archive;
 mod clearway;

@@ -21,7 +21,8 @@ mod feature {
     pub(super) const MQ: usize = 22;
 }
 
-const OFFLOADS: &[usize] = &[feature::CSUM, feature::GUEST_CSUM, feature::HOST_TSO4, feature::HOST_TSO6];
+const OFFLOADS: &[usize] =
+    &[feature::CSUM, feature::GUEST_CSUM, feature::HOST_TSO4, feature::HOST_TSO6];
 
 /// Bytes of a transfer; a few hundred times the window that a connection begins with.
 const BULK: u64 = 16 << 20;
@@ -39,7 +40,8 @@ fn reaches(guest: &mut Guest) {
     for address in [V4, V6] {
         // Who has just come back is not there at once.
         guest.text(&format!(
-            "for i in $(seq 60); do ping -q -c 1 -W 1 {address} >/dev/null 2>&1 && exit 0; sleep 0.2; done; exit 1"
+            "for i in $(seq 60); do ping -q -c 1 -W 1 {address} >/dev/null 2>&1 && exit 0; sleep \
+             0.2; done; exit 1"
         ));
         let said = guest.text(&format!("ping -c 3 -i 0.2 -W 10 {address}"));
         assert!(said.contains("3 packets received"), "{said}");
@@ -73,10 +75,14 @@ fn transfers(guest: &mut Guest, address: &str, at_once: u32) {
     let seed = u64::from(at_once);
     let hash = hash_of(seed, BULK);
     let url = url(address);
-    let said = guest.text(&format!("wget -q -O /tmp/x '{url}/random/{BULK}?seed={seed}' && sha256sum </tmp/x"));
+    let said = guest
+        .text(&format!("wget -q -O /tmp/x '{url}/random/{BULK}?seed={seed}' && sha256sum </tmp/x"));
     assert!(said.starts_with(&hash), "{address}: it had to be {hash} and is {said}");
-    let head = format!(r"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: {BULK}\r\nConnection: close\r\n\r\n");
-    // A program that has the connection for its input and output writes large pieces, which nc itself does not.
+    let head = format!(
+        r"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: {BULK}\r\nConnection: close\r\n\r\n"
+    );
+    // A program that has the connection for its input and output writes large pieces, which nc
+    // itself does not.
     guest.text(&format!("echo \"printf '{head}'; cat /tmp/x; tail -n 1 >&2\" >/tmp/put"));
     let put = format!("nc {address} 80 -e sh /tmp/put");
     let before = sent(guest);
@@ -86,10 +92,14 @@ fn transfers(guest: &mut Guest, address: &str, at_once: u32) {
     // Several at once may not be the first to end their lines.
     assert_eq!(said.matches(&answer).count(), at_once as usize, "{address}: {said}");
     let (packets, bytes) = (after.0 - before.0, after.1 - before.1);
-    assert!(bytes / packets > 1_514, "the guest cuts its packets itself: {packets} for {bytes} bytes");
+    assert!(
+        bytes / packets > 1_514,
+        "the guest cuts its packets itself: {packets} for {bytes} bytes"
+    );
 }
 
-/// Packets and bytes that the guest's network device has sent; what it leaves to others to cut counts once.
+/// Packets and bytes that the guest's network device has sent; what it leaves to others to cut
+/// counts once.
 fn sent(guest: &mut Guest) -> (u64, u64) {
     let said = guest.text("cd /sys/class/net/eth0/statistics && cat tx_packets tx_bytes");
     let mut numbers = said.lines().map(|line| line.parse().unwrap());
@@ -115,7 +125,8 @@ fn a_guest_with_one_queue_talks_to_clearway_and_either_may_go_and_come_back() {
     server.stop();
     assert!(!socket.exists(), "the socket stays behind");
 
-    // Clearway comes back after it has ended well, and after it was killed; then the socket is there already.
+    // Clearway comes back after it has ended well, and after it was killed; then the socket is
+    // there already.
     let mut server = serve(&folder, &port, &[]);
     reaches(&mut guest);
     asks(&mut guest);
@@ -169,7 +180,8 @@ fn a_guest_with_two_queues_waits_for_clearway_and_its_programs() {
     asks(&mut guest);
     server.stop();
 
-    // Then the whole host takes the port over, and a program that knows nothing of it serves the guest.
+    // Then the whole host takes the port over, and a program that knows nothing of it serves the
+    // guest.
     programs(&folder, &port, &mut guest);
     assert!(socket.exists(), "it belongs to QEMU");
 }
@@ -185,11 +197,15 @@ fn programs(folder: &Folder, port: &str, guest: &mut Guest) {
     std::fs::write(&settings, text).unwrap();
     let mut host = folder.clearway(&["up", "-c", &settings]);
     reaches(guest);
-    let (free, drivers) = (free_buffers(folder, "show buffers"), free_buffers(folder, "show dpdk buffer"));
+    let (free, drivers) =
+        (free_buffers(folder, "show buffers"), free_buffers(folder, "show dpdk buffer"));
     assert_eq!(drivers.len(), 1);
     iperf(folder, guest);
-    // Some may have been on their way when they were counted, and not be now: on a busy machine the first count is taken in the middle of something.
-    let as_free = |now: Vec<u64>| now.len() == free.len() && now.iter().zip(&free).all(|(now, then)| now >= then);
+    // Some may have been on their way when they were counted, and not be now: on a busy machine the
+    // first count is taken in the middle of something.
+    let as_free = |now: Vec<u64>| {
+        now.len() == free.len() && now.iter().zip(&free).all(|(now, then)| now >= then)
+    };
     eventually("all buffers are free again", || as_free(free_buffers(folder, "show buffers")));
     // On each of the two cores up to 64 lie ready for the next burst.
     eventually("the driver's buffers are free again", || {
@@ -204,13 +220,26 @@ fn programs(folder: &Folder, port: &str, guest: &mut Guest) {
 
 fn iperf(folder: &Folder, guest: &mut Guest) {
     for (address, words) in [(V4, ""), (V6, "-R"), (V6, "-P 4"), (V4, "-P 4 -R")] {
-        let args = ["run", "--ns", "guest", "--secret", "1234", "--", "iperf3", "-s", "-1", "--forceflush"];
+        let args = [
+            "run",
+            "--ns",
+            "guest",
+            "--secret",
+            "1234",
+            "--",
+            "iperf3",
+            "-s",
+            "-1",
+            "--forceflush",
+        ];
         let mut server = folder.spawn(folder.command(&args));
         server.await_text("Server listening");
         let said = guest.text(&format!("iperf3 -c {address} -t 1 -J {words}"));
-        let report: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let report: Value =
+            serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
         let received = &report["end"]["sum_received"];
-        let (bytes, rate) = (received["bytes"].as_u64().unwrap(), received["bits_per_second"].as_f64().unwrap());
+        let (bytes, rate) =
+            (received["bytes"].as_u64().unwrap(), received["bits_per_second"].as_f64().unwrap());
         assert!(bytes > 1_000_000, "{address} {words}: {report}");
         println!("iperf3 -c {address} {words}: {:.0} Mbit/s", rate / 1e6);
         assert!(server.wait().0.success(), "{}", server.text());
@@ -221,6 +250,7 @@ fn iperf(folder: &Folder, guest: &mut Guest) {
 fn free_buffers(folder: &Folder, command: &str) -> Vec<u64> {
     let words: Vec<&str> = ["ctl", "--json"].into_iter().chain(command.split(' ')).collect();
     let output = folder.command(&words).output().unwrap();
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
     said["buffers"].as_array().unwrap().iter().map(|pool| pool["free"].as_u64().unwrap()).collect()
 }

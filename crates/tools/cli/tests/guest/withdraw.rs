@@ -1,4 +1,5 @@
-//! Peers that take back the memory that they share, by making its file shorter: whoever touches what is gone gets SIGBUS, and has to outlive it.
+//! Peers that take back the memory that they share, by making its file shorter: whoever touches
+//! what is gone gets SIGBUS, and has to outlive it.
 
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -100,7 +101,8 @@ fn sends_until_cut_off(wire: &mut Wire) {
     });
 }
 
-/// Memory that was never as long as the peer says: the driver's own thread is the first to look for the rings there.
+/// Memory that was never as long as the peer says: the driver's own thread is the first to look for
+/// the rings there.
 fn promise_more_than_there_is(socket: &str, features: u64) -> Front {
     let mut front = Front::connected(socket, 1);
     front.memory.set_len(4_096).unwrap();
@@ -160,8 +162,19 @@ fn a_peer_that_takes_its_memory_back_harms_nobody_but_itself() {
     let (bad, good) = (folder.join("bad.sock"), folder.join("good.sock"));
     let port = |name: &str, socket: &str| format!("dpdk:{name},iface={socket},queues=1,tso=1");
     let (first, second) = (port("net_vhost0", &bad), port("net_vhost1", &good));
-    let args =
-        ["bulk", "server", "--port", &first, "--port", &second, "-a", "10.97.0.2/24", "-a", "10.98.0.2/24@1", "--json"];
+    let args = [
+        "bulk",
+        "server",
+        "--port",
+        &first,
+        "--port",
+        &second,
+        "-a",
+        "10.97.0.2/24",
+        "-a",
+        "10.98.0.2/24@1",
+        "--json",
+    ];
     let mut victim: Process = folder.clearway(&args);
     let theirs = format!("dpdk:net_virtio_user0,path={good},queues=1");
     let args = [
@@ -241,7 +254,8 @@ fn memory_that_a_peer_of_memif_takes_back_is_replaced_too() {
         }),
     ];
     for (what, harm) in harms {
-        let mut wire = Wire::open(&format!("dpdk:net_memif6,role=server,socket={socket},socket-abstract=no"));
+        let mut wire =
+            Wire::open(&format!("dpdk:net_memif6,role=server,socket={socket},socket-abstract=no"));
         let free = wire.free();
         for cut_off in 1..=2 {
             let link = harm(&mut wire);

@@ -10,13 +10,15 @@ use nix::unistd::Pid;
 use crate::netns::{or_skip, root};
 use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER, TIME_LIMIT, eventually};
 
-/// Far more than a server has to say of a host that went, and far less than what a loop writes in the second that the test waits.
+/// Far more than a server has to say of a host that went, and far less than what a loop writes in
+/// the second that the test waits.
 const MOST_LOG: u64 = 64 * 1024;
 
 /// By its path: one that takes over is executed by what the first one was called.
 const NGINX: &str = "/usr/sbin/nginx";
 
-/// nginx as it is usually run: the main process is root's, the workers are another user's and may not use the host's socket.
+/// nginx as it is usually run: the main process is root's, the workers are another user's and may
+/// not use the host's socket.
 fn nginx(host: &Host, workers: u32) -> Nginx {
     let conf = configure(host, workers);
     // In the background, as it is usually run; only so does it let another nginx take over.
@@ -35,7 +37,8 @@ user www-data;
 events {{ worker_connections 64; }}
 http {{
     access_log off;
-    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path \
+    {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
     server {{ listen {SERVER}:8080; location / {{ return 200 'served by nginx'; }} }}
 }}
@@ -47,7 +50,8 @@ http {{
 
 fn is_served(host: &Host) -> bool {
     let url = format!("http://{SERVER}:8080/");
-    let output = host.command(IN_CLIENT, "curl", &["-s", "--max-time", "5", &url]).output().unwrap();
+    let output =
+        host.command(IN_CLIENT, "curl", &["-s", "--max-time", "5", &url]).output().unwrap();
     String::from_utf8_lossy(&output.stdout) == "served by nginx"
 }
 
@@ -94,7 +98,9 @@ struct Nginx {
 
 impl Nginx {
     fn signal(&self, signal: Signal) {
-        let pid = fs::read_to_string(self.folder.join("nginx.pid")).ok().and_then(|text| text.trim().parse().ok());
+        let pid = fs::read_to_string(self.folder.join("nginx.pid"))
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         if let Some(pid) = pid {
             let _ = kill(Pid::from_raw(pid), signal);
         }
@@ -159,7 +165,8 @@ fn a_new_nginx_takes_over_from_one_that_runs_and_gives_it_an_environment_of_its_
     eventually("nginx serves", || is_served(&host));
     let pid_of = |name: &str| fs::read_to_string(host.folder.join(name)).unwrap_or_default();
     let old = pid_of("nginx.pid");
-    // The new one is executed with the variables that nginx knows, and finds the listener by its descriptor.
+    // The new one is executed with the variables that nginx knows, and finds the listener by its
+    // descriptor.
     nginx.signal(Signal::SIGUSR2);
     eventually("the new one runs", || {
         pid_of("nginx.pid.oldbin") == old && !["", &old].contains(&&*pid_of("nginx.pid"))
@@ -180,12 +187,15 @@ fn a_listener_and_a_datagram_socket_that_threads_block_on_come_back() {
     let server = host.spawn(IN_SERVER, "python3", &["-c", ECHO]);
     server.await_text("ready");
     let answered = |host: &Host| {
-        host.command(IN_CLIENT, "python3", &["-c", ASK]).output().is_ok_and(|output| output.status.success())
+        host.command(IN_CLIENT, "python3", &["-c", ASK])
+            .output()
+            .is_ok_and(|output| output.status.success())
     };
     eventually("it answers", || answered(&host));
     host.kill();
     std::thread::sleep(Duration::from_secs(1));
-    // Each is told once: ECONNABORTED as for a connection that went before it was accepted, ENETDOWN.
+    // Each is told once: ECONNABORTED as for a connection that went before it was accepted,
+    // ENETDOWN.
     server.await_text("accept: 103");
     server.await_text("datagrams: 100");
     assert_eq!(server.text().lines().count(), 3, "{}", server.text());

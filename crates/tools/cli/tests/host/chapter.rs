@@ -10,11 +10,17 @@ fn the_chapter_works_one_command_at_a_time() {
     for line in CHAPTER {
         host.ctl(line);
     }
-    host.run(IN_SERVER, "iperf3", &["-4", "-s", "-D", "--pidfile", host.folder.join("pid").to_str().unwrap()]);
+    host.run(
+        IN_SERVER,
+        "iperf3",
+        &["-4", "-s", "-D", "--pidfile", host.folder.join("pid").to_str().unwrap()],
+    );
     let listens = || {
         let text = host.ctl("show session verbose");
-        text.lines()
-            .any(|line| line.contains("172.16.1.1:5201") || line.contains("0.0.0.0:5201") && line.contains("LISTEN"))
+        text.lines().any(|line| {
+            line.contains("172.16.1.1:5201")
+                || line.contains("0.0.0.0:5201") && line.contains("LISTEN")
+        })
     };
     eventually("the server listens", listens);
     let out = host.run(IN_CLIENT, "iperf3", &["-c", SERVER, "-t", "1", "-J"]);
@@ -27,7 +33,8 @@ fn the_chapter_works_one_command_at_a_time() {
     assert!(sent["mean_rtt"].as_u64().unwrap() < 1_000_000, "{sent}");
     let pid = fs::read_to_string(host.folder.join("pid")).unwrap();
     let pid = pid.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM).unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM)
+        .unwrap();
     host.await_empty();
     host.stop();
 }
@@ -37,7 +44,11 @@ fn connections_end_when_their_interface_moves_to_another_table() {
     for line in ["set interface ip table loop1 0", "delete loopback interface intfc loop0"] {
         let host = Host::new();
         let mut server = host.iperf_server(&[]);
-        let mut client = host.spawn(IN_CLIENT, "iperf3", &["-c", SERVER, "-t", "600", "-i", "0.1", "--forceflush"]);
+        let mut client = host.spawn(
+            IN_CLIENT,
+            "iperf3",
+            &["-c", SERVER, "-t", "600", "-i", "0.1", "--forceflush"],
+        );
         client.await_text("bits/sec");
         host.ctl(line);
         assert!(client.ends(), "{line}: the client waits: {}", client.text());
@@ -63,7 +74,8 @@ fn programs_that_come_before_the_script_is_done_wait_for_it() {
     fs::write(&script, lines.join("\n")).unwrap();
     let host = Host::without_waiting(&["--script", script.to_str().unwrap()]);
     eventually("there is an attach socket", || host.socket().exists());
-    let mut early: Vec<_> = (0..4).map(|_| host.spawn(IN_CLIENT, "python3", &["-c", EARLY])).collect();
+    let mut early: Vec<_> =
+        (0..4).map(|_| host.spawn(IN_CLIENT, "python3", &["-c", EARLY])).collect();
     early.iter_mut().for_each(|program| drop(program.succeed()));
     host.await_ready();
     host.await_empty();

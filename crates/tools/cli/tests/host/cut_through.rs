@@ -42,7 +42,9 @@ fn sessions(host: &Host) -> Vec<Value> {
 
 fn start_server(host: &Host, words: &[&str], variable: (&str, &str)) -> Program {
     let server = Program::start(host, IN_SERVER, words, variable);
-    eventually("the server listens", || sessions(host).iter().any(|session| session["kind"] == "listener"));
+    eventually("the server listens", || {
+        sessions(host).iter().any(|session| session["kind"] == "listener")
+    });
     server
 }
 
@@ -64,7 +66,10 @@ fn iperf(host: &Host, args: &[&str], server_asks: (&str, &str)) -> (Value, bool)
     });
     server.succeed();
     let report = client.succeed();
-    (serde_json::from_str(&report).unwrap_or_else(|error| panic!("{args:?}: {error}: {report}")), went_round)
+    (
+        serde_json::from_str(&report).unwrap_or_else(|error| panic!("{args:?}: {error}: {report}")),
+        went_round,
+    )
 }
 
 fn received(report: &Value) -> u64 {
@@ -75,7 +80,11 @@ fn received(report: &Value) -> u64 {
 fn iperf3_in_its_ways_goes_round_the_stack() {
     let host = Host::new();
     let file = host.folder.join("server.conf");
-    fs::write(&file, "vcl { app-scope-local app-scope-global rx-fifo-size 4000000 tx-fifo-size 4000000 }").unwrap();
+    fs::write(
+        &file,
+        "vcl { app-scope-local app-scope-global rx-fifo-size 4000000 tx-fifo-size 4000000 }",
+    )
+    .unwrap();
     let by_file = ("CLEARWAY_CONFIG", file.to_str().unwrap());
     let mut bytes = 0;
     for (args, server_asks) in [
@@ -91,12 +100,19 @@ fn iperf3_in_its_ways_goes_round_the_stack() {
         assert!(received(&report) > 100_000, "{args:?}: {report}");
         // What was written before the other end was seen, at most.
         let retransmits = report["end"]["sum_sent"]["retransmits"].as_u64();
-        assert!(retransmits.is_some_and(|retransmits| retransmits < 10), "{args:?}: {retransmits:?} retransmits");
+        assert!(
+            retransmits.is_some_and(|retransmits| retransmits < 10),
+            "{args:?}: {retransmits:?} retransmits"
+        );
         bytes += received(&report);
     }
-    // Segments are those of handshakes, ends, and what was written before the other end was seen: with the stack between there is one for each 64 KiB at least.
+    // Segments are those of handshakes, ends, and what was written before the other end was seen:
+    // with the stack between there is one for each 64 KiB at least.
     let segments = host.json("show tcp")["tcp"]["segs-in"].as_u64().unwrap();
-    assert!(segments < 2_000 && segments * 65_536 < bytes / 2, "{segments} segments for {bytes} bytes");
+    assert!(
+        segments < 2_000 && segments * 65_536 < bytes / 2,
+        "{segments} segments for {bytes} bytes"
+    );
     host.await_empty();
     host.stop();
 }
@@ -109,7 +125,8 @@ fn one_who_does_not_ask_has_the_stack_between() {
     host.stop();
 }
 
-/// Sends as much as two FIFOs hold several times over, and is gone; takes what comes, slowly at first.
+/// Sends as much as two FIFOs hold several times over, and is gone; takes what comes, slowly at
+/// first.
 const SENDER: &str = "
 import hashlib, socket
 s = socket.create_server(('172.16.1.1', 7000))

@@ -8,7 +8,8 @@ use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER, rounds};
 fn transfer(host: &Host) -> (crate::world::Running, crate::world::Running) {
     let server = host.spawn(IN_SERVER, "iperf3", &["-s", "-1", "--forceflush"]);
     server.await_text("Server listening");
-    let client = host.spawn(IN_CLIENT, "iperf3", &["-c", SERVER, "-t", "60", "-i", "0.1", "--forceflush"]);
+    let client =
+        host.spawn(IN_CLIENT, "iperf3", &["-c", SERVER, "-t", "60", "-i", "0.1", "--forceflush"]);
     client.await_text("Gbits/sec");
     (server, client)
 }

@@ -1,4 +1,5 @@
-//! The documents' Ethernet chapter: the host owns a device, and the peer at its other end is the Linux kernel.
+//! The documents' Ethernet chapter: the host owns a device, and the peer at its other end is the
+//! Linux kernel.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -49,9 +50,12 @@ impl KernelServer {
         let log = host.folder.join("kernel-server");
         let file = fs::File::create(&log).unwrap();
         let mut command = netns.command("iperf3", &["-s", "-1", "--forceflush"]);
-        let child = command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null()).spawn().unwrap();
+        let child =
+            command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null()).spawn().unwrap();
         let server = KernelServer(child);
-        eventually("the kernel's iperf3 listens", || fs::read_to_string(&log).unwrap().contains("Server listening"));
+        eventually("the kernel's iperf3 listens", || {
+            fs::read_to_string(&log).unwrap().contains("Server listening")
+        });
         server
     }
 }
@@ -113,13 +117,17 @@ fn taking_all_addresses_away_leaves_a_device_its_own_link_local_one() {
     assert!(link_local(&host));
     host.ctl("set interface ip address del tap0 all");
     let left = host.ctl("show interface address");
-    assert!(link_local(&host) && !left.contains("10.98.0.2") && !left.contains("fd98::2"), "{left}");
+    assert!(
+        link_local(&host) && !left.contains("10.98.0.2") && !left.contains("fd98::2"),
+        "{left}"
+    );
     // A router that nothing leads to, and ourselves.
     host.ctl("set interface ip address tap0 10.98.0.2/24");
     for router in ["192.0.2.1", "10.98.0.2"] {
         let words = ["ip", "route", "add", "0.0.0.0/0", "via", router];
         let refused = host.try_ctl(&words);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned() + &String::from_utf8_lossy(&refused.stdout);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned()
+            + &String::from_utf8_lossy(&refused.stdout);
         assert!(!refused.status.success() && said.contains("on no link of ours"), "{said}");
     }
     host.ctl("ip route add 0.0.0.0/0 via 10.98.0.1");
@@ -140,7 +148,9 @@ fn programs_reach_the_hosts_own_addresses_on_a_device() {
                 let args = [&["-c", address, "-t", "1", "-J"], protocol].concat();
                 let report = report(&host.run(WIRE, "iperf3", &args));
                 assert!(
-                    report["end"]["sum"]["bytes"].as_u64().or(report["end"]["sum_received"]["bytes"].as_u64())
+                    report["end"]["sum"]["bytes"]
+                        .as_u64()
+                        .or(report["end"]["sum_received"]["bytes"].as_u64())
                         > Some(100_000)
                 );
                 server.succeed();
@@ -151,7 +161,8 @@ fn programs_reach_the_hosts_own_addresses_on_a_device() {
     }
 }
 
-/// Takes connections at the address and port that it is given, and says to each from which port it came.
+/// Takes connections at the address and port that it is given, and says to each from which port it
+/// came.
 const TELLS_PORTS: &str = "
 import socket, sys
 at = (sys.argv[1], int(sys.argv[2]))
@@ -163,7 +174,8 @@ while True:
     connection.close()
 ";
 
-/// Connects to the address and port that it is given, from as many ports as the third argument says, each chosen by its number.
+/// Connects to the address and port that it is given, from as many ports as the third argument
+/// says, each chosen by its number.
 const FROM_EACH_PORT: &str = "
 import socket, sys
 to, count = (sys.argv[1], int(sys.argv[2])), int(sys.argv[3])
@@ -186,9 +198,12 @@ fn a_port_that_a_program_chose_itself_serves_whatever_core_its_answers_come_to()
         let log = host.folder.join(port);
         let mut command = netns.command("python3", &["-c", TELLS_PORTS, address, port]);
         let file = fs::File::create(&log).unwrap();
-        let child = command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null()).spawn().unwrap();
+        let child =
+            command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null()).spawn().unwrap();
         let _server = KernelServer(child);
-        eventually("the kernel's server listens", || fs::read_to_string(&log).unwrap().contains("listens"));
+        eventually("the kernel's server listens", || {
+            fs::read_to_string(&log).unwrap().contains("listens")
+        });
         let said = host.run(WIRE, "python3", &["-c", FROM_EACH_PORT, address, port, "16"]);
         assert!(said.contains("from 16"), "{said}");
     }
@@ -228,13 +243,16 @@ fn datagrams_pass_both_ways() {
     for (ours, kernels) in OURS.iter().zip(KERNEL) {
         let mut server = host.spawn(WIRE, "iperf3", &["-s", "-1", "--forceflush"]);
         server.await_text("Server listening");
-        let inwards = report(&netns.text("iperf3", &["-u", "-b", "20M", "-c", ours, "-t", "1", "-J"]));
+        let inwards =
+            report(&netns.text("iperf3", &["-u", "-b", "20M", "-c", ours, "-t", "1", "-J"]));
         server.succeed();
         let _server = KernelServer::new(&netns, &host);
-        let outwards = report(&host.run(WIRE, "iperf3", &["-u", "-b", "20M", "-c", kernels, "-t", "1", "-J"]));
+        let outwards =
+            report(&host.run(WIRE, "iperf3", &["-u", "-b", "20M", "-c", kernels, "-t", "1", "-J"]));
         for report in [inwards, outwards] {
             let sum = &report["end"]["sum"];
-            let (packets, lost) = (sum["packets"].as_u64().unwrap(), sum["lost_packets"].as_u64().unwrap());
+            let (packets, lost) =
+                (sum["packets"].as_u64().unwrap(), sum["lost_packets"].as_u64().unwrap());
             assert!(packets > 1_000 && lost < packets, "{report}");
         }
     }

@@ -33,8 +33,12 @@ fn tcp_in_all_directions_and_numbers() {
         let report = host.iperf(args);
         assert!(received(&report) > 100_000, "{args:?}: {report}");
         let retransmits = report["end"]["sum_sent"]["retransmits"].as_u64();
-        // Nothing is lost; but a worker that did not run for as long as a retransmission timeout sends again what lies in the loopback still.
-        assert!(retransmits.is_some_and(|retransmits| retransmits < 100), "{args:?}: {retransmits:?} retransmits");
+        // Nothing is lost; but a worker that did not run for as long as a retransmission timeout
+        // sends again what lies in the loopback still.
+        assert!(
+            retransmits.is_some_and(|retransmits| retransmits < 100),
+            "{args:?}: {retransmits:?} retransmits"
+        );
     }
     host.await_empty();
     host.stop();
@@ -46,7 +50,8 @@ fn a_fixed_number_of_bytes_arrives_whole() {
     let size = if cfg!(debug_assertions) { "1G" } else { "10G" };
     let report = host.iperf(&["-n", size]);
     let sent = report["end"]["sum_sent"]["bytes"].as_u64().unwrap();
-    // iperf3 ends its test by the control connection, so the server may stop reading a little before the end.
+    // iperf3 ends its test by the control connection, so the server may stop reading a little
+    // before the end.
     assert!(received(&report) + 64 * 1024 * 1024 >= sent, "{report}");
     host.stop();
 }
@@ -71,7 +76,8 @@ fn what_the_receiver_holds_loses_nothing_and_what_it_does_not_is_told_truly() {
         all.extend(args);
         let report = host.iperf(&all);
         let sum = &report["end"]["sum"];
-        let (packets, lost) = (sum["packets"].as_u64().unwrap(), sum["lost_packets"].as_u64().unwrap());
+        let (packets, lost) =
+            (sum["packets"].as_u64().unwrap(), sum["lost_packets"].as_u64().unwrap());
         assert!(packets > 0 && lost <= packets, "{args:?}: {sum}");
         if lost == 0 {
             lossless.push(args.join(" "));
@@ -92,8 +98,8 @@ struct Sent {
     fin: bool,
 }
 
-/// Segments that the packets in `file` repeat, as tshark reads them: of data, and SYN and FIN that come without any. An answer to a SYN is a listener's, and
-/// not counted as a segment sent again.
+/// Segments that the packets in `file` repeat, as tshark reads them: of data, and SYN and FIN that
+/// come without any. An answer to a SYN is a listener's, and not counted as a segment sent again.
 fn repeated_segments(file: &Path, mss: u64) -> u64 {
     let mut tshark = Command::new("tshark");
     let filter = "tcp.len > 0 or tcp.flags.fin == 1 or (tcp.flags.syn == 1 and tcp.flags.ack == 0)";
@@ -126,7 +132,10 @@ fn repeated_segments(file: &Path, mss: u64) -> u64 {
 
 #[test]
 fn retr_is_what_a_capture_shows() {
-    let host = Host::with(&["--fault", "loss=0.5%"], &["set interface mtu 1500 loop0", "set interface mtu 1500 loop1"]);
+    let host = Host::with(
+        &["--fault", "loss=0.5%"],
+        &["set interface mtu 1500 loop0", "set interface mtu 1500 loop1"],
+    );
     let file = host.folder.join("sent.pcapng");
     // What the interface sends, before the link loses any of it.
     host.ctl(&format!("pcap trace tx max 1000000 max-bytes-per-pkt 128 file {}", file.display()));
@@ -138,6 +147,9 @@ fn retr_is_what_a_capture_shows() {
     let counted = host.json("show tcp")["tcp"]["retransmitted-segs"].as_u64().unwrap();
     assert_eq!(repeated_segments(&file, 1_448), counted, "iperf3 says {retr}");
     // iperf3 asks once more just before its end; what is repeated after that is not in its figure.
-    assert!(retr > 20 && retr <= counted && counted - retr <= 20, "iperf3 says {retr}, the stack {counted}");
+    assert!(
+        retr > 20 && retr <= counted && counted - retr <= 20,
+        "iperf3 says {retr}, the stack {counted}"
+    );
     host.stop();
 }

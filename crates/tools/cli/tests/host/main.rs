@@ -1,5 +1,5 @@
-//! The host stack with programs that know nothing of it, as an ordinary user would run it: no root, no device. Each test has a host
-//! of its own in a folder of its own.
+//! The host stack with programs that know nothing of it, as an ordinary user would run it: no root,
+//! no device. Each test has a host of its own in a folder of its own.
 
 mod again;
 mod chapter;

@@ -75,6 +75,10 @@ fn what_a_program_wrote_has_arrived_or_the_peer_is_told_when_the_host_ends() {
     std::io::Write::write_all(&mut client.stdin.take().unwrap(), b"go on\n").unwrap();
     let said = String::from_utf8(client.wait_with_output().unwrap().stdout).unwrap();
     let wrote = text.split_whitespace().skip_while(|word| *word != "wrote").nth(1).unwrap();
-    // Either everything that the program's calls took, and then the end; or a reset. Never an end before the last byte, and never silence.
-    assert!(said.contains(&format!("end {wrote}")) || said.contains("reset"), "of {wrote} bytes: {said}");
+    // Either everything that the program's calls took, and then the end; or a reset. Never an end
+    // before the last byte, and never silence.
+    assert!(
+        said.contains(&format!("end {wrote}")) || said.contains("reset"),
+        "of {wrote} bytes: {said}"
+    );
 }

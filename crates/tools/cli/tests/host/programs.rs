@@ -9,7 +9,11 @@ fn curl_fetches_from_the_http_server_of_python_both_over_clearway() {
     let page = "a page over Clearway\n".repeat(50_000);
     std::fs::write(host.folder.join("page"), &page).unwrap();
     let folder = host.folder.to_str().unwrap();
-    let server = host.spawn(IN_SERVER, "python3", &["-u", "-m", "http.server", "-d", folder, "-b", "::", "8080"]);
+    let server = host.spawn(
+        IN_SERVER,
+        "python3",
+        &["-u", "-m", "http.server", "-d", folder, "-b", "::", "8080"],
+    );
     server.await_text("Serving HTTP");
     for address in [SERVER.to_string(), format!("[{SERVER_V6}]")] {
         for _ in 0..3 {
@@ -70,7 +74,8 @@ while True:
     threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 ";
 
-/// Four threads with connections of their own, one socket that two threads share, and a close from another thread.
+/// Four threads with connections of their own, one socket that two threads share, and a close from
+/// another thread.
 const THREADS_CLIENT: &str = "
 import os, socket, threading, hashlib
 address = ('172.16.1.1', 7000)

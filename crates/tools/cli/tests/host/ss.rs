@@ -1,4 +1,5 @@
-//! `clearway ss` beside the kernel's ss(8), at the two ends of the same connection over a TAP device.
+//! `clearway ss` beside the kernel's ss(8), at the two ends of the same connection over a TAP
+//! device.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -8,7 +9,8 @@ use crate::world::{Host, Namespace, eventually};
 
 const WIRE: Namespace = Namespace { id: "wire", secret: "abc" };
 
-/// Takes one connection, reads five bytes, answers with seven, and holds it. A datagram socket beside it.
+/// Takes one connection, reads five bytes, answers with seven, and holds it. A datagram socket
+/// beside it.
 const SERVER: &str = "
 import socket, time
 datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -60,8 +62,13 @@ fn ss_shows_what_the_kernels_ss_shows_of_the_other_end() {
 
     let ours = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_clearway"));
-        let out = command.arg("ss").args(args).env("CLEARWAY_SOCKET", host.socket()).output().unwrap();
-        assert!(out.status.success(), "clearway ss {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        let out =
+            command.arg("ss").args(args).env("CLEARWAY_SOCKET", host.socket()).output().unwrap();
+        assert!(
+            out.status.success(),
+            "clearway ss {args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         String::from_utf8(out.stdout).unwrap()
     };
     let kernels = |args: &[&str]| {
@@ -91,14 +98,18 @@ fn ss_shows_what_the_kernels_ss_shows_of_the_other_end() {
     }
 
     // The same columns: state, queues, our side, the peer's.
-    let port =
-        kernels(&["-tnH"]).split_whitespace().find_map(|word| word.strip_prefix("10.97.0.1:").map(str::to_owned));
+    let port = kernels(&["-tnH"])
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("10.97.0.1:").map(str::to_owned));
     let port = port.unwrap();
     let columns: Vec<&str> = mine.split_whitespace().take(5).collect();
     assert_eq!(columns, ["ESTAB", "0", "0", "10.97.0.2:9080", &format!("10.97.0.1:{port}")]);
     let listening = ours(&["-tulnpH"]);
-    let lines: Vec<Vec<&str>> = listening.lines().map(|line| line.split_whitespace().collect()).collect();
-    let of = |netid: &str| lines.iter().find(|line| line[0] == netid).unwrap_or_else(|| panic!("{listening}"));
+    let lines: Vec<Vec<&str>> =
+        listening.lines().map(|line| line.split_whitespace().collect()).collect();
+    let of = |netid: &str| {
+        lines.iter().find(|line| line[0] == netid).unwrap_or_else(|| panic!("{listening}"))
+    };
     assert_eq!(of("tcp")[1..6], ["LISTEN", "0", "7", "10.97.0.2:9080", "0.0.0.0:*"]);
     assert_eq!(of("udp")[1..6], ["UNCONN", "0", "0", "10.97.0.2:9053", "0.0.0.0:*"]);
     assert!(of("tcp")[6].starts_with("users:((\"python3"), "{listening}");
@@ -106,10 +117,20 @@ fn ss_shows_what_the_kernels_ss_shows_of_the_other_end() {
     let json: serde_json::Value = serde_json::from_str(&ours(&["--json", "-t"])).unwrap();
     let sockets = json["sockets"].as_array().unwrap();
     assert_eq!(sockets.len(), 1, "{json}");
-    assert_eq!((&sockets[0]["state"], &sockets[0]["tcp"]["linux"]["bytes_received"]), (&"ESTAB".into(), &5.into()));
-    assert!(ours(&["-s"]).contains("TCP:   2 (estab 1, closed 0, listening 1)"), "{}", ours(&["-s"]));
+    assert_eq!(
+        (&sockets[0]["state"], &sockets[0]["tcp"]["linux"]["bytes_received"]),
+        (&"ESTAB".into(), &5.into())
+    );
+    assert!(
+        ours(&["-s"]).contains("TCP:   2 (estab 1, closed 0, listening 1)"),
+        "{}",
+        ours(&["-s"])
+    );
 
-    let wrong = Command::new(env!("CARGO_BIN_EXE_clearway")).args(["ss", "state", "asleep"]).output().unwrap();
+    let wrong = Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(["ss", "state", "asleep"])
+        .output()
+        .unwrap();
     assert_eq!(wrong.status.code(), Some(2), "a filter is wrong use, also where no host is");
     let _ = client.kill();
     let _ = client.wait();

@@ -100,12 +100,17 @@ fn honest_clients_are_served_beside_peers_that_read_nothing() {
     let log = host.folder.join("stuck.log");
     let mut command = netns.command("python3", &["-c", STUCK, &peers().to_string()]);
     let log_file = fs::File::create(&log).unwrap();
-    let stuck = Killed(command.stdin(Stdio::null()).stdout(log_file).stderr(Stdio::inherit()).spawn().unwrap());
+    let stuck = Killed(
+        command.stdin(Stdio::null()).stdout(log_file).stderr(Stdio::inherit()).spawn().unwrap(),
+    );
     eventually("all peers have asked", || fs::read_to_string(&log).unwrap().contains("all ask"));
     let said = fs::read_to_string(&log).unwrap();
     assert!(!said.contains("failed"), "{said}");
     for request in 0..20 {
-        let got = netns.command("curl", &["-s", "--max-time", "60", "http://10.98.0.2:8080/small"]).output().unwrap();
+        let got = netns
+            .command("curl", &["-s", "--max-time", "60", "http://10.98.0.2:8080/small"])
+            .output()
+            .unwrap();
         assert!(got.status.success() && got.stdout == small, "request {request}: {}", got.status);
     }
     let limits = host.json("show limits");

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER};
 
-/// Finds the memory that it shares with the host, and writes random bytes all over it, again and again.
+/// Finds the memory that it shares with the host, and writes random bytes all over it, again and
+/// again.
 const SCRIBBLER: &str = "
 import ctypes, os, re, socket, sys, time
 for n in range(3):
@@ -39,14 +40,18 @@ fn a_scribbler_is_cut_off_and_nobody_else_notices() {
     let mut server = host.iperf_server(&[]);
     let time = (seconds + 3).to_string();
     let mut client = host.spawn(IN_CLIENT, "iperf3", &["-c", SERVER, "-t", &time, "-J"]);
-    let mut scribbler = host.spawn(IN_SERVER, "python3", &["-u", "-c", SCRIBBLER, &seconds.to_string()]);
+    let mut scribbler =
+        host.spawn(IN_SERVER, "python3", &["-u", "-c", SCRIBBLER, &seconds.to_string()]);
     scribbler.await_text("scribbling");
     sleep(Duration::from_secs(seconds.into()));
     assert!(scribbler.ends(), "the scribbler hangs");
     let report: serde_json::Value = serde_json::from_str(&client.succeed()).unwrap();
     server.succeed();
     for interval in report["intervals"].as_array().unwrap() {
-        assert!(interval["sum"]["bytes"].as_u64().unwrap() > 0, "the other transfer stood still: {interval}");
+        assert!(
+            interval["sum"]["bytes"].as_u64().unwrap() > 0,
+            "the other transfer stood still: {interval}"
+        );
     }
     host.iperf(&["-n", "10M"]);
     drop(scribbler);
@@ -54,7 +59,8 @@ fn a_scribbler_is_cut_off_and_nobody_else_notices() {
     host.stop();
 }
 
-/// Tries to reach a server of another namespace by its own addresses and by the descriptors that it can guess.
+/// Tries to reach a server of another namespace by its own addresses and by the descriptors that it
+/// can guess.
 const NEIGHBOUR: &str = "
 import os, socket
 from socket import AF_INET, SOCK_STREAM

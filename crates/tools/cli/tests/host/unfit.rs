@@ -23,9 +23,17 @@ fn run(host: &Host, program: &Path, args: &[&str], required: bool) -> (String, b
 /// It is run with a warning, and with `--required` it is not.
 fn is_unfit(host: &Host, program: &Path, args: &[&str], why: &str) {
     let (said, ran) = run(host, program, args, false);
-    assert!(ran && said.contains(why) && said.contains("stay with the kernel"), "{}: {said}", program.display());
+    assert!(
+        ran && said.contains(why) && said.contains("stay with the kernel"),
+        "{}: {said}",
+        program.display()
+    );
     let (said, ran) = run(host, program, args, true);
-    assert!(!ran && said.contains(why) && said.contains("--required"), "{}: {said}", program.display());
+    assert!(
+        !ran && said.contains(why) && said.contains("--required"),
+        "{}: {said}",
+        program.display()
+    );
 }
 
 fn write(path: PathBuf, bytes: &[u8], mode: u32) -> PathBuf {
@@ -36,14 +44,27 @@ fn write(path: PathBuf, bytes: &[u8], mode: u32) -> PathBuf {
 
 #[test]
 fn programs_that_cannot_be_preloaded_are_recognised_before_they_start() {
-    if !or_skip(Path::new(STATIC).exists(), "busybox-static is not here. Install it (make test does).") {
+    if !or_skip(
+        Path::new(STATIC).exists(),
+        "busybox-static is not here. Install it (make test does).",
+    ) {
         return;
     }
     let host = Host::new();
     is_unfit(&host, Path::new(STATIC), &["true"], "statically linked");
     let script = |name: &str, text: &str| write(host.folder.join(name), text.as_bytes(), 0o755);
-    is_unfit(&host, &script("direct", "#!/bin/busybox true\n"), &[], "/bin/busybox is statically linked");
-    is_unfit(&host, &script("by-env", "#!/usr/bin/env -S busybox true\n"), &[], "busybox is statically linked");
+    is_unfit(
+        &host,
+        &script("direct", "#!/bin/busybox true\n"),
+        &[],
+        "/bin/busybox is statically linked",
+    );
+    is_unfit(
+        &host,
+        &script("by-env", "#!/usr/bin/env -S busybox true\n"),
+        &[],
+        "busybox is statically linked",
+    );
     let fine = script("fine", "#!/bin/sh\nexit 0\n");
     for required in [false, true] {
         let (said, ran) = run(&host, &fine, &[], required);
@@ -75,7 +96,10 @@ fn a_program_with_rights_of_its_own_is_recognised() {
 
 #[test]
 fn explain_names_a_program_that_is_not_preloaded_as_long_as_it_runs() {
-    if !or_skip(Path::new(STATIC).exists(), "busybox-static is not here. Install it (make test does).") {
+    if !or_skip(
+        Path::new(STATIC).exists(),
+        "busybox-static is not here. Install it (make test does).",
+    ) {
         return;
     }
     let host = Host::new();

@@ -1,4 +1,5 @@
-//! A host with two namespaces that are joined as in the documents' loopback chapter, and everything gone at the end, also when a test fails.
+//! A host with two namespaces that are joined as in the documents' loopback chapter, and everything
+//! gone at the end, also when a test fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,8 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 impl Host {
-    /// A host whose devices are in a network namespace, with these options of `clearway up` and these commands to begin with.
+    /// A host whose devices are in a network namespace, with these options of `clearway up` and
+    /// these commands to begin with.
     pub(crate) fn inside(netns: &Netns, options: &[&str], commands: &[&str]) -> Host {
         let folder = folder();
         let script = folder.join("script");
@@ -162,7 +164,9 @@ impl Host {
     pub(crate) fn command(&self, namespace: Namespace, program: &str, args: &[&str]) -> Command {
         preload::build();
         let mut command = self.clearway("run");
-        command.args(["--ns", namespace.id, "--secret", namespace.secret, "--", program]).args(args);
+        command
+            .args(["--ns", namespace.id, "--secret", namespace.secret, "--", program])
+            .args(args);
         command.stdin(Stdio::null());
         command
     }
@@ -211,9 +215,9 @@ impl Host {
             let sessions = self.json("show session verbose");
             let segments = self.json("show segments");
             let apps = self.json("show app");
-            [&sessions["sessions"], &segments["segments"], &apps["apps"]]
-                .iter()
-                .all(|list| list.as_array().unwrap_or_else(|| panic!("{sessions} {segments} {apps}")).is_empty())
+            [&sessions["sessions"], &segments["segments"], &apps["apps"]].iter().all(|list| {
+                list.as_array().unwrap_or_else(|| panic!("{sessions} {segments} {apps}")).is_empty()
+            })
         };
         eventually("no program, session and segment is left", empty);
     }
@@ -283,7 +287,9 @@ impl Running {
     }
 
     pub(crate) fn await_text(&self, part: &str) {
-        eventually(&format!("{} says {part:?}; it says {:?}", self.what, self.text()), || self.text().contains(part));
+        eventually(&format!("{} says {part:?}; it says {:?}", self.what, self.text()), || {
+            self.text().contains(part)
+        });
     }
 
     pub(crate) fn kill(&mut self) {
@@ -342,7 +348,8 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn text(what: &str, output: &Output) -> String {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{what}: {}\n{out}{err}", output.status);
     out.into_owned()
 }

@@ -31,7 +31,9 @@ fn curl_fetches_a_file_over_its_own_stack() {
     let folder = world.folder.to_str().unwrap();
     let server = ["-m", "http.server", "--bind", "10.0.0.1", "--directory", folder, "8000"];
     let server = world.start(world.netns.command(PYTHON, &server), "server.log");
-    server.until("it serves", || world.netns.run("curl", &["-sf", "http://10.0.0.1:8000/"]).status.success());
+    server.until("it serves", || {
+        world.netns.run("curl", &["-sf", "http://10.0.0.1:8000/"]).status.success()
+    });
     let got = world.file("got");
     let words = ["curl", "-sS", "--fail", "-o", got.to_str().unwrap(), "http://10.0.0.1:8000/file"];
     text(&world.inside(&words).output().unwrap());
@@ -74,7 +76,8 @@ fn a_program_that_computes_is_heard_by_its_peer_meanwhile() {
     let Some(world) = World::with(&[PYTHON]) else { return };
     let mut sink = sink(&world);
     let over = world.file("over");
-    let mut program = world.start(world.inside(&[PYTHON, "-c", COMPUTES, over.to_str().unwrap()]), "program.log");
+    let mut program =
+        world.start(world.inside(&[PYTHON, "-c", COMPUTES, over.to_str().unwrap()]), "program.log");
     sink.until("all has come while it computes", || sink.log().contains("came 5000"));
     fs::write(&over, "").unwrap();
     program.end();
@@ -88,7 +91,8 @@ conn = socket.create_connection(('10.0.0.1', 7000))
 child = os.fork()
 if child == 0:
     said = []
-    for call in (lambda: conn.send(b'child'), lambda: conn.recv(1), lambda: conn.shutdown(socket.SHUT_WR)):
+    for call in (lambda: conn.send(b'child'), lambda: conn.recv(1), lambda: \
+    conn.shutdown(socket.SHUT_WR)):
         try:
             call()
             said.append('done')

@@ -14,18 +14,22 @@ fn redis(world: &World) -> Running {
 }
 
 fn cli(world: &World, words: &[&str]) -> String {
-    let args: Vec<&str> = ["20", "redis-cli", "-h", "10.0.0.2"].iter().chain(words).copied().collect();
+    let args: Vec<&str> =
+        ["20", "redis-cli", "-h", "10.0.0.2"].iter().chain(words).copied().collect();
     String::from_utf8_lossy(&world.netns.run("timeout", &args).stdout).into_owned()
 }
 
 #[test]
 fn redis_serves_clients_of_the_kernel_from_its_own_process() {
-    let Some(world) = World::with(&["redis-server", "redis-cli", "redis-benchmark"]) else { return };
+    let Some(world) = World::with(&["redis-server", "redis-cli", "redis-benchmark"]) else {
+        return;
+    };
     let server = redis(&world);
     assert_eq!(cli(&world, &["set", "key", "value"]), "OK\n");
     assert_eq!(cli(&world, &["get", "key"]), "value\n");
     for pipeline in ["1", "16"] {
-        let load = ["-h", "10.0.0.2", "-t", "set,get", "-n", "4000", "-c", "20", "-P", pipeline, "--csv"];
+        let load =
+            ["-h", "10.0.0.2", "-t", "set,get", "-n", "4000", "-c", "20", "-P", pipeline, "--csv"];
         let said = world.netns.text("redis-benchmark", &load);
         assert_eq!(said.lines().count(), 3, "{said}\n{}", server.log());
     }
@@ -43,7 +47,11 @@ fn a_forked_child_leaves_the_stack_with_its_parent() {
             cli(&world, &["info", "persistence"]).contains("rdb_bgsave_in_progress:0")
         });
     }
-    assert!(cli(&world, &["info", "persistence"]).contains("rdb_last_bgsave_status:ok"), "{}", server.log());
+    assert!(
+        cli(&world, &["info", "persistence"]).contains("rdb_last_bgsave_status:ok"),
+        "{}",
+        server.log()
+    );
     assert_eq!(cli(&world, &["get", "key"]), "value\n");
     assert!(fs::metadata(world.file("dump.rdb")).is_ok(), "{}", server.log());
     let told = server.log().matches("sockets fail with EBADF").count();
@@ -94,7 +102,8 @@ fn threads_that_block_in_the_same_process_serve_each_other() {
     }
 }
 
-/// Threads are told to end while they block in `recv` and turn the stack for all; then the peer must still be served.
+/// Threads are told to end while they block in `recv` and turn the stack for all; then the peer
+/// must still be served.
 const CANCELLED: &str = r#"
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -144,9 +153,20 @@ fn a_thread_that_is_cancelled_leaves_the_stack_whole() {
     let Some(world) = World::with(&["cc"]) else { return };
     let (source, program) = (world.file("cancelled.c"), world.file("cancelled"));
     fs::write(&source, CANCELLED).unwrap();
-    let compiled = Command::new("cc").args(["-pthread", "-o"]).arg(&program).arg(&source).status().unwrap();
+    let compiled =
+        Command::new("cc").args(["-pthread", "-o"]).arg(&program).arg(&source).status().unwrap();
     assert!(compiled.success());
-    let words = ["run", "--inproc", "--port", "loop", "-a", "10.0.0.2/24", "--", program.to_str().unwrap(), "10.0.0.2"];
+    let words = [
+        "run",
+        "--inproc",
+        "--port",
+        "loop",
+        "-a",
+        "10.0.0.2/24",
+        "--",
+        program.to_str().unwrap(),
+        "10.0.0.2",
+    ];
     let output = world.netns.command(env!("CARGO_BIN_EXE_clearway"), &words).output().unwrap();
     assert_eq!(text(&output), "200 still there\n");
 }

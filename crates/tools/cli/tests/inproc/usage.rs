@@ -27,7 +27,10 @@ fn options_that_do_not_fit_are_refused_with_what_is_allowed() {
         (&["--inproc", "--port", "loop", "-a", "10.0.0.2/24", "--ns", "x"], "--ns"),
         (&["--inproc", "--port", "pcap:x", "-a", "10.0.0.2/24"], "tap:NAME, tun:NAME or loop"),
         (&["--inproc", "--port", "loop", "-a", "10.0.0.2/24@1"], "there is no port 1, only 1"),
-        (&["--inproc", "--port", "loop", "-a", "10.0.0.2/24", "-g", "10.0.1.1"], "in one of the networks of -a"),
+        (
+            &["--inproc", "--port", "loop", "-a", "10.0.0.2/24", "-g", "10.0.1.1"],
+            "in one of the networks of -a",
+        ),
     ];
     for (words, sentence) in cases {
         let said = refusal(clearway(words));
@@ -39,7 +42,8 @@ fn options_that_do_not_fit_are_refused_with_what_is_allowed() {
 fn without_the_right_to_make_an_interface_it_says_who_can_prepare_one() {
     let Some(world) = World::with(&["setpriv", "curl"]) else { return };
     let run = ["run", "--inproc", "--port", "tap:other0", "-a", "10.0.0.2/24", "--", "true"];
-    let dropped = ["--bounding-set=-net_admin", "--inh-caps=-net_admin", env!("CARGO_BIN_EXE_clearway")];
+    let dropped =
+        ["--bounding-set=-net_admin", "--inh-caps=-net_admin", env!("CARGO_BIN_EXE_clearway")];
     let args: Vec<&str> = dropped.iter().chain(&run).copied().collect();
     let said = refusal(world.netns.command("setpriv", &args));
     assert!(said.contains("ip tuntap add") && said.contains("other0"), "{said}");
@@ -48,8 +52,8 @@ fn without_the_right_to_make_an_interface_it_says_who_can_prepare_one() {
 #[test]
 fn a_port_that_another_program_has_is_refused_before_the_program_begins() {
     let Some(world) = World::with(&["sleep"]) else { return };
-    let hold =
-        "import socket, sys; s = socket.create_server(('10.0.0.2', 7000)); print('ready', flush=True); s.accept()";
+    let hold = "import socket, sys; s = socket.create_server(('10.0.0.2', 7000)); print('ready', \
+        flush=True); s.accept()";
     let holder = world.start(world.inside(&[crate::world::PYTHON, "-c", hold]), "holder.log");
     holder.until("it has the port", || holder.log().contains("ready"));
     let said = refusal(world.inside(&["true"]));

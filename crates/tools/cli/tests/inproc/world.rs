@@ -1,4 +1,5 @@
-//! A network namespace with a TAP interface, whose kernel side is 10.0.0.1; the program with the stack inside is 10.0.0.2.
+//! A network namespace with a TAP interface, whose kernel side is 10.0.0.1; the program with the
+//! stack inside is 10.0.0.2.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,12 +22,20 @@ pub(crate) struct World {
     pub(crate) folder: PathBuf,
 }
 
-/// Builds both libraries once, by themselves: together with the command, the one with the stack would be linked with DPDK.
+/// Builds both libraries once, by themselves: together with the command, the one with the stack
+/// would be linked with DPDK.
 pub(crate) fn build() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "clearway-preload", "--package", "clearway-inproc"]);
+        cargo.args([
+            "build",
+            "--quiet",
+            "--package",
+            "clearway-preload",
+            "--package",
+            "clearway-inproc",
+        ]);
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }
@@ -38,14 +47,24 @@ impl World {
     /// None: this test cannot run here, and has said so.
     pub(crate) fn with(programs: &[&str]) -> Option<World> {
         let is_there = |program: &&str| {
-            Command::new("which").arg(program).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+            Command::new("which")
+                .arg(program)
+                .stdout(Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success())
         };
-        if !root() || !or_skip(programs.iter().all(is_there), &format!("one of {programs:?} is not installed")) {
+        if !root()
+            || !or_skip(
+                programs.iter().all(is_there),
+                &format!("one of {programs:?} is not installed"),
+            )
+        {
             return None;
         }
         build();
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cwinproc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("cwinproc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
         let netns = Netns::new("cwinproc");
@@ -70,7 +89,12 @@ impl World {
     /// Starts a command, its output into a file.
     pub(crate) fn start(&self, mut command: Command, log: &str) -> Running {
         let file = fs::File::create(self.file(log)).unwrap();
-        let child = command.stdin(Stdio::null()).stderr(file.try_clone().unwrap()).stdout(file).spawn().unwrap();
+        let child = command
+            .stdin(Stdio::null())
+            .stderr(file.try_clone().unwrap())
+            .stdout(file)
+            .spawn()
+            .unwrap();
         Running { child, log: self.file(log) }
     }
 }
@@ -123,7 +147,8 @@ impl Drop for Running {
 
 /// What a command says that has to end well.
 pub(crate) fn text(output: &Output) -> String {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{out}{err}", output.status);
     out.into_owned()
 }

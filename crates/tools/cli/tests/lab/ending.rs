@@ -9,13 +9,15 @@ use serde_json::Value;
 
 use crate::world::{Folder, eventually, lab, root, text, two_cores};
 
-/// Processes that were started by the run with this number, by what only they have on their command lines or among their variables.
+/// Processes that were started by the run with this number, by what only they have on their command
+/// lines or among their variables.
 fn started_by(run: u32) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
         let read = |name: &str| {
-            String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default()).replace('\0', " ")
+            String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default())
+                .replace('\0', " ")
         };
         let (line, environment) = (read("cmdline"), read("environ"));
         if pid != run && environment.contains(&format!("CWLAB_TEST={run} ")) {
@@ -27,17 +29,27 @@ fn started_by(run: u32) -> Vec<String> {
 
 /// A long run whose server and client, and the processes that hold its namespaces, are up.
 fn begin(folder: &Folder) -> Child {
-    // What is started inherits the variable, and nobody else has it. The number is known only afterwards, so a shell takes it.
-    let lab = lab(folder, "pingpong --seconds 60 --points 8 --systems kernel,clearway-tap --reference kernel");
+    // What is started inherits the variable, and nobody else has it. The number is known only
+    // afterwards, so a shell takes it.
+    let lab = lab(
+        folder,
+        "pingpong --seconds 60 --points 8 --systems kernel,clearway-tap --reference kernel",
+    );
     let mut command = std::process::Command::new("sh");
-    command.arg("-c").arg("export CWLAB_TEST=$$; exec \"$0\" \"$@\"").arg(lab.get_program()).args(lab.get_args());
+    command
+        .arg("-c")
+        .arg("export CWLAB_TEST=$$; exec \"$0\" \"$@\"")
+        .arg(lab.get_program())
+        .args(lab.get_args());
     command
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
     let run = child.id();
-    eventually("a client asks", || started_by(run).iter().any(|line| line.contains("bench client")));
+    eventually("a client asks", || {
+        started_by(run).iter().any(|line| line.contains("bench client"))
+    });
     assert!(started_by(run).len() >= 4, "{:?}", started_by(run));
     child
 }

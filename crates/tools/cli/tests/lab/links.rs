@@ -16,7 +16,9 @@ impl Other {
         command.args(["bench", "server", "--kernel", "-a", "127.0.0.1/8", "-p", &port.to_string()]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let other = Other(child, port);
-        eventually("the other server listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        eventually("the other server listens", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         other
     }
 }
@@ -34,14 +36,18 @@ fn pingpong_over_shared_memory_beside_the_kernel_the_raw_link_and_a_server_of_ot
         return;
     }
     let other = Other::new();
-    let words = format!("--points 8 --systems clearway,kernel,floor,other --server other=127.0.0.1:{}", other.1);
+    let words = format!(
+        "--points 8 --systems clearway,kernel,floor,other --server other=127.0.0.1:{}",
+        other.1
+    );
     let left = measured("pingpong", &words);
     left.has(&["clearway", "kernel", "floor", "other"], "requests_per_second");
     let cell = |system: &str, metric: &str| {
         let cells = left.report["cells"].as_array().unwrap();
         cells.iter().find(|cell| cell["system"] == system && cell["metric"] == metric).cloned()
     };
-    // Who tells what a request cost it has it in the table; the reference is the kernel, and the raw link is the floor.
+    // Who tells what a request cost it has it in the table; the reference is the kernel, and the
+    // raw link is the floor.
     for system in ["clearway", "kernel"] {
         let cost = cell(system, "server_cycles").unwrap_or_else(|| panic!("{}", left.table));
         assert!(cost["median"].as_f64().unwrap() > 0.0);
@@ -56,7 +62,10 @@ fn pingpong_over_shared_memory_beside_the_kernel_the_raw_link_and_a_server_of_ot
 #[test]
 fn http_over_a_tap_device() {
     if root() && two_cores() {
-        let left = measured("http", "--points 4 --systems clearway-tap,kernel-http --reference kernel-http");
+        let left = measured(
+            "http",
+            "--points 4 --systems clearway-tap,kernel-http --reference kernel-http",
+        );
         left.has(&["clearway-tap", "kernel-http"], "requests_per_second");
     }
 }
@@ -89,7 +98,9 @@ fn many_connections_have_bytes() {
         // Nobody else is there to be compared with.
         assert_eq!(left.report["reference"], "clearway");
         let cells = left.report["cells"].as_array().unwrap();
-        let bytes = cells.iter().find(|cell| cell["metric"] == "bytes_per_connection" && cell["point"] == "1k");
+        let bytes = cells
+            .iter()
+            .find(|cell| cell["metric"] == "bytes_per_connection" && cell["point"] == "1k");
         let bytes = bytes.unwrap_or_else(|| panic!("{}", left.table))["median"].as_f64().unwrap();
         // Buffers that the other point had not touched yet count here; it is no more than that.
         assert!(bytes < 100_000.0, "{bytes}");
@@ -108,5 +119,8 @@ fn unmodified_servers_over_ethernet_and_over_loopback() {
     left.has(&["clearway-shared", "kernel"], "requests_per_second");
     // The programs themselves: the host, a server and a client of it.
     let programs = left.report["programs"]["clearway-shared"].as_array().unwrap();
-    assert!(programs.iter().any(|program| program.as_str().unwrap().contains(" run --ns client ")), "{programs:?}");
+    assert!(
+        programs.iter().any(|program| program.as_str().unwrap().contains(" run --ns client ")),
+        "{programs:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! `clearway lab` end to end: small runs over every kind of link, what they leave, and what comparing says.
+//! `clearway lab` end to end: small runs over every kind of link, what they leave, and what
+//! comparing says.
 
 #[path = "../common/preload.rs"]
 mod preload;

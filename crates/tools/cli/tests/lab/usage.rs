@@ -33,7 +33,10 @@ fn a_system_or_point_that_is_not_there_is_told_with_those_that_are() {
         ("http --systems nobody", "http has no system `nobody`; it has clearway, "),
         ("http --reference nobody", "http has no system `nobody`"),
         ("vhost --points 65", "vhost has no point `65`; it has 64, 128"),
-        ("rate --server lwip=127.0.0.1:1", "rate has a system `lwip` already. Give the --server another name."),
+        (
+            "rate --server lwip=127.0.0.1:1",
+            "rate has a system `lwip` already. Give the --server another name.",
+        ),
     ] {
         let output = lab(&folder, words).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", text(&output));
@@ -60,9 +63,15 @@ fn the_list_names_every_scenario_and_what_it_needs() {
         "vhost",
         "all",
     ] {
-        assert!(said.lines().any(|line| line.starts_with(&format!("{scenario} "))), "{scenario}: {said}");
+        assert!(
+            said.lines().any(|line| line.starts_with(&format!("{scenario} "))),
+            "{scenario}: {said}"
+        );
     }
-    assert!(said.contains("needs: DPDK, dpdk-testpmd") && said.contains("(make baselines)"), "{said}");
+    assert!(
+        said.contains("needs: DPDK, dpdk-testpmd") && said.contains("(make baselines)"),
+        "{said}"
+    );
 }
 
 #[test]

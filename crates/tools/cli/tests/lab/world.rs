@@ -16,14 +16,16 @@ pub(crate) const CLEARWAY: &str = env!("CARGO_BIN_EXE_clearway");
 /// Longer than anything here takes on a busy machine; only what hangs reaches it.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// Whether we are root; every test that makes a namespace begins with this, and ends there when it is false.
+/// Whether we are root; every test that makes a namespace begins with this, and ends there when it
+/// is false.
 pub(crate) fn root() -> bool {
     // Our own folder of the kernel's belongs to the user that we are.
     let uid = std::fs::metadata("/proc/self").unwrap().uid();
     or_skip(uid == 0, "making a network namespace needs root. Run these tests as root.")
 }
 
-/// Whether there are two cores, one for each side. What polls would keep its peer from working on one.
+/// Whether there are two cores, one for each side. What polls would keep its peer from working on
+/// one.
 pub(crate) fn two_cores() -> bool {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     or_skip(cores >= 2, &format!("it needs 2 cores, and may run on {cores}."))
@@ -37,7 +39,8 @@ pub(crate) struct Folder {
 impl Folder {
     pub(crate) fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cwlabtest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("cwlabtest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Folder { path }
@@ -54,13 +57,21 @@ impl Drop for Folder {
 pub(crate) fn lab(folder: &Folder, words: &str) -> Command {
     let mut command = Command::new(CLEARWAY);
     command.arg("lab").args(words.split(' ')).arg("--out").arg(folder.path.join("out"));
-    command.args(["--no-huge-pages"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(["--no-huge-pages"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
 /// Both outputs of a program.
 pub(crate) fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 /// What a run left.
@@ -77,7 +88,11 @@ pub(crate) fn measured(scenario: &str, words: &str) -> Left {
     assert!(output.status.success(), "{scenario} {words}: {}\n{}", output.status, text(&output));
     let file = |name: &str| std::fs::read_to_string(folder.path.join("out").join(name)).unwrap();
     let report = serde_json::from_str(&file(&format!("{scenario}.json"))).unwrap();
-    Left { table: String::from_utf8_lossy(&output.stdout).into_owned(), report, page: file("index.html") }
+    Left {
+        table: String::from_utf8_lossy(&output.stdout).into_owned(),
+        report,
+        page: file("index.html"),
+    }
 }
 
 impl Left {
@@ -85,12 +100,15 @@ impl Left {
     pub(crate) fn has(&self, systems: &[&str], metric: &str) {
         for system in systems {
             let cells = self.report["cells"].as_array().unwrap();
-            let cell = cells.iter().find(|cell| cell["system"] == *system && cell["metric"] == metric);
+            let cell =
+                cells.iter().find(|cell| cell["system"] == *system && cell["metric"] == metric);
             let cell = cell.unwrap_or_else(|| panic!("{system} has no {metric}: {}", self.table));
             let (least, median, most) = (&cell["min"], &cell["median"], &cell["max"]);
             let number = |value: &Value| value.as_f64().unwrap();
             assert!(
-                number(median) > 0.0 && number(least) <= number(median) && number(median) <= number(most),
+                number(median) > 0.0
+                    && number(least) <= number(median)
+                    && number(median) <= number(most),
                 "{cell}"
             );
             assert!(self.table.contains(&format!(" {system} ")), "{system}: {}", self.table);
@@ -102,10 +120,16 @@ impl Left {
         }
         let samples = self.report["samples"].as_array().unwrap();
         assert_eq!(samples.len(), systems.len());
-        // Where others keep both cores busy one probe may see nothing; all of them would be another matter.
-        let probed =
-            |sample: &Value| sample["placement"]["before_ns"].is_f64() || sample["placement"]["after_ns"].is_f64();
-        assert!(samples.iter().any(probed), "the distance of the cores was never measured: {}", self.table);
+        // Where others keep both cores busy one probe may see nothing; all of them would be another
+        // matter.
+        let probed = |sample: &Value| {
+            sample["placement"]["before_ns"].is_f64() || sample["placement"]["after_ns"].is_f64()
+        };
+        assert!(
+            samples.iter().any(probed),
+            "the distance of the cores was never measured: {}",
+            self.table
+        );
     }
 }
 

@@ -16,8 +16,11 @@ fn report(ours: f64, kernel: f64, cycles: f64) -> Report {
 
 #[test]
 fn ratios_say_which_way_it_went() {
-    let comparison = compare(&report(1_000.0, 100.0, 500.0), &report(900.0, 50.0, 1_000.0)).unwrap();
-    let row = |metric: &str| comparison.rows.iter().find(|row| row.system == "ours" && row.metric == metric).unwrap();
+    let comparison =
+        compare(&report(1_000.0, 100.0, 500.0), &report(900.0, 50.0, 1_000.0)).unwrap();
+    let row = |metric: &str| {
+        comparison.rows.iter().find(|row| row.system == "ours" && row.metric == metric).unwrap()
+    };
     let rps = row("rps");
     assert_eq!((rps.before, rps.after, rps.ratio, rps.gain), (1_000.0, 900.0, 0.9, Some(0.9)));
     // The machine was half as fast, so this is better by its ratio to the kernel: 18 instead of 10.
@@ -31,8 +34,9 @@ fn ratios_say_which_way_it_went() {
 #[test]
 fn only_what_is_ours_and_main_can_fail() {
     let comparison = compare(&report(1_000.0, 100.0, 500.0), &report(900.0, 50.0, 500.0)).unwrap();
-    let names =
-        |least, relative| comparison.below(least, relative).iter().map(|row| row.metric.clone()).collect::<Vec<_>>();
+    let names = |least, relative| {
+        comparison.below(least, relative).iter().map(|row| row.metric.clone()).collect::<Vec<_>>()
+    };
     assert_eq!(names(0.95, false), ["rps"]);
     assert_eq!(names(0.9, false), [""; 0]);
     assert_eq!(names(0.95, true), [""; 0]);
@@ -57,8 +61,12 @@ fn what_else_differs_is_said() {
 fn what_has_nothing_in_common_is_refused() {
     let (before, mut after) = (report(1.0, 1.0, 1.0), report(1.0, 1.0, 1.0));
     after.scenario = "other".into();
-    assert!(compare(&before, &after).unwrap_err().to_string().contains("name two of the same scenario"));
-    assert!(compare(&before, &blank(&["ours"], &["64"])).unwrap_err().to_string().contains("in common"));
+    assert!(
+        compare(&before, &after).unwrap_err().to_string().contains("name two of the same scenario")
+    );
+    assert!(
+        compare(&before, &blank(&["ours"], &["64"])).unwrap_err().to_string().contains("in common")
+    );
 }
 
 #[test]

@@ -8,17 +8,25 @@ fn report() -> Report {
     for round in 1..=3 {
         for (index, system) in ["ours", "ours-2cores", "kernel", "floor"].iter().enumerate() {
             for (at, point) in ["1", "8", "64", "1024"].iter().enumerate() {
-                let rps = [160e3, 300e3, 20e3, 2e6][index] * (at + 1) as f64 * (1.0 + f64::from(round) / 20.0);
+                let rps = [160e3, 300e3, 20e3, 2e6][index]
+                    * (at + 1) as f64
+                    * (1.0 + f64::from(round) / 20.0);
                 let mut sample = sample(system, point, round, rps);
                 let far = if at == 3 { 10.0 } else { 1.0 };
-                sample.placement = Placement { before_ns: Some(100.0 * far), after_ns: Some(110.0 * far) };
+                sample.placement =
+                    Placement { before_ns: Some(100.0 * far), after_ns: Some(110.0 * far) };
                 sample.values.insert("cycles".into(), 3_000.0 - 100.0 * at as f64);
                 report.samples.push(sample);
             }
         }
     }
     report.programs.insert("ours".into(), vec!["clearway bench server -m 'a <b> & c'".into()]);
-    report.failures.push(Failure { system: "kernel".into(), point: "8".into(), round: 1, error: "<it> broke".into() });
+    report.failures.push(Failure {
+        system: "kernel".into(),
+        point: "8".into(),
+        round: 1,
+        error: "<it> broke".into(),
+    });
     report.compute("kernel");
     report
 }
@@ -37,10 +45,11 @@ fn the_page_needs_nothing_else() {
 fn what_is_opened_is_closed_and_nothing_of_a_program_is_taken_for_the_pages_own() {
     let page = super::page(&[report()]);
     for tag in [
-        "html", "head", "body", "section", "table", "thead", "tbody", "tr", "td", "th", "figure", "svg", "dl",
-        "details", "pre", "text", "small",
+        "html", "head", "body", "section", "table", "thead", "tbody", "tr", "td", "th", "figure",
+        "svg", "dl", "details", "pre", "text", "small",
     ] {
-        let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        let opened =
+            page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
         assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
         assert!(opened > 0, "{tag}");
     }
@@ -100,7 +109,10 @@ fn a_chart_stands_alone_on_a_light_ground_and_on_a_dark_one() {
     let [light, dark] = [false, true].map(|dark| super::chart(&report, dark).unwrap());
     for (chart, ground) in [(&light, "#ffffff"), (&dark, "#14171b")] {
         assert!(chart.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{chart}");
-        assert!(chart.contains(&format!(".page {{ fill: {ground}; }}")) && !chart.contains("var("), "{chart}");
+        assert!(
+            chart.contains(&format!(".page {{ fill: {ground}; }}")) && !chart.contains("var("),
+            "{chart}"
+        );
         for foreign in ["https://", "<script", "url(", "@import", "href"] {
             assert!(!chart.contains(foreign), "{foreign}");
         }

@@ -6,8 +6,16 @@ fn placement(before: f64, after: f64) -> Placement {
 
 #[test]
 fn round_trips_far_from_each_other_are_in_groups_of_their_own() {
-    let trips = [(110.0, 120.0), (400.0, 410.0), (100.0, 100.0), (430.0, 395.0), (1_900.0, 1_500.0), (100.0, 400.0)];
-    let all: Vec<Placement> = trips.iter().map(|(before, after)| placement(*before, *after)).collect();
+    let trips = [
+        (110.0, 120.0),
+        (400.0, 410.0),
+        (100.0, 100.0),
+        (430.0, 395.0),
+        (1_900.0, 1_500.0),
+        (100.0, 400.0),
+    ];
+    let all: Vec<Placement> =
+        trips.iter().map(|(before, after)| placement(*before, *after)).collect();
     let groups = groups(all.iter());
     let counts: Vec<usize> = groups.iter().map(|group| group.count).collect();
     assert_eq!(counts, [2, 2, 1]);
@@ -21,7 +29,10 @@ fn round_trips_far_from_each_other_are_in_groups_of_their_own() {
 fn groups_of_two_runs_are_alike_when_they_are_about_as_far() {
     let group = |least_ns, most_ns| Group { least_ns, most_ns, count: 1 };
     assert!(group(100.0, 120.0).like(&group(125.0, 130.0)));
-    assert!(!group(100.0, 120.0).like(&group(300.0, 400.0)) && !group(300.0, 400.0).like(&group(100.0, 120.0)));
+    assert!(
+        !group(100.0, 120.0).like(&group(300.0, 400.0))
+            && !group(300.0, 400.0).like(&group(100.0, 120.0))
+    );
 }
 
 #[test]
@@ -41,7 +52,8 @@ fn a_core_has_no_distance_from_itself() {
 #[test]
 fn a_round_trip_takes_time_and_ends() {
     if clearway_engine::cores::available() > 1 {
-        // Where the first two cores may not be used there is nothing to measure, and that is an answer too.
+        // Where the first two cores may not be used there is nothing to measure, and that is an
+        // answer too.
         assert!(probe(0, 1).is_none_or(|ns| ns > 1.0));
     }
 }

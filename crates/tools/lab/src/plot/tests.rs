@@ -12,7 +12,13 @@ fn series(count: usize, points: usize, value: impl Fn(usize, usize) -> Option<f6
 
 fn plot(names: &[&str], ordered: bool, series: Vec<Series>) -> Plot {
     let points = names.iter().map(|name| (*name).to_string()).collect();
-    Plot { across: "connections".into(), up: "requests, requests/s".into(), points, ordered, series }
+    Plot {
+        across: "connections".into(),
+        up: "requests, requests/s".into(),
+        points,
+        ordered,
+        series,
+    }
 }
 
 const CONNECTIONS: &[&str] = &["1", "8", "32", "64", "128", "512", "1024"];
@@ -29,7 +35,10 @@ fn no_text_lies_on_another_or_leaves_the_picture() {
             "and one more of that length",
             "the last of these points",
         ],
-        &["10", "1k", "10k", "100k", "1M", "10M", "100M", "1G", "10G", "100G", "1T", "10T", "100T", "1P"],
+        &[
+            "10", "1k", "10k", "100k", "1M", "10M", "100M", "1G", "10G", "100G", "1T", "10T",
+            "100T", "1P",
+        ],
     ];
     for points in names {
         for count in [1, 2, 7, 12] {
@@ -37,10 +46,18 @@ fn no_text_lies_on_another_or_leaves_the_picture() {
                 for size in [1e-4, 0.7, 3.0, 999.0, 54_321.0, 1.6e6, 4e10] {
                     for spread in [1.0, 40.0, 1e6] {
                         let value = |number: usize, point: usize| {
-                            (number != 1 || point != 0).then_some(if point % 2 == 0 { size } else { size * spread })
+                            (number != 1 || point != 0).then_some(if point % 2 == 0 {
+                                size
+                            } else {
+                                size * spread
+                            })
                         };
                         let svg = plot(points, ordered, series(count, points.len(), value)).draw();
-                        assert_eq!(svg.faults(), [""; 0], "{points:?} {count} {ordered} {size} {spread}");
+                        assert_eq!(
+                            svg.faults(),
+                            [""; 0],
+                            "{points:?} {count} {ordered} {size} {spread}"
+                        );
                     }
                 }
             }
@@ -85,11 +102,20 @@ fn large_spans_get_a_logarithmic_scale_and_bars_never_do() {
 
 #[test]
 fn values_lie_between_the_ticks_around_them() {
-    for (least, most) in [(0.0, 1.0), (0.0, 1_234.0), (5.0, 1e7), (-3.0, 8.0), (2.0, 70.0), (0.0, 0.0)] {
+    for (least, most) in
+        [(0.0, 1.0), (0.0, 1_234.0), (5.0, 1e7), (-3.0, 8.0), (2.0, 70.0), (0.0, 0.0)]
+    {
         let scale = Scale::of([least, most].into_iter(), false);
         let (low, high) = (scale.place(least), scale.place(most));
-        assert!((0.0..=1.0).contains(&low) && low <= high && high <= 1.0, "{least} {most}: {low} {high}");
-        assert!(scale.ticks.len() >= 2 && scale.ticks.len() <= 12, "{least} {most}: {:?}", scale.ticks);
+        assert!(
+            (0.0..=1.0).contains(&low) && low <= high && high <= 1.0,
+            "{least} {most}: {low} {high}"
+        );
+        assert!(
+            scale.ticks.len() >= 2 && scale.ticks.len() <= 12,
+            "{least} {most}: {:?}",
+            scale.ticks
+        );
         assert!(scale.ticks.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", scale.ticks);
     }
 }
@@ -102,6 +128,8 @@ fn ticks_say_no_more_than_they_must() {
 
 #[test]
 fn more_systems_than_colours_are_told_apart_by_dashes() {
-    let text = plot(CONNECTIONS, true, series(COLOURS + 1, 7, |n, _| Some(n as f64 + 1.0))).draw().finish("");
+    let text = plot(CONNECTIONS, true, series(COLOURS + 1, 7, |n, _| Some(n as f64 + 1.0)))
+        .draw()
+        .finish("");
     assert!(text.contains(r#"class="c0 l""#) && text.contains(r#"class="c0 dash l""#));
 }

@@ -15,8 +15,8 @@ fn shell(script: &str) -> Launch {
 #[test]
 fn a_program_is_waited_for_and_its_objects_are_read() {
     let stop = AtomicBool::new(false);
-    let script =
-        r#"printf 'no line yet>'; read -r _; echo; echo '{"event":"summary","n":1}'; echo '{"event":"summary","n":2}'"#;
+    let script = r#"printf 'no line yet>'; read -r _; echo; echo '{"event":"summary","n":1}';
+        echo '{"event":"summary","n":2}'"#;
     let running = shell(script).start_until("yet>", &stop).unwrap();
     // It goes on when its input ends.
     let ended = running.close(&stop).unwrap();
@@ -28,8 +28,14 @@ fn a_program_is_waited_for_and_its_objects_are_read() {
 fn an_end_that_is_no_good_one_is_an_error_with_what_was_said() {
     let stop = AtomicBool::new(false);
     let error = |result: anyhow::Result<super::Ended>| result.err().unwrap().to_string();
-    assert_eq!(error(shell("echo no such port >&2; exit 3").run(LONG, &stop)), "sh failed (exit code 3): no such port");
-    assert_eq!(error(shell("kill -9 $$").run(LONG, &stop)), "sh failed (signal 9): it said nothing");
+    assert_eq!(
+        error(shell("echo no such port >&2; exit 3").run(LONG, &stop)),
+        "sh failed (exit code 3): no such port"
+    );
+    assert_eq!(
+        error(shell("kill -9 $$").run(LONG, &stop)),
+        "sh failed (signal 9): it said nothing"
+    );
     let early = shell("exit 0").start_until("ready", &stop).err().unwrap().to_string();
     assert!(early.starts_with("sh ended before it was ready (exit code 0)"), "{early}");
 }
@@ -63,15 +69,24 @@ fn a_signal_reaches_the_program_itself() {
 
 #[test]
 fn a_command_line_can_be_typed_again() {
-    let launch =
-        Launch::new("/x/clearway").words("bench client -t 1").arg("-m").arg(r"GET /it's\r\n").on(&[0, 2]).env("A", "b");
-    assert_eq!(launch.text(), r"A=b taskset -c 0,2 /x/clearway bench client -t 1 -m 'GET /it'\''s\r\n'");
+    let launch = Launch::new("/x/clearway")
+        .words("bench client -t 1")
+        .arg("-m")
+        .arg(r"GET /it's\r\n")
+        .on(&[0, 2])
+        .env("A", "b");
+    assert_eq!(
+        launch.text(),
+        r"A=b taskset -c 0,2 /x/clearway bench client -t 1 -m 'GET /it'\''s\r\n'"
+    );
 }
 
 #[test]
 fn a_program_leads_a_session_of_its_own_which_the_scheduler_puts_first_when_root_asks() {
     let stop = AtomicBool::new(false);
-    let ended = shell("cut -d' ' -f6 /proc/self/stat; echo $$; cat /proc/$$/autogroup").run(LONG, &stop).unwrap();
+    let ended = shell("cut -d' ' -f6 /proc/self/stat; echo $$; cat /proc/$$/autogroup")
+        .run(LONG, &stop)
+        .unwrap();
     let lines: Vec<&str> = ended.out.lines().collect();
     assert_eq!(lines[0], lines[1], "the session is that of the program");
     let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;

@@ -12,7 +12,8 @@ use crate::world::{Options, World};
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// A scenario without processes: it writes down who is measured when, and stops the run when it is told to.
+/// A scenario without processes: it writes down who is measured when, and stops the run when it is
+/// told to.
 #[derive(Default)]
 struct Trial {
     systems: Vec<&'static str>,
@@ -54,8 +55,14 @@ impl Scenario for Trial {
 
     fn systems(&self, _options: &Options) -> Vec<Box<dyn System>> {
         let system = |key: &&str| {
-            let note = SystemNote { key: (*key).into(), about: String::new(), ours: *key == "ours", floor: false };
-            Box::new(Named { note, calls: Arc::clone(&self.calls), stop_after: self.stop_after }) as Box<dyn System>
+            let note = SystemNote {
+                key: (*key).into(),
+                about: String::new(),
+                ours: *key == "ours",
+                floor: false,
+            };
+            Box::new(Named { note, calls: Arc::clone(&self.calls), stop_after: self.stop_after })
+                as Box<dyn System>
         };
         self.systems.iter().map(system).collect()
     }
@@ -75,7 +82,11 @@ impl System for Named {
     }
 
     fn needs(&self) -> Vec<Need> {
-        if self.note.key == "absent" { vec![Need::Baseline("nothing-of-this-name")] } else { Vec::new() }
+        if self.note.key == "absent" {
+            vec![Need::Baseline("nothing-of-this-name")]
+        } else {
+            Vec::new()
+        }
     }
 
     fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
@@ -147,7 +158,8 @@ fn trial(systems: &[&'static str]) -> Trial {
 #[test]
 fn systems_are_measured_in_turn_and_each_round_begins_with_another() {
     let (report, calls, _) = ran(&trial(&["ours", "kernel"]), &options(2));
-    let wanted = ["ours 1", "kernel 1", "ours 2", "kernel 2", "kernel 1", "ours 1", "kernel 2", "ours 2"];
+    let wanted =
+        ["ours 1", "kernel 1", "ours 2", "kernel 2", "kernel 1", "ours 1", "kernel 2", "ours 2"];
     assert_eq!(calls, wanted);
     assert_eq!(report.cell("ours", "2", "rps").unwrap().rounds, 2);
     assert_eq!(report.cell("ours", "2", "rps").unwrap().ratio, Some(1.0));
@@ -160,7 +172,10 @@ fn what_fails_again_and_again_is_given_up_and_the_others_go_on() {
     assert_eq!(calls.iter().filter(|call| call.starts_with("broken")).count(), 3);
     assert_eq!(calls.iter().filter(|call| call.starts_with("ours")).count(), 6);
     assert_eq!(report.failures.len(), 3);
-    assert!(heard.iter().any(|line| line.ends_with("it does not work; it is not tried any more")), "{heard:?}");
+    assert!(
+        heard.iter().any(|line| line.ends_with("it does not work; it is not tried any more")),
+        "{heard:?}"
+    );
 }
 
 #[test]
@@ -178,9 +193,14 @@ fn what_is_missing_is_left_out_and_the_ratios_are_to_somebody_else() {
     let (report, _, heard) = ran(&trial(&["ours", "absent", "other"]), &options(1));
     assert_eq!(report.systems.len(), 2);
     assert_eq!(report.reference, "other");
-    assert!(heard.contains(&"kernel is not measured: ratios are to other".to_string()), "{heard:?}");
     assert!(
-        heard.contains(&"left out: absent: nothing-of-this-name is not built: make baselines".to_string()),
+        heard.contains(&"kernel is not measured: ratios are to other".to_string()),
+        "{heard:?}"
+    );
+    assert!(
+        heard.contains(
+            &"left out: absent: nothing-of-this-name is not built: make baselines".to_string()
+        ),
         "{heard:?}"
     );
 }

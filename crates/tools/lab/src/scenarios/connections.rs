@@ -28,8 +28,8 @@ const ALL_ASK: u64 = 100_000;
 /// The most that a stack has which looks through a list of them for each segment.
 const LISTED: u64 = 10_000;
 
-/// Bytes that both ends of a connection take together at the most, to know beforehand what there is no memory for: over our own stack, and
-/// over the kernel's.
+/// Bytes that both ends of a connection take together at the most, to know beforehand what there is
+/// no memory for: over our own stack, and over the kernel's.
 const OURS: u64 = 4 << 10;
 const KERNELS: u64 = 24 << 10;
 
@@ -49,9 +49,12 @@ impl Scenario for Connections {
     }
 
     fn about(&self) -> &'static str {
-        "TCP connections that exist at a time; at most 10,000 of them, evenly spread, ask with 64 bytes in a closed loop (in `…-all`, all \
-         of them). Bytes of a connection are what the process has more in memory (RSS) than at the first point of the same round, which has \
-         the buffers too; over the kernel's sockets, half of what its slabs grew by is added, for one of the two ends. Other programs on \
+        "TCP connections that exist at a time; at most 10,000 of them, evenly spread, ask with 64 \
+         bytes in a closed loop (in `…-all`, all \
+         of them). Bytes of a connection are what the process has more in memory (RSS) than at the \
+         first point of the same round, which has \
+         the buffers too; over the kernel's sockets, half of what its slabs grew by is added, for \
+         one of the two ends. Other programs on \
          the machine disturb that."
     }
 
@@ -62,12 +65,22 @@ impl Scenario for Connections {
     fn metrics(&self) -> Vec<Metric> {
         vec![
             Metric::main("requests_per_second", "requests", "requests/s", Better::Higher),
-            Metric::main("bytes_per_connection", "server's memory", "bytes/connection", Better::Lower),
+            Metric::main(
+                "bytes_per_connection",
+                "server's memory",
+                "bytes/connection",
+                Better::Lower,
+            ),
             Metric::beside("server_cycles", "server busy", "cycles/request", Better::Lower),
             Metric::told("p50_us", "median latency", "us", Better::Lower),
             Metric::beside("p99_us", "p99 latency", "us", Better::Lower),
             Metric::told("p999_us", "p99.9 latency", "us", Better::Lower),
-            Metric::told("client_bytes_per_connection", "client's memory", "bytes/connection", Better::Lower),
+            Metric::told(
+                "client_bytes_per_connection",
+                "client's memory",
+                "bytes/connection",
+                Better::Lower,
+            ),
             Metric::told("server_mib", "server in all", "MiB", Better::Lower),
             Metric::told("client_mib", "client in all", "MiB", Better::Lower),
         ]
@@ -79,7 +92,9 @@ impl Scenario for Connections {
     }
 
     fn systems(&self, options: &Options) -> Vec<Box<dyn System>> {
-        let system = |key: &str, about: &str, server, link| Answering::new(&Connections, key, about, server, link);
+        let system = |key: &str, about: &str, server, link| {
+            Answering::new(&Connections, key, about, server, link)
+        };
         let kernel = "epoll over veth, client over the kernel";
         let all = "clearway bench server over memif, all connections ask";
         let mut systems = vec![
@@ -104,7 +119,9 @@ impl Scenario for Connections {
     }
 
     fn derive(&self, samples: &mut [Sample]) {
-        for (whole, each) in [("server_mib", "bytes_per_connection"), ("client_mib", "client_bytes_per_connection")] {
+        for (whole, each) in
+            [("server_mib", "bytes_per_connection"), ("client_mib", "client_bytes_per_connection")]
+        {
             per_connection(samples, whole, each);
         }
     }
@@ -116,14 +133,17 @@ fn per_connection(samples: &mut [Sample], whole: &str, each: &str) {
     let mut least: BTreeMap<(String, u32), (f64, f64)> = BTreeMap::new();
     for sample in samples.iter() {
         if let Some(mib) = sample.values.get(whole) {
-            let entry = least.entry((sample.system.clone(), sample.round)).or_insert((f64::INFINITY, 0.0));
+            let entry =
+                least.entry((sample.system.clone(), sample.round)).or_insert((f64::INFINITY, 0.0));
             if count(sample) < entry.0 {
                 *entry = (count(sample), *mib);
             }
         }
     }
     for sample in samples {
-        let Some((few, with_few)) = least.get(&(sample.system.clone(), sample.round)) else { continue };
+        let Some((few, with_few)) = least.get(&(sample.system.clone(), sample.round)) else {
+            continue;
+        };
         let (more, mib) = (count(sample) - few, sample.values.get(whole).copied());
         if let Some(mib) = mib.filter(|_| more > 0.0) {
             sample.values.insert(each.into(), (mib - with_few) * f64::from(1 << 20) / more);
@@ -145,7 +165,11 @@ fn keep(system: &Answering, point: &Point, outcome: &Outcome, measured: &mut Mea
     for (key, name) in [("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9")] {
         measured.set(key, client["latency_us"][name].as_f64());
     }
-    let kernel = if system.link == Link::Veth { memory.kernel.1.saturating_sub(memory.kernel.0) / 2 } else { 0 };
+    let kernel = if system.link == Link::Veth {
+        memory.kernel.1.saturating_sub(memory.kernel.0) / 2
+    } else {
+        0
+    };
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     measured.set("client_mib", mib(memory.client + kernel));
     if memory.server.1 > 0 {
@@ -155,13 +179,17 @@ fn keep(system: &Answering, point: &Point, outcome: &Outcome, measured: &mut Mea
 
 fn too_many(system: &Answering, point: &Point) -> Option<String> {
     if matches!(system.server, Server::Baseline(_)) && point.number > LISTED {
-        return Some("it looks through a list of its connections for each segment, and would take very long".into());
+        return Some(
+            "it looks through a list of its connections for each segment, and would take very long"
+                .into(),
+        );
     }
     let files = point.number + SPARE_FILES;
     let allowed = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
     if system.link != Link::Memif && files > allowed {
         return Some(format!(
-            "{files} sockets are more than a process may open here, which is {allowed}: ulimit -n {files}"
+            "{files} sockets are more than a process may open here, which is {allowed}: ulimit -n \
+             {files}"
         ));
     }
     let each = if system.link == Link::Memif { OURS } else { KERNELS };
@@ -169,7 +197,8 @@ fn too_many(system: &Answering, point: &Point) -> Option<String> {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     (wanted > free).then(|| {
         format!(
-            "both ends may take {:.1} GiB, and {:.1} GiB are free: run it on a machine with more memory",
+            "both ends may take {:.1} GiB, and {:.1} GiB are free: run it on a machine with more \
+             memory",
             gib(wanted),
             gib(free)
         )
@@ -201,7 +230,11 @@ impl Task for AllAsk {
 
     fn skip(&self, system: &Answering, point: &Point) -> Option<String> {
         let many = point.number > ALL_ASK;
-        if many { Some(format!("not more than {ALL_ASK} ask at a time")) } else { too_many(system, point) }
+        if many {
+            Some(format!("not more than {ALL_ASK} ask at a time"))
+        } else {
+            too_many(system, point)
+        }
     }
 }
 

@@ -28,8 +28,10 @@ impl Scenario for Http {
     }
 
     fn about(&self) -> &'static str {
-        "GET requests, one at a time on each connection, in a closed loop; the answers have 64 bytes in all and are the same text from all \
-         servers but `clearway http` and `kernel-http`, which are a real server of HTTP whose page has a body of 64 bytes. Busy cycles and the \
+        "GET requests, one at a time on each connection, in a closed loop; the answers have 64 \
+         bytes in all and are the same text from all \
+         servers but `clearway http` and `kernel-http`, which are a real server of HTTP whose page \
+         has a body of 64 bytes. Busy cycles and the \
          floor are as in pingpong."
     }
 
@@ -48,7 +50,13 @@ impl Scenario for Http {
 
     fn systems(&self, options: &Options) -> Vec<Box<dyn System>> {
         let mut systems = everybody(&Http, options);
-        let ours = Answering::new(&Http, "clearway-http", "clearway http over memif", Server::Http, Link::Memif);
+        let ours = Answering::new(
+            &Http,
+            "clearway-http",
+            "clearway http over memif",
+            Server::Http,
+            Link::Memif,
+        );
         systems.insert(1, ours);
         let about = "clearway http --kernel (epoll) over veth, client over the kernel";
         systems.push(Answering::new(&Http, "kernel-http", about, Server::Http, Link::Veth));
@@ -68,7 +76,13 @@ impl Task for Http {
         Exchange { connections: point.number, client: words(&["-m", REQUEST]), server }
     }
 
-    fn keep(&self, _system: &Answering, _point: &Point, outcome: &Outcome, measured: &mut Measured) {
+    fn keep(
+        &self,
+        _system: &Answering,
+        _point: &Point,
+        outcome: &Outcome,
+        measured: &mut Measured,
+    ) {
         keep_exchange(outcome, measured);
     }
 }

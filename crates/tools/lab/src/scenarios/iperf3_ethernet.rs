@@ -25,8 +25,10 @@ impl Scenario for Iperf3Ethernet {
     }
 
     fn about(&self) -> &'static str {
-        "One TCP stream of unmodified iperf3, cubic on both, MTU 1500, between a server on the server's core and a client on the client's. The \
-         client is always the kernel's. Clearway's host has a TAP device, and the server is a program of that host; the kernel's server is \
+        "One TCP stream of unmodified iperf3, cubic on both, MTU 1500, between a server on the \
+         server's core and a client on the client's. The \
+         client is always the kernel's. Clearway's host has a TAP device, and the server is a \
+         program of that host; the kernel's server is \
          at the other end of a veth pair in a namespace of its own."
     }
 
@@ -75,7 +77,11 @@ impl System for Ethernet {
 
     fn needs(&self) -> Vec<Need> {
         let both = [Need::Root, Need::Program("iperf3", "iperf3"), Need::Program("ip", "iproute2")];
-        if self.note.ours { both.into_iter().chain([Need::Tun, Need::Preload]).collect() } else { both.to_vec() }
+        if self.note.ours {
+            both.into_iter().chain([Need::Tun, Need::Preload]).collect()
+        } else {
+            both.to_vec()
+        }
     }
 
     fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
@@ -88,7 +94,8 @@ impl System for Ethernet {
         let (report, programs) = if self.note.ours {
             let core = *cores.first().context("no core for the host")?;
             let (host, server) = Host::with_tap(world, core, &TAP, &cores)?;
-            let (report, mut programs) = test(world, &server, &client, &format!("-c {} -C cubic {reverse}", TAP.ours))?;
+            let (report, mut programs) =
+                test(world, &server, &client, &format!("-c {} -C cubic {reverse}", TAP.ours))?;
             programs.insert(0, host.text.clone());
             host.stop(world)?;
             (report, programs)

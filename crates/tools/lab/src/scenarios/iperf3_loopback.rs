@@ -24,8 +24,10 @@ impl Scenario for Iperf3Loopback {
     }
 
     fn about(&self) -> &'static str {
-        "One TCP stream of unmodified iperf3, cubic on both. Clearway's host runs on the server's core; the programs are in two namespaces of \
-         it, joined by two loopback interfaces in two tables. The kernel's loopback has the same MTU, in a network namespace of its own when \
+        "One TCP stream of unmodified iperf3, cubic on both. Clearway's host runs on the server's \
+         core; the programs are in two namespaces of \
+         it, joined by two loopback interfaces in two tables. The kernel's loopback has the same \
+         MTU, in a network namespace of its own when \
          this runs as root; its segmentation makes that matter little."
     }
 
@@ -47,7 +49,9 @@ impl Scenario for Iperf3Loopback {
     }
 
     fn systems(&self, _options: &Options) -> Vec<Box<dyn System>> {
-        [Way::Apart, Way::Spread, Way::CutThrough, Way::Kernel].map(|way| way.system(measure)).into()
+        [Way::Apart, Way::Spread, Way::CutThrough, Way::Kernel]
+            .map(|way| way.system(measure))
+            .into()
     }
 
     fn reference(&self) -> &'static str {
@@ -77,13 +81,21 @@ impl Way {
     pub(crate) fn system(self, measure: Measure) -> Box<dyn System> {
         let (key, about) = match self {
             Way::Apart => ("clearway", "host on the server's core, both programs on the client's"),
-            Way::Spread => {
-                ("clearway-spread", "host and iperf3 server on the server's core, iperf3 client on the client's")
+            Way::Spread => (
+                "clearway-spread",
+                "host and iperf3 server on the server's core, iperf3 client on the client's",
+            ),
+            Way::CutThrough => {
+                ("cut-through", "as clearway-spread, bytes from program to program past the stack")
             }
-            Way::CutThrough => ("cut-through", "as clearway-spread, bytes from program to program past the stack"),
             Way::Kernel => ("kernel", "iperf3 server on the server's core, client on the client's"),
         };
-        let note = SystemNote { key: key.into(), about: about.into(), ours: self != Way::Kernel, floor: false };
+        let note = SystemNote {
+            key: key.into(),
+            about: about.into(),
+            ours: self != Way::Kernel,
+            floor: false,
+        };
         Box::new(Loopback { note, way: self, measure })
     }
 
@@ -109,10 +121,13 @@ pub(crate) fn chapter(mtu: u64) -> Vec<String> {
     let text = format!(
         "create loopback interface\nset interface mtu {mtu} loop0\nset interface state loop0 up\n\
          create loopback interface\nset interface mtu {mtu} loop1\nset interface state loop1 up\n\
-         ip table add 1\nset interface ip table loop0 1\nip table add 2\nset interface ip table loop1 2\n\
-         set interface ip address loop0 172.16.1.1/24\nset interface ip address loop1 172.16.2.1/24\n\
+         ip table add 1\nset interface ip table loop0 1\nip table add 2\nset interface ip table \
+             loop1 2\n\
+         set interface ip address loop0 172.16.1.1/24\nset interface ip address loop1 \
+             172.16.2.1/24\n\
          app ns add id server secret 1234 if loop0\napp ns add id client secret 5678 if loop1\n\
-         ip route add 172.16.1.1/32 table 2 via lookup in table 1\nip route add 172.16.2.1/32 table 1 via lookup in table 2"
+         ip route add 172.16.1.1/32 table 2 via lookup in table 1\nip route add 172.16.2.1/32 \
+             table 1 via lookup in table 2"
     );
     text.lines().map(str::to_string).collect()
 }
@@ -140,8 +155,16 @@ fn over_host(
 }
 
 /// Both programs over the kernel's loopback, which has this MTU where we may say so.
-fn over_kernel(world: &World<'_>, mtu: u64, words: &str) -> anyhow::Result<(serde_json::Value, Vec<String>)> {
-    let namespace = if Need::Root.missing(world.facts).is_none() { Some(Namespace::new(world.stop)?) } else { None };
+fn over_kernel(
+    world: &World<'_>,
+    mtu: u64,
+    words: &str,
+) -> anyhow::Result<(serde_json::Value, Vec<String>)> {
+    let namespace = if Need::Root.missing(world.facts).is_none() {
+        Some(Namespace::new(world.stop)?)
+    } else {
+        None
+    };
     if let Some(namespace) = &namespace {
         namespace.ip(&format!("link set lo mtu {mtu}"), world.stop)?;
     }

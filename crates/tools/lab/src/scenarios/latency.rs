@@ -24,8 +24,10 @@ impl Scenario for Latency {
     }
 
     fn about(&self) -> &'static str {
-        "TCP, requests and answers of 64 bytes on 64 connections in an open loop: the n-th request is due at n/rate, and its latency counts \
-         from then, whatever became of those before. Where fewer were answered than offered, the system is beyond its limit, and latency \
+        "TCP, requests and answers of 64 bytes on 64 connections in an open loop: the n-th request \
+         is due at n/rate, and its latency counts \
+         from then, whatever became of those before. Where fewer were answered than offered, the \
+         system is beyond its limit, and latency \
          says how long the run was; it is offered no more in that round."
     }
 
@@ -54,7 +56,8 @@ impl Scenario for Latency {
 
     fn enough(&self, point: &Point, sample: &Sample) -> Option<&'static str> {
         let answered = sample.values.get("requests_per_second").copied().unwrap_or(0.0);
-        (answered < SHORT * point.number as f64).then_some("it fell short of a lower load in the same round")
+        (answered < SHORT * point.number as f64)
+            .then_some("it fell short of a lower load in the same round")
     }
 
     fn reference(&self) -> &'static str {
@@ -65,12 +68,24 @@ impl Scenario for Latency {
 impl Task for Latency {
     fn exchange(&self, point: &Point) -> Exchange {
         let words = |text: &str| text.split(' ').map(str::to_string).collect();
-        Exchange { connections: 64, client: words(&format!("-l 64 -r {}", point.number)), server: words("-l 64") }
+        Exchange {
+            connections: 64,
+            client: words(&format!("-l 64 -r {}", point.number)),
+            server: words("-l 64"),
+        }
     }
 
-    fn keep(&self, _system: &Answering, _point: &Point, outcome: &Outcome, measured: &mut Measured) {
+    fn keep(
+        &self,
+        _system: &Answering,
+        _point: &Point,
+        outcome: &Outcome,
+        measured: &mut Measured,
+    ) {
         let latency = &outcome.client["latency_us"];
-        for (key, name) in [("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9"), ("max_us", "max")] {
+        for (key, name) in
+            [("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9"), ("max_us", "max")]
+        {
             measured.set(key, latency[name].as_f64());
         }
     }

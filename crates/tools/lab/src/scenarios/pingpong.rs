@@ -21,9 +21,12 @@ impl Scenario for Pingpong {
     }
 
     fn about(&self) -> &'static str {
-        "TCP, requests and answers of 64 bytes, one at a time on each connection, in a closed loop. Clearway's server and client poll. Busy \
-         cycles are those of the server's turns that had work, in cycles of the time stamp counter; of kernel servers, processor time of \
-         their threads without soft interrupts elsewhere. The floor is what the raw link carries there and back in frames of one request."
+        "TCP, requests and answers of 64 bytes, one at a time on each connection, in a closed \
+         loop. Clearway's server and client poll. Busy \
+         cycles are those of the server's turns that had work, in cycles of the time stamp \
+         counter; of kernel servers, processor time of \
+         their threads without soft interrupts elsewhere. The floor is what the raw link carries \
+         there and back in frames of one request."
     }
 
     fn axis(&self) -> Axis {
@@ -42,10 +45,13 @@ impl Scenario for Pingpong {
     fn systems(&self, options: &Options) -> Vec<Box<dyn System>> {
         let mut systems = everybody(&Pingpong, options);
         // Those that share nothing between cores are also measured on more of them.
-        let more = (1..).map(|power| 1 << power).take_while(|&cores| cores <= options.server_cores.len());
+        let more =
+            (1..).map(|power| 1 << power).take_while(|&cores| cores <= options.server_cores.len());
         for cores in more.collect::<Vec<usize>>() {
             let all = everybody(&Pingpong, &Options { servers: Vec::new(), ..options.clone() });
-            let several = |system: &Answering| ["clearway", "io_uring", "kernel"].contains(&system.note().key.as_str());
+            let several = |system: &Answering| {
+                ["clearway", "io_uring", "kernel"].contains(&system.note().key.as_str())
+            };
             systems.extend(all.into_iter().filter(several).map(|system| system.on(cores)));
         }
         systems.push(floor(&Pingpong));
@@ -86,7 +92,13 @@ impl Task for Pingpong {
         Exchange { connections: point.number, client: words("-l 64"), server: words("-l 64") }
     }
 
-    fn keep(&self, _system: &Answering, _point: &Point, outcome: &Outcome, measured: &mut Measured) {
+    fn keep(
+        &self,
+        _system: &Answering,
+        _point: &Point,
+        outcome: &Outcome,
+        measured: &mut Measured,
+    ) {
         keep_exchange(outcome, measured);
     }
 }

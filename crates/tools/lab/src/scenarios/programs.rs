@@ -1,4 +1,5 @@
-//! Unmodified servers over a host of ours and over the kernel: redis and nginx, asked by redis-benchmark and wrk.
+//! Unmodified servers over a host of ours and over the kernel: redis and nginx, asked by
+//! redis-benchmark and wrk.
 
 mod load;
 
@@ -35,10 +36,14 @@ pub(crate) struct Programs {
 pub(crate) const PROGRAMS: Programs = Programs {
     name: "programs",
     title: "unmodified servers over Ethernet",
-    about: "redis-server and nginx with one worker on the server's core, redis-benchmark and wrk with one thread, over the kernel, on \
-            the client's. Clearway's host has a TAP device in the client's namespace and runs on the client's core, or on the server's; \
-            the kernel's server is at the other end of a veth pair. The letters after nginx are the size of the file, `-1` is one \
-            connection and else there are 64, `-close` is a connection for each request; redis has 50 clients or 1,000, `-p16` is 16 \
+    about: "redis-server and nginx with one worker on the server's core, redis-benchmark and wrk \
+        with one thread, over the kernel, on \
+            the client's. Clearway's host has a TAP device in the client's namespace and runs on \
+            the client's core, or on the server's; \
+            the kernel's server is at the other end of a veth pair. The letters after nginx are \
+            the size of the file, `-1` is one \
+            connection and else there are 64, `-close` is a connection for each request; redis has \
+            50 clients or 1,000, `-p16` is 16 \
             requests at a time.",
     link: Link::Ethernet,
 };
@@ -47,8 +52,10 @@ pub(crate) const PROGRAMS: Programs = Programs {
 pub(crate) const PROGRAMS_LOOPBACK: Programs = Programs {
     name: "programs-loopback",
     title: "unmodified servers over loopback",
-    about: "The same programs with both ends over Clearway's host, in two namespaces joined by two loopback interfaces of MTU 65535, \
-            beside both ends over the kernel's loopback of the same MTU. Clearway's host runs on the client's core, or on the server's.",
+    about: "The same programs with both ends over Clearway's host, in two namespaces joined by two \
+        loopback interfaces of MTU 65535, \
+            beside both ends over the kernel's loopback of the same MTU. Clearway's host runs on \
+            the client's core, or on the server's.",
     link: Link::Loopback,
 };
 
@@ -89,12 +96,21 @@ impl Scenario for Programs {
 
     fn systems(&self, _options: &Options) -> Vec<Box<dyn System>> {
         let system = |key: &str, about: &str, host| {
-            let note = SystemNote { key: key.into(), about: about.into(), ours: host != Over::Kernel, floor: false };
+            let note = SystemNote {
+                key: key.into(),
+                about: about.into(),
+                ours: host != Over::Kernel,
+                floor: false,
+            };
             Box::new(Server { note, link: self.link, host }) as Box<dyn System>
         };
         vec![
             system("clearway", "over a host of Clearway's on the client's core", Over::ClientCore),
-            system("clearway-shared", "over a host of Clearway's on the server's core", Over::ServerCore),
+            system(
+                "clearway-shared",
+                "over a host of Clearway's on the server's core",
+                Over::ServerCore,
+            ),
             system("kernel", "over the kernel", Over::Kernel),
         ]
     }
@@ -130,7 +146,11 @@ struct Scene {
 impl Server {
     /// Sets up what is between the programs.
     fn scene(&self, world: &World<'_>) -> anyhow::Result<Scene> {
-        let place = |inside: Option<Pid>, cores: &[usize]| Place { inside, cores: cores.to_vec(), ..Place::default() };
+        let place = |inside: Option<Pid>, cores: &[usize]| Place {
+            inside,
+            cores: cores.to_vec(),
+            ..Place::default()
+        };
         let (near, far) = (&world.options.client_cores, &world.options.server_cores);
         let host_core = match self.host {
             Over::ClientCore => near.first(),

@@ -21,7 +21,8 @@ impl Scenario for Rate {
     }
 
     fn about(&self) -> &'static str {
-        "TCP: connect, one request of 64 bytes, its answer, and a reset by the client, which leaves nothing in TIME-WAIT on either side; then \
+        "TCP: connect, one request of 64 bytes, its answer, and a reset by the client, which \
+         leaves nothing in TIME-WAIT on either side; then \
          the next. So many at a time. The latency is that of request and answer."
     }
 
@@ -56,10 +57,20 @@ impl Scenario for Rate {
 impl Task for Rate {
     fn exchange(&self, point: &Point) -> Exchange {
         let words = |text: &str| text.split(' ').map(str::to_string).collect();
-        Exchange { connections: point.number, client: words("-l 64 --close-after 1 --reset"), server: words("-l 64") }
+        Exchange {
+            connections: point.number,
+            client: words("-l 64 --close-after 1 --reset"),
+            server: words("-l 64"),
+        }
     }
 
-    fn keep(&self, _system: &Answering, _point: &Point, outcome: &Outcome, measured: &mut Measured) {
+    fn keep(
+        &self,
+        _system: &Answering,
+        _point: &Point,
+        outcome: &Outcome,
+        measured: &mut Measured,
+    ) {
         let (client, server) = (&outcome.client, &outcome.server);
         // Each has one request, so as many were opened as were answered.
         measured.set("connections_per_second", client["requests_per_second"].as_f64());

@@ -27,7 +27,8 @@ impl Scenario for UdpFlood {
     }
 
     fn about(&self) -> &'static str {
-        "Unmodified iperf3 sends datagrams of 1448 bytes over loopback at the rate asked for, or as near to it as it comes, and its server \
+        "Unmodified iperf3 sends datagrams of 1448 bytes over loopback at the rate asked for, or \
+         as near to it as it comes, and its server \
          counts what arrives. Placed as in iperf3-loopback."
     }
 
@@ -59,7 +60,8 @@ impl Scenario for UdpFlood {
 }
 
 fn measure(way: Way, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
-    let (report, programs) = way.run(world, MTU, &format!("-u -b {} -l {DATAGRAM}", point.number))?;
+    let (report, programs) =
+        way.run(world, MTU, &format!("-u -b {} -l {DATAGRAM}", point.number))?;
     let mut measured = Measured { programs, ..Measured::default() };
     let end = &report["end"];
     // The receiver counts for as long as it receives; what was lost is known to both.

@@ -25,8 +25,10 @@ impl Scenario for Vhost {
     }
 
     fn about(&self) -> &'static str {
-        "clearway pktgen at a virtio-user port sends frames as fast as the link takes them; a reflector at the vhost-user port behind it sends \
-         them back. What comes back is counted. The same with DPDK's testpmd for the reflector. Each queue has a core of its own; \
+        "clearway pktgen at a virtio-user port sends frames as fast as the link takes them; a \
+         reflector at the vhost-user port behind it sends \
+         them back. What comes back is counted. The same with DPDK's testpmd for the reflector. \
+         Each queue has a core of its own; \
          where there are fewer cores than queues, each serves several."
     }
 
@@ -51,9 +53,10 @@ impl Scenario for Vhost {
     fn systems(&self, _options: &Options) -> Vec<Box<dyn System>> {
         let mut systems: Vec<Box<dyn System>> = Vec::new();
         for &queues in QUEUES {
-            for (name, program, mirror) in
-                [("clearway", "clearway reflect", Mirror::Ours), ("testpmd", "dpdk-testpmd, macswap", Mirror::Testpmd)]
-            {
+            for (name, program, mirror) in [
+                ("clearway", "clearway reflect", Mirror::Ours),
+                ("testpmd", "dpdk-testpmd, macswap", Mirror::Testpmd),
+            ] {
                 let key = if queues == 1 { name.into() } else { format!("{name}-{queues}q") };
                 let plural = if queues == 1 { "" } else { "s" };
                 let about = format!("{program}, {queues} queue{plural}");

@@ -28,7 +28,10 @@ fn a_cell_has_median_and_spread_of_its_rounds() {
     let rounds = [(1, 30.0), (2, 10.0), (3, 20.0)];
     let report = report(rounds.map(|(round, rps)| sample("ours", "64", round, rps)).to_vec());
     let cell = report.cell("ours", "64", "rps").unwrap();
-    assert_eq!((cell.rounds, cell.median, cell.min, cell.max, cell.shaky), (3, 20.0, 10.0, 30.0, false));
+    assert_eq!(
+        (cell.rounds, cell.median, cell.min, cell.max, cell.shaky),
+        (3, 20.0, 10.0, 30.0, false)
+    );
     assert_eq!(cell.ratio, None);
     assert!(report.cell("ours", "1", "rps").is_none());
 }
@@ -46,7 +49,10 @@ fn ratios_are_made_within_a_round() {
     samples.remove(0);
     let report = report(samples);
     let cell = report.cell("ours", "64", "rps").unwrap();
-    assert!((cell.ratio.unwrap() - 8.0).abs() < 1e-9 && (cell.of_floor.unwrap() - 0.5).abs() < 1e-9, "{cell:?}");
+    assert!(
+        (cell.ratio.unwrap() - 8.0).abs() < 1e-9 && (cell.of_floor.unwrap() - 0.5).abs() < 1e-9,
+        "{cell:?}"
+    );
 }
 
 #[test]
@@ -69,7 +75,8 @@ fn rounds_in_another_group_or_on_cores_that_moved_do_not_count() {
     let cell = report.cell("ours", "1", "rps").unwrap();
     assert_eq!((cell.rounds, cell.median, cell.shaky), (1, 10.0, true));
     let others = super::cells_of_group(&report, others[0]);
-    let far: Vec<(&str, f64)> = others.iter().map(|cell| (cell.point.as_str(), cell.median)).collect();
+    let far: Vec<(&str, f64)> =
+        others.iter().map(|cell| (cell.point.as_str(), cell.median)).collect();
     assert_eq!(far, [("1", 10.0), ("64", 900.0)]);
 }
 
@@ -85,7 +92,9 @@ fn on_one_core_all_rounds_count() {
 fn ratios_are_of_rounds_in_the_tables_group_and_marked_where_there_are_none() {
     let mut samples = Vec::new();
     // The kernel suffers more than we do when the cores are far.
-    for (round, ns, ours, kernel) in [(1, 100.0, 80.0, 10.0), (2, 100.0, 84.0, 10.0), (3, 900.0, 60.0, 2.0)] {
+    for (round, ns, ours, kernel) in
+        [(1, 100.0, 80.0, 10.0), (2, 100.0, 84.0, 10.0), (3, 900.0, 60.0, 2.0)]
+    {
         samples.push(at(sample("ours", "64", round, ours), ns, ns));
         samples.push(at(sample("kernel", "64", round, kernel), ns, ns));
     }

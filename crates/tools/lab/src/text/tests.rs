@@ -6,12 +6,17 @@ fn report() -> Report {
     let mut report = blank(&["ours", "kernel"], &["1", "64"]);
     for round in 1..=3 {
         let speed = f64::from(round);
-        for (system, point, rps) in
-            [("ours", "1", 160e3), ("kernel", "1", 20e3), ("ours", "64", 1.2e6), ("kernel", "64", 100e3)]
-        {
+        for (system, point, rps) in [
+            ("ours", "1", 160e3),
+            ("kernel", "1", 20e3),
+            ("ours", "64", 1.2e6),
+            ("kernel", "64", 100e3),
+        ] {
             let mut sample = sample(system, point, round, rps * speed);
-            sample.placement =
-                Placement { before_ns: Some(100.0), after_ns: Some(if round == 3 { 900.0 } else { 110.0 }) };
+            sample.placement = Placement {
+                before_ns: Some(100.0),
+                after_ns: Some(if round == 3 { 900.0 } else { 110.0 }),
+            };
             sample.values.insert("busy".into(), 0.5);
             report.samples.push(sample);
         }
@@ -21,7 +26,12 @@ fn report() -> Report {
         point: None,
         why: "lwip-dpdk is not built: make baselines".into(),
     });
-    report.failures.push(Failure { system: "ours".into(), point: "1".into(), round: 2, error: "it broke".into() });
+    report.failures.push(Failure {
+        system: "ours".into(),
+        point: "1".into(),
+        round: 2,
+        error: "it broke".into(),
+    });
     report.samples[0].warnings.push("this client was busy 95 % of the time".into());
     report.samples[1].warnings.push("this client was busy 97 % of the time".into());
     report.samples[2].warnings.push("this client was busy 99 % of the time".into());
@@ -41,7 +51,8 @@ programs:      clearway 0.1.0; iperf3 3.12
 commit:        0123456789ab
 cores:         server 0, client 1; DPDK with no huge pages
 rounds:        3 of 2 s after 0.3 s, systems in turn; 2026-01-02T03:04:05Z, took 1 min 15 s
-core to core:  round trip 105 ns (100…900); of 12 measurements 8 with one of 105 ns, 4 in which it moved
+core to core:  round trip 105 ns (100…900); of 12 measurements 8 with one of 105 ns, 4 in which \
+it moved
 
 median (min…max) and ratio to kernel; rounds with a core-to-core round trip of 105 ns
 connections  system    requests        min…max  ratio   busy
@@ -79,5 +90,8 @@ fn a_run_that_was_stopped_and_a_busy_machine_are_told() {
     report.stopped = true;
     report.samples[0].load = 9.0;
     let text = super::table(&report);
-    assert!(text.contains("stopped:") && text.contains("measure again when the machine is quiet"), "{text}");
+    assert!(
+        text.contains("stopped:") && text.contains("measure again when the machine is quiet"),
+        "{text}"
+    );
 }

@@ -11,8 +11,9 @@ use anyhow::{Context, Result};
 use super::step::{Outcome, Step};
 use crate::tally::Tally;
 
-/// The gates that may: they have target folders of their own, so that neither build waits for the other, and count
-/// instructions or orders of steps, so that what else runs changes nothing about them.
+/// The gates that may: they have target folders of their own, so that neither build waits for the
+/// other, and count instructions or orders of steps, so that what else runs changes nothing about
+/// them.
 const MAY: &[&str] = &["loom", "cost"];
 
 /// How one of them ended, and how long it took.
@@ -25,10 +26,12 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Begins those of `steps` that may run beside the tests, one after the other, at the lowest priority. They end only by
-    /// themselves, so that this is for a run that keeps going whatever fails.
+    /// Begins those of `steps` that may run beside the tests, one after the other, at the lowest
+    /// priority. They end only by themselves, so that this is for a run that keeps going whatever
+    /// fails.
     pub(super) fn begin(root: &Path, steps: &[&Step]) -> Beside {
-        let names: Vec<&'static str> = steps.iter().map(|step| step.name).filter(|name| MAY.contains(name)).collect();
+        let names: Vec<&'static str> =
+            steps.iter().map(|step| step.name).filter(|name| MAY.contains(name)).collect();
         let (sender, ended) = channel();
         let (root, todo) = (root.to_path_buf(), names.clone());
         thread::spawn(move || {
@@ -48,7 +51,8 @@ impl Beside {
     pub(super) fn ended(&mut self, name: &str) -> Option<Ended> {
         (self.names.first() == Some(&name)).then(|| {
             self.names.remove(0);
-            let gone = || (Err(anyhow::anyhow!("the thread that ran it has ended")), Duration::ZERO);
+            let gone =
+                || (Err(anyhow::anyhow!("the thread that ran it has ended")), Duration::ZERO);
             self.ended.recv().unwrap_or_else(|_| gone())
         })
     }
@@ -60,15 +64,23 @@ fn alone(root: &Path, name: &str) -> Result<Outcome> {
     let program = format!("/proc/{}/exe", process::id());
     let mut command = Command::new("nice");
     command.args(["-n", "19", &program, "ci", "--only", name]).current_dir(root);
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start the gate {name}"))?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start the gate {name}"))?;
     let printed = String::from_utf8_lossy(&output.stdout);
-    print!("── {name}, run beside the tests:\n{printed}{}", String::from_utf8_lossy(&output.stderr));
+    print!(
+        "── {name}, run beside the tests:\n{printed}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let mut tally = Tally::default();
     printed.lines().filter_map(Tally::from_line).for_each(|line| tally.add(line));
     Ok(match (output.status.success(), tally == Tally::default()) {
         (true, true) => Outcome::Holds("beside the tests".to_owned()),
         (true, false) => Outcome::Tested(tally, None),
         (false, true) => Outcome::Refused(format!("see what it printed ({})", output.status)),
-        (false, false) => Outcome::Tested(tally, Some(format!("see what it printed ({})", output.status))),
+        (false, false) => {
+            Outcome::Tested(tally, Some(format!("see what it printed ({})", output.status)))
+        }
     })
 }

@@ -5,9 +5,15 @@ use anyhow::bail;
 use super::{Options, Outcome, Ran, Step, chosen, gates};
 use crate::tally::Tally;
 
-const HOLDS: Step = Step { name: "holds", what: "holds", run: |_| Ok(Outcome::Holds(String::new())) };
-const REFUSES: Step = Step { name: "refuses", what: "refuses", run: |_| Ok(Outcome::Refused("2 findings".to_owned())) };
-const ABSENT: Step = Step { name: "absent", what: "absent", run: |_| Ok(Outcome::Absent("not here".to_owned())) };
+const HOLDS: Step =
+    Step { name: "holds", what: "holds", run: |_| Ok(Outcome::Holds(String::new())) };
+const REFUSES: Step = Step {
+    name: "refuses",
+    what: "refuses",
+    run: |_| Ok(Outcome::Refused("2 findings".to_owned())),
+};
+const ABSENT: Step =
+    Step { name: "absent", what: "absent", run: |_| Ok(Outcome::Absent("not here".to_owned())) };
 const BREAKS: Step = Step { name: "breaks", what: "breaks", run: |_| bail!("cannot start") };
 const TESTS: Step = Step {
     name: "tests",
@@ -45,7 +51,9 @@ fn keeping_going_runs_the_rest_and_still_fails() {
 
 #[test]
 fn a_test_command_that_fails_without_a_failed_test_counts_as_one() {
-    let died = |passed, failed| Ok(Outcome::Tested(Tally { passed, failed, skipped: 0 }, Some("died".to_owned())));
+    let died = |passed, failed| {
+        Ok(Outcome::Tested(Tally { passed, failed, skipped: 0 }, Some("died".to_owned())))
+    };
     let mut total = Tally::default();
     assert_eq!(super::judge(died(3, 0), &mut total).0, "FAILED");
     assert_eq!(total, Tally { passed: 3, failed: 1, skipped: 0 });
@@ -56,10 +64,14 @@ fn a_test_command_that_fails_without_a_failed_test_counts_as_one() {
 #[test]
 fn gates_are_chosen_by_name() {
     let all = [HOLDS, TESTS, ABSENT];
-    let names =
-        |options: &Options| -> Vec<&str> { chosen(&all, options).unwrap().iter().map(|step| step.name).collect() };
+    let names = |options: &Options| -> Vec<&str> {
+        chosen(&all, options).unwrap().iter().map(|step| step.name).collect()
+    };
     assert_eq!(names(&Options::default()), ["holds", "tests", "absent"]);
-    assert_eq!(names(&Options { skip: vec!["tests".into()], ..Options::default() }), ["holds", "absent"]);
+    assert_eq!(
+        names(&Options { skip: vec!["tests".into()], ..Options::default() }),
+        ["holds", "absent"]
+    );
     assert_eq!(
         names(&Options { only: vec!["absent".into(), "holds".into()], ..Options::default() }),
         ["holds", "absent"]
@@ -69,6 +81,9 @@ fn gates_are_chosen_by_name() {
 #[test]
 fn a_gate_that_does_not_exist_is_an_error_that_names_those_that_do() {
     let all = [HOLDS, TESTS];
-    let error = chosen(&all, &Options { skip: vec!["test".into()], ..Options::default() }).err().unwrap().to_string();
+    let error = chosen(&all, &Options { skip: vec!["test".into()], ..Options::default() })
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("`test`") && error.contains("holds tests"), "{error}");
 }

@@ -8,7 +8,8 @@ fn source(text: &str) -> Source {
 
 #[test]
 fn comments_are_told_from_code_and_strings() {
-    let source = source("let_me!(); // one\n/// two\nfn f() { \"// three\"; /* four\nfive */ g() }\n");
+    let source =
+        source("let_me!(); // one\n/// two\nfn f() { \"// three\"; /* four\nfive */ g() }\n");
     let comments: Vec<_> = source.lines.iter().map(|line| line.comment.as_str()).collect();
     assert_eq!(comments, ["// one", "/// two", "/* four", "five */", ""]);
     let ends: Vec<_> = source.lines.iter().map(|line| line.last_code).collect();

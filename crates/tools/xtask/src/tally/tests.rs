@@ -2,9 +2,11 @@ use super::Tally;
 
 #[test]
 fn the_last_line_of_a_test_program_is_read() {
-    let line = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s";
+    let line = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; \
+        finished in 0.01s";
     assert_eq!(Tally::from_line(line), Some(Tally { passed: 12, failed: 0, skipped: 1 }));
-    let line = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s";
+    let line = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; \
+        finished in 1.20s";
     assert_eq!(Tally::from_line(line), Some(Tally { passed: 3, failed: 2, skipped: 0 }));
 }
 
@@ -18,7 +20,10 @@ fn other_lines_are_not_results() {
 #[test]
 fn skipped_tests_are_named_only_when_there_are_some() {
     assert_eq!(Tally { passed: 5, failed: 0, skipped: 0 }.to_string(), "5 passed, 0 failed");
-    assert_eq!(Tally { passed: 5, failed: 1, skipped: 2 }.to_string(), "5 passed, 1 failed, 2 skipped");
+    assert_eq!(
+        Tally { passed: 5, failed: 1, skipped: 2 }.to_string(),
+        "5 passed, 1 failed, 2 skipped"
+    );
 }
 
 #[test]

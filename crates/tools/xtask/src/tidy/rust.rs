@@ -5,8 +5,8 @@ use crate::layers::CORE;
 use crate::modules::Module;
 use crate::source::{Kind, Source};
 
-/// Where a clock of the operating system may be read. Everything else is handed the time as a value, so that it can be replayed.
-/// Tests and benches may read clocks everywhere.
+/// Where a clock of the operating system may be read. Everything else is handed the time as a
+/// value, so that it can be replayed. Tests and benches may read clocks everywhere.
 const MAY_READ_CLOCKS: &[(&str, &str)] = &[
     ("crates/services/engine/", "reads the clock once per turn"),
     ("crates/host/client/", "keeps the timeouts of the program's calls"),
@@ -32,37 +32,49 @@ pub(super) fn check(module: &Module, findings: &mut Vec<Finding>) {
     let core = module.in_src && CORE.contains(&module.package.as_str());
     for (index, word) in source.words.iter().enumerate() {
         if word.text == "#" && source.reads(index, &["#", "[", "ignore", "]"]) {
-            let message = "`#[ignore]` without a reason: write `#[ignore = \"why, and how to run it\"]`";
+            let message =
+                "`#[ignore]` without a reason: write `#[ignore = \"why, and how to run it\"]`";
             findings.push(Finding::new(&source.path, word.line, message));
         }
         if word.text == "let" && chains(source, index) {
-            let message =
-                "a chain of `let` needs Rust 1.88, and `rust-version` is that of Debian 13: write one `if` in another";
+            let message = "a chain of `let` needs Rust 1.88, and `rust-version` is that of Debian \
+                13: write one `if` in another";
             findings.push(Finding::new(&source.path, word.line, message));
         }
         if word.kind != Kind::Name || module.is_test(word.line) {
             continue;
         }
         let name = word.text.as_str();
-        if let Some((_, remedy)) =
-            UNFINISHED.iter().find(|(name, _)| name == &word.text && source.reads(index + 1, &["!"]))
+        if let Some((_, remedy)) = UNFINISHED
+            .iter()
+            .find(|(name, _)| name == &word.text && source.reads(index + 1, &["!"]))
         {
-            findings.push(Finding::new(&source.path, word.line, format!("`{name}!` outside of tests: {remedy}")));
+            findings.push(Finding::new(
+                &source.path,
+                word.line,
+                format!("`{name}!` outside of tests: {remedy}"),
+            ));
         }
         let names_std = source.reads(index + 1, &[":", ":"])
             || source.before(index, 1) == "crate"
             || source.before(index, 1) == "use";
         if core && name == "std" && names_std {
-            let message = "`std` in the core: use `core`, `alloc` at start only, or take what is needed as an argument";
+            let message = "`std` in the core: use `core`, `alloc` at start only, or take what is \
+                needed as an argument";
             findings.push(Finding::new(&source.path, word.line, message));
         }
-        // A `SystemTime` that is a file's age is a value like any other; asking what time it is now is what matters.
-        let asks_now = ["Instant", "SystemTime"].contains(&name) && source.reads(index + 1, &[":", ":", "now"]);
-        let asks_age = name == "elapsed" && source.before(index, 1) == "." && source.reads(index + 1, &["(", ")"]);
+        // A `SystemTime` that is a file's age is a value like any other; asking what time it is now
+        // is what matters.
+        let asks_now = ["Instant", "SystemTime"].contains(&name)
+            && source.reads(index + 1, &[":", ":", "now"]);
+        let asks_age = name == "elapsed"
+            && source.before(index, 1) == "."
+            && source.reads(index + 1, &["(", ")"]);
         let reads_clock = asks_now || asks_age;
         if reads_clock && !clocks_allowed {
             let message = format!(
-                "`{name}` reads the clock of the operating system: take the time as an argument (`clearway_base::Instant`)"
+                "`{name}` reads the clock of the operating system: take the time as an argument \
+                 (`clearway_base::Instant`)"
             );
             findings.push(Finding::new(&source.path, word.line, message));
         }
@@ -88,7 +100,11 @@ fn chains(source: &Source, index: usize) -> bool {
             "{" if depth > 0 || source.before(at, 1) == "unsafe" => depth += 1,
             "{" => return false,
             "=" => is_behind = true,
-            "&" if depth == 0 && is_behind && source.before(at, 1) != "=" && source.reads(at, &["&", "&"]) => {
+            "&" if depth == 0
+                && is_behind
+                && source.before(at, 1) != "="
+                && source.reads(at, &["&", "&"]) =>
+            {
                 return true;
             }
             _ => {}

@@ -14,15 +14,20 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("crates/host/inproc/", "is called from another library by C functions, from any thread"),
     ("crates/api/capi/", "is called from C"),
     ("crates/api/packetdrill/", "is called from packetdrill, which is C"),
-    ("crates/tools/cost/src/counting_alloc.rs", "an allocator that counts, to show that nothing is allocated"),
+    (
+        "crates/tools/cost/src/counting_alloc.rs",
+        "an allocator that counts, to show that nothing is allocated",
+    ),
 ];
 
-/// A test or bench that counts allocations must implement `GlobalAlloc`, which is unsafe. It does so in a file of this name.
+/// A test or bench that counts allocations must implement `GlobalAlloc`, which is unsafe. It does
+/// so in a file of this name.
 const COUNTING_ALLOCATOR: &str = "counting_alloc.rs";
 
 /// What an `unsafe` introduces, and so what must be said about it.
 enum Use {
-    /// A block, an implementation, an attribute, an extern block: we promise something, and say why it holds.
+    /// A block, an implementation, an attribute, an extern block: we promise something, and say why
+    /// it holds.
     Promise,
     /// A function or trait: others promise something, and must be told what.
     Demand,
@@ -33,7 +38,8 @@ enum Use {
 /// Checks every `unsafe` of one file.
 pub(super) fn check(module: &Module, findings: &mut Vec<Finding>) {
     let source = &module.source;
-    let counting = module.test && source.path.file_name().is_some_and(|name| name == COUNTING_ALLOCATOR);
+    let counting =
+        module.test && source.path.file_name().is_some_and(|name| name == COUNTING_ALLOCATOR);
     let allowed = counting || MAY_BE_UNSAFE.iter().any(|(path, _)| source.path.starts_with(path));
     for (index, word) in source.words.iter().enumerate() {
         if word.text != "unsafe" {
@@ -42,7 +48,8 @@ pub(super) fn check(module: &Module, findings: &mut Vec<Finding>) {
         if !allowed {
             let places: Vec<_> = MAY_BE_UNSAFE.iter().map(|(path, _)| *path).collect();
             let message = format!(
-                "`unsafe` outside of the crates that may use it ({}): put a safe function into one of them and call that",
+                "`unsafe` outside of the crates that may use it ({}): put a safe function into one \
+                 of them and call that",
                 places.join(" ")
             );
             findings.push(Finding::new(&source.path, word.line, message));
@@ -51,11 +58,13 @@ pub(super) fn check(module: &Module, findings: &mut Vec<Finding>) {
         let (said, message) = match what(source, index) {
             Use::Promise => (
                 comment_above(source, word.line, &["SAFETY:"]),
-                "`unsafe` without a `// SAFETY:` comment above it: say which conditions it needs and why they hold here",
+                "`unsafe` without a `// SAFETY:` comment above it: say which conditions it needs \
+                 and why they hold here",
             ),
             Use::Demand => (
                 comment_above(source, word.line, &["SAFETY:", "# Safety"]),
-                "an unsafe function or trait without a `# Safety` section: say what the caller must see to",
+                "an unsafe function or trait without a `# Safety` section: say what the caller \
+                 must see to",
             ),
             Use::Type => (true, ""),
         };
@@ -81,12 +90,14 @@ fn what(source: &Source, index: usize) -> Use {
     }
 }
 
-/// Whether a comment that contains one of `wanted` stands on the line, or directly above the statement that the line belongs to.
+/// Whether a comment that contains one of `wanted` stands on the line, or directly above the
+/// statement that the line belongs to.
 fn comment_above(source: &Source, line: usize, wanted: &[&str]) -> bool {
     let says = |comment: &str| wanted.iter().any(|wanted| comment.contains(wanted));
     let lines = &source.lines[..line.min(source.lines.len())];
     for (above, line) in lines.iter().rev().enumerate() {
-        // A line of code above that ends a statement or opens a block is not ours, and neither is what stands above it.
+        // A line of code above that ends a statement or opens a block is not ours, and neither is
+        // what stands above it.
         let ended = matches!(line.last_code, Some(';' | '{' | '}' | ','));
         if above > 0 && ended {
             return false;

@@ -18,7 +18,12 @@ const NAMES: &[&str] = &["Makefile", ".gitignore"];
 const MARKS: &[&str] = &["TODO", "FIXME", "XXX"];
 
 /// Checks the text of one file, and says whether it is one that this rule looks at.
-pub(super) fn check(root: &Path, file: &Path, modules: &[Module], findings: &mut Vec<Finding>) -> Result<bool> {
+pub(super) fn check(
+    root: &Path,
+    file: &Path,
+    modules: &[Module],
+    findings: &mut Vec<Finding>,
+) -> Result<bool> {
     let path = file.strip_prefix(root).unwrap_or(file);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let ending = path.extension().unwrap_or_default().to_string_lossy();
@@ -30,7 +35,8 @@ pub(super) fn check(root: &Path, file: &Path, modules: &[Module], findings: &mut
         findings.push(Finding::new(path, 1, "this file is not UTF-8: save it as such"));
         return Ok(true);
     };
-    // Strings of a Rust file may hold such words; only what is said in comments counts, where the file could be taken apart.
+    // Strings of a Rust file may hold such words; only what is said in comments counts, where the
+    // file could be taken apart.
     let module = modules.iter().find(|module| module.source.path == path);
     for (index, line) in text.split('\n').enumerate() {
         let mut refuse = |message: &str| findings.push(Finding::new(path, index + 1, message));
@@ -46,21 +52,28 @@ pub(super) fn check(root: &Path, file: &Path, modules: &[Module], findings: &mut
         };
         if let Some(mark) = open_mark(said) {
             refuse(&format!(
-                "`{mark}` without an issue: do it, or open an issue and write its number: `{mark} #12: …`"
+                "`{mark}` without an issue: do it, or open an issue and write its number: `{mark} \
+                 #12: …`"
             ));
         }
     }
     Ok(true)
 }
 
-/// The first mark of work left to do in the line, unless the line names an issue. What stands between backticks is quoted.
+/// The first mark of work left to do in the line, unless the line names an issue. What stands
+/// between backticks is quoted.
 fn open_mark(line: &str) -> Option<&'static str> {
     let said: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
-    let names_issue =
-        said.split('#').skip(1).any(|rest| rest.starts_with(|character: char| character.is_ascii_digit()));
+    let names_issue = said
+        .split('#')
+        .skip(1)
+        .any(|rest| rest.starts_with(|character: char| character.is_ascii_digit()));
     if names_issue {
         return None;
     }
     let word = |character: char| character.is_alphanumeric() || character == '_';
-    MARKS.iter().copied().find(|mark| said.split(|character| !word(character)).any(|part| part == *mark))
+    MARKS
+        .iter()
+        .copied()
+        .find(|mark| said.split(|character| !word(character)).any(|part| part == *mark))
 }

@@ -6,16 +6,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clearway_xtask::finding::Finding;
 
-/// A workspace that keeps every rule, until a test breaks one. It is removed when the test ends, also when it fails.
+/// A workspace that keeps every rule, until a test breaks one. It is removed when the test ends,
+/// also when it fails.
 pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    /// The crates `base`, `wire`, `proto`, `tap`, `sim` and `engine`, each with a `lib.rs` that keeps every rule.
+    /// The crates `base`, `wire`, `proto`, `tap`, `sim` and `engine`, each with a `lib.rs` that
+    /// keeps every rule.
     pub(crate) fn clean() -> Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("clearway-xtask-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "clearway-xtask-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let tree = Tree { root: std::env::temp_dir().join(name) };
         tree.write("Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*/*\"]\n");
         for name in ["base", "wire", "proto"] {
@@ -36,7 +42,9 @@ impl Tree {
 
     /// Writes the manifest of the crate `name`, with these lines at its end.
     pub(crate) fn package(&self, name: &str, end: &str) {
-        let head = format!("[package]\nname = \"clearway-{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n");
+        let head = format!(
+            "[package]\nname = \"clearway-{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n"
+        );
         self.write(&format!("{}/Cargo.toml", folder(name)), &(head + end));
     }
 
@@ -48,7 +56,8 @@ impl Tree {
     /// Writes a file, and the folders that it lies in.
     pub(crate) fn write(&self, path: &str, text: &str) {
         let path = self.root.join(path);
-        fs::create_dir_all(path.parent().expect("a path below the root")).expect("a folder in the temporary folder");
+        fs::create_dir_all(path.parent().expect("a path below the root"))
+            .expect("a folder in the temporary folder");
         fs::write(path, text).expect("a file in the temporary folder");
     }
 }
@@ -68,7 +77,8 @@ pub(crate) fn folder(name: &str) -> String {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // When this fails the temporary folder keeps a few small files; the result of the test stands.
+        // When this fails the temporary folder keeps a few small files; the result of the test
+        // stands.
         let _ = fs::remove_dir_all(&self.root);
     }
 }

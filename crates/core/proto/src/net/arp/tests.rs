@@ -64,7 +64,10 @@ fn a_request_for_our_address_is_answered_to_the_asker_alone() {
 #[test]
 fn requests_for_others_are_not_answered_and_make_no_entry() {
     let mut net = net();
-    assert_eq!(net.ingest(&arp_frame(&request("10.0.0.2", "10.0.0.3"), Mac::BROADCAST)), Some(Drop::ArpNotForUs));
+    assert_eq!(
+        net.ingest(&arp_frame(&request("10.0.0.2", "10.0.0.3"), Mac::BROADCAST)),
+        Some(Drop::ArpNotForUs)
+    );
     assert_eq!(net.emit().len(), 0);
     assert_eq!(net.stack.neighbours().count(), 0);
 }
@@ -98,13 +101,19 @@ fn a_new_address_is_announced() {
     assert_eq!(sent.len(), 1);
     let (_, dst, arp) = read(&sent[0]);
     assert_eq!(dst, Mac::BROADCAST);
-    assert_eq!((arp.operation, arp.sender, arp.target), (Operation::Request, addr("10.0.0.1"), addr("10.0.0.1")));
+    assert_eq!(
+        (arp.operation, arp.sender, arp.target),
+        (Operation::Request, addr("10.0.0.1"), addr("10.0.0.1"))
+    );
 }
 
 #[test]
 fn an_unsolicited_reply_makes_no_entry() {
     let mut net = net();
-    assert_eq!(net.ingest(&arp_frame(&reply("10.0.0.2", PEER_MAC), OUR_MAC)), Some(Drop::ArpUnsolicited));
+    assert_eq!(
+        net.ingest(&arp_frame(&reply("10.0.0.2", PEER_MAC), OUR_MAC)),
+        Some(Drop::ArpUnsolicited)
+    );
     assert_eq!(net.stack.neighbours().count(), 0);
 }
 
@@ -155,7 +164,9 @@ fn packets_wait_for_the_answer_and_leave_in_order() {
     let mut net = net();
     let socket = net.stack.udp_bind(udp_any(5000)).unwrap();
     for n in 0..3u8 {
-        net.stack.udp_send(socket, clearway_wire::Endpoint::new(addr("10.0.0.2"), 9), None, &[n]).unwrap();
+        net.stack
+            .udp_send(socket, clearway_wire::Endpoint::new(addr("10.0.0.2"), 9), None, &[n])
+            .unwrap();
     }
     let asked = net.emit();
     assert_eq!(asked.len(), 1, "one request for three packets, in the same turn");
@@ -182,20 +193,29 @@ fn forged_replies_in_a_row_do_not_take_a_gateway_over() {
     for n in 0..20u8 {
         let liar = Mac([2, 6, 6, 6, 6, n % 3]);
         net.ingest(&arp_frame(&reply("10.0.0.2", liar), OUR_MAC));
-        net.ingest(&arp_frame(&Arp { sender_mac: liar, ..request("10.0.0.2", "10.0.0.2") }, Mac::BROADCAST));
-        net.ingest(&arp_frame(&Arp { sender_mac: liar, ..request("10.0.0.2", "10.0.0.1") }, Mac::BROADCAST));
+        net.ingest(&arp_frame(
+            &Arp { sender_mac: liar, ..request("10.0.0.2", "10.0.0.2") },
+            Mac::BROADCAST,
+        ));
+        net.ingest(&arp_frame(
+            &Arp { sender_mac: liar, ..request("10.0.0.2", "10.0.0.1") },
+            Mac::BROADCAST,
+        ));
         net.stack.udp_send(socket, gateway, None, b"b").unwrap();
         for frame in net.emit() {
             let eth = eth::check(&frame).unwrap();
-            let to_liar_alone = eth.ethertype() == EtherType::ARP && read(&frame).2.operation == Operation::Reply;
+            let to_liar_alone =
+                eth.ethertype() == EtherType::ARP && read(&frame).2.operation == Operation::Reply;
             assert!(eth.dst() == PEER_MAC || to_liar_alone, "{n}: {:?}", eth.dst());
         }
     }
-    // Whoever asked us for our address was answered; the gateway's frames went to the gateway, and so they go on.
+    // Whoever asked us for our address was answered; the gateway's frames went to the gateway, and
+    // so they go on.
     net.exchange(&arp_frame(&reply("10.0.0.2", PEER_MAC), OUR_MAC));
     let known = net.stack.neighbours().next().unwrap();
     assert_eq!((known.mac, known.state), (Some(PEER_MAC), NeighbourState::Reachable));
-    // The gateway falls silent: what another link address says counts when all were asked, and not before.
+    // The gateway falls silent: what another link address says counts when all were asked, and not
+    // before.
     net.now += Duration::from_secs(2);
     net.ingest(&arp_frame(&reply("10.0.0.2", liar), OUR_MAC));
     net.pass(4);
@@ -214,7 +234,9 @@ fn a_router_is_asked_for_instead_of_a_distant_host() {
     let mut net = net();
     net.stack.add_route(Table(0), cidr("0.0.0.0/0"), NextHop::Gateway(addr("10.0.0.254"))).unwrap();
     let socket = net.stack.udp_bind(udp_any(5000)).unwrap();
-    net.stack.udp_send(socket, clearway_wire::Endpoint::new(addr("192.0.2.77"), 9), None, b"x").unwrap();
+    net.stack
+        .udp_send(socket, clearway_wire::Endpoint::new(addr("192.0.2.77"), 9), None, b"x")
+        .unwrap();
     let sent = net.emit();
     assert_eq!(read(&sent[0]).2.target, addr("10.0.0.254"));
 }
@@ -223,7 +245,9 @@ fn a_router_is_asked_for_instead_of_a_distant_host() {
 fn a_silent_neighbour_is_asked_three_times_a_second_apart() {
     let mut net = net();
     let socket = net.stack.udp_bind(udp_any(5000)).unwrap();
-    net.stack.udp_send(socket, clearway_wire::Endpoint::new(addr("10.0.0.2"), 9), None, b"x").unwrap();
+    net.stack
+        .udp_send(socket, clearway_wire::Endpoint::new(addr("10.0.0.2"), 9), None, b"x")
+        .unwrap();
     let mut sent = net.emit();
     sent.extend(net.pass(10));
     assert_eq!(sent.len(), 3);
@@ -235,7 +259,13 @@ fn a_silent_neighbour_is_asked_three_times_a_second_apart() {
 fn connect_spec(local: &str, remote: &str) -> crate::ConnectSpec {
     let endpoint = |text, port| clearway_wire::Endpoint::new(addr(text), port);
     let (local, remote) = (Some(endpoint(local, 0)), endpoint(remote, 9));
-    crate::ConnectSpec { table: Table(0), local, remote, token: 0, options: crate::ConnOptions::default() }
+    crate::ConnectSpec {
+        table: Table(0),
+        local,
+        remote,
+        token: 0,
+        options: crate::ConnOptions::default(),
+    }
 }
 
 #[test]
@@ -293,5 +323,8 @@ fn a_flood_of_requests_fills_neither_table_nor_memory() {
             break;
         }
     }
-    assert!(net.stack.counters().drops(Drop::RepliesFull) > 0, "without emit the queue of replies is full");
+    assert!(
+        net.stack.counters().drops(Drop::RepliesFull) > 0,
+        "without emit the queue of replies is full"
+    );
 }

@@ -89,7 +89,9 @@ impl Udp {
         let mut net = Net::tun();
         let mut bind = |a: &str| {
             let local = clearway_wire::Endpoint::new(addr(a), 2000);
-            net.stack.udp_bind(crate::UdpSpec { table: Table(0), local, token: 0, v6_only: true }).unwrap()
+            net.stack
+                .udp_bind(crate::UdpSpec { table: Table(0), local, token: 0, v6_only: true })
+                .unwrap()
         };
         let sockets = [bind("10.0.0.1"), bind("2001:db8::1")];
         Udp { net, sockets }
@@ -152,7 +154,10 @@ fn reassembled(pair: (&str, &str), marks: [Ecn; 3]) -> Result<Ecn, Drop> {
             return Err(why);
         }
     }
-    let tos = u.sockets.iter().find_map(|socket| u.net.stack.udp_recv(*socket).map(|datagram| datagram.tos));
+    let tos = u
+        .sockets
+        .iter()
+        .find_map(|socket| u.net.stack.udp_recv(*socket).map(|datagram| datagram.tos));
     Ok(Ecn::of(tos.expect("it is whole")))
 }
 
@@ -203,9 +208,13 @@ fn an_overlap_ends_the_datagram_and_all_that_still_comes_of_it() {
         let whole = datagram(pair, &data);
         let pieces = cut(&whole, 24);
         // Inside, across the end, around, and the same place with other bytes.
-        for (offset, forged) in
-            [(8, vec![0; 8]), (16, vec![0; 16]), (0, vec![0; 32]), (0, vec![9; 24]), (24, vec![9; 24])]
-        {
+        for (offset, forged) in [
+            (8, vec![0; 8]),
+            (16, vec![0; 16]),
+            (0, vec![0; 32]),
+            (0, vec![9; 24]),
+            (24, vec![9; 24]),
+        ] {
             let mut u = Udp::new();
             u.net.ingest(&pieces[0]);
             u.net.ingest(&pieces[1]);
@@ -233,14 +242,19 @@ fn teardrop_and_a_second_end_are_refused() {
         let mut u = Udp::new();
         assert_eq!(u.net.ingest(&piece(&whole, 0, true, &whole[whole.len() - 40..])), None);
         assert_eq!(u.net.ingest(&piece(&whole, 24, false, &[0; 4])), Some(Drop::FragmentOverlap));
-        for (first, second) in
-            [((64, false, 8), (96, false, 8)), ((64, false, 8), (72, true, 8)), ((64, true, 8), (56, false, 4))]
-        {
+        for (first, second) in [
+            ((64, false, 8), (96, false, 8)),
+            ((64, false, 8), (72, true, 8)),
+            ((64, true, 8), (56, false, 4)),
+        ] {
             u.net.pass(61);
             let (at, more, len) = first;
             assert_eq!(u.net.ingest(&piece(&whole, at, more, &vec![0; len])), None);
             let (at, more, len) = second;
-            assert_eq!(u.net.ingest(&piece(&whole, at, more, &vec![0; len])), Some(Drop::FragmentEnd));
+            assert_eq!(
+                u.net.ingest(&piece(&whole, at, more, &vec![0; len])),
+                Some(Drop::FragmentEnd)
+            );
         }
     }
 }

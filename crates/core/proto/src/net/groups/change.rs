@@ -8,13 +8,16 @@ use super::{FilterMode, Groups, Joined, Member, SourceSet};
 /// How a socket sends to groups, and what it hears.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MulticastOptions {
-    /// TTL or hop limit of datagrams to groups (IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS); 0 keeps them on this host.
+    /// TTL or hop limit of datagrams to groups (IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS); 0 keeps
+    /// them on this host.
     pub ttl: u8,
     /// Members on this host get a copy (IP_MULTICAST_LOOP, IPV6_MULTICAST_LOOP).
     pub loop_back: bool,
-    /// The interface that they leave by (IP_MULTICAST_IF, IPV6_MULTICAST_IF); None: that of the address that they are sent from, or of the route.
+    /// The interface that they leave by (IP_MULTICAST_IF, IPV6_MULTICAST_IF); None: that of the
+    /// address that they are sent from, or of the route.
     pub iface: Option<Iface>,
-    /// The socket hears groups that only others have joined, as long as it did not join them itself (IP_MULTICAST_ALL).
+    /// The socket hears groups that only others have joined, as long as it did not join them itself
+    /// (IP_MULTICAST_ALL).
     pub all: bool,
 }
 
@@ -34,7 +37,8 @@ pub enum GroupChange<'a> {
     Leave,
     /// Joins for this source, or for one more (IP_ADD_SOURCE_MEMBERSHIP).
     JoinSource(Addr),
-    /// This source is wanted no longer; with the last one the socket leaves (IP_DROP_SOURCE_MEMBERSHIP).
+    /// This source is wanted no longer; with the last one the socket leaves
+    /// (IP_DROP_SOURCE_MEMBERSHIP).
     LeaveSource(Addr),
     /// Hears this source no longer in a group that was joined for all (IP_BLOCK_SOURCE).
     Block(Addr),
@@ -49,7 +53,8 @@ pub enum GroupChange<'a> {
 pub enum GroupError {
     /// The handle names no socket (any more).
     Stale,
-    /// Not a group, or one of another family than the socket or the source; a source that is no host.
+    /// Not a group, or one of another family than the socket or the source; a source that is no
+    /// host.
     BadAddress,
     /// There is no such interface in the socket's table.
     NoInterface,
@@ -59,7 +64,8 @@ pub enum GroupError {
     NotMember,
     /// The filter is of the other mode.
     WrongMode,
-    /// The socket has all memberships that it may, the tables are full, or the sources are more than [`crate::limits::MAX_GROUP_SOURCES`].
+    /// The socket has all memberships that it may, the tables are full, or the sources are more
+    /// than [`crate::limits::MAX_GROUP_SOURCES`].
     TooMany,
 }
 
@@ -87,15 +93,20 @@ impl Groups {
         group: Addr,
         change: GroupChange<'_>,
     ) -> Result<(), GroupError> {
-        let is_source = |s: &Addr| s.is_v4() == group.is_v4() && !s.is_multicast() && !s.is_unspecified();
+        let is_source =
+            |s: &Addr| s.is_v4() == group.is_v4() && !s.is_multicast() && !s.is_unspecified();
         let known = self.member(*joined, iface, &group);
         let (mode, sources) = match known.and_then(|at| self.members.by_index(at)) {
             Some(member) => (Some(member.mode), member.sources),
             None => (None, SourceSet::EMPTY),
         };
         let (mode, sources) = match change {
-            GroupChange::Filter(_, list) if !list.iter().all(is_source) => return Err(GroupError::BadAddress),
-            GroupChange::Filter(mode, list) => (mode, SourceSet::of(list).ok_or(GroupError::TooMany)?),
+            GroupChange::Filter(_, list) if !list.iter().all(is_source) => {
+                return Err(GroupError::BadAddress);
+            }
+            GroupChange::Filter(mode, list) => {
+                (mode, SourceSet::of(list).ok_or(GroupError::TooMany)?)
+            }
             change => changed(mode, sources, change, is_source)?,
         };
         match known {
@@ -106,7 +117,9 @@ impl Groups {
                 }
                 self.merge(iface, &group);
             }
-            None if mode == FilterMode::Include && sources.len == 0 => return Err(GroupError::NotMember),
+            None if mode == FilterMode::Include && sources.len == 0 => {
+                return Err(GroupError::NotMember);
+            }
             None if !self.join(joined, Member { iface, group, mode, sources, next: None }) => {
                 return Err(GroupError::TooMany);
             }
@@ -116,7 +129,12 @@ impl Groups {
     }
 
     /// A socket's filter for a group on an interface; None when it is no member.
-    pub(crate) fn filter(&self, of: Joined, iface: Iface, group: &Addr) -> Option<(FilterMode, &[Addr])> {
+    pub(crate) fn filter(
+        &self,
+        of: Joined,
+        iface: Iface,
+        group: &Addr,
+    ) -> Option<(FilterMode, &[Addr])> {
         let member = self.members.by_index(self.member(of, iface, group)?)?;
         Some((member.mode, member.sources.as_slice()))
     }
@@ -136,7 +154,11 @@ impl Groups {
         self.groups.iter().map(|(_, g)| g).filter(|g| !g.takes.is_none()).map(|g| GroupInfo {
             iface: g.iface,
             group: g.addr,
-            members: self.members.iter().filter(|(_, m)| m.iface == g.iface && m.group == g.addr).count() as u32,
+            members: self
+                .members
+                .iter()
+                .filter(|(_, m)| m.iface == g.iface && m.group == g.addr)
+                .count() as u32,
             mode: g.takes.mode,
             sources: g.takes.sources.len.into(),
         })
@@ -164,12 +186,17 @@ fn changed(
         GroupChange::Join => Ok((Exclude, SourceSet::EMPTY)),
         GroupChange::Leave if mode.is_none() => Err(GroupError::NotMember),
         GroupChange::Leave => Ok((Include, SourceSet::EMPTY)),
-        GroupChange::JoinSource(s) | GroupChange::LeaveSource(s) | GroupChange::Block(s) | GroupChange::Unblock(s)
+        GroupChange::JoinSource(s)
+        | GroupChange::LeaveSource(s)
+        | GroupChange::Block(s)
+        | GroupChange::Unblock(s)
             if !is_source(&s) =>
         {
             Err(GroupError::BadAddress)
         }
-        GroupChange::JoinSource(s) if mode != Some(Exclude) || free => Ok((Include, add(sources, s)?)),
+        GroupChange::JoinSource(s) if mode != Some(Exclude) || free => {
+            Ok((Include, add(sources, s)?))
+        }
         GroupChange::Block(s) if mode == Some(Exclude) => Ok((Exclude, add(sources, s)?)),
         GroupChange::LeaveSource(_) if mode.is_none() => Err(GroupError::NotMember),
         GroupChange::LeaveSource(s) if mode == Some(Include) => remove(Include, &mut sources, &s),
@@ -178,7 +205,11 @@ fn changed(
     }
 }
 
-fn remove(mode: FilterMode, sources: &mut SourceSet, source: &Addr) -> Result<(FilterMode, SourceSet), GroupError> {
+fn remove(
+    mode: FilterMode,
+    sources: &mut SourceSet,
+    source: &Addr,
+) -> Result<(FilterMode, SourceSet), GroupError> {
     if !sources.contains(source) {
         return Err(GroupError::NotMember);
     }

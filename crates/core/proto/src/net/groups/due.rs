@@ -45,10 +45,13 @@ impl Groups {
         };
         let includes = group.takes.mode == FilterMode::Include;
         if group.tell_change && group.mode_left > 0 {
-            let kind = if includes { RecordKind::ChangeToInclude } else { RecordKind::ChangeToExclude };
+            let kind =
+                if includes { RecordKind::ChangeToInclude } else { RecordKind::ChangeToExclude };
             due.add(kind, group.takes.sources);
         } else if group.tell_change {
-            for (kind, allow) in [(RecordKind::AllowNewSources, true), (RecordKind::BlockOldSources, false)] {
+            for (kind, allow) in
+                [(RecordKind::AllowNewSources, true), (RecordKind::BlockOldSources, false)]
+            {
                 let mut sources = SourceSet::EMPTY;
                 for change in group.changes().iter().filter(|change| change.allow == allow) {
                     sources.insert(change.source);

@@ -38,14 +38,17 @@ fn read(frame: &[u8]) -> Said {
             let chain = ipv6_ext::walk(&v6).unwrap();
             assert_eq!((chain.upper, v6.hop_limit()), (Proto::ICMPV6, 1));
             clearway_wire::icmpv6::check(&v6.src(), &v6.dst(), 1, chain.bytes, true).unwrap();
-            (mld::check(&v6.src(), 1, ipv6_ext::has_router_alert(&v6), chain.bytes).unwrap(), v6.dst())
+            (
+                mld::check(&v6.src(), 1, ipv6_ext::has_router_alert(&v6), chain.bytes).unwrap(),
+                v6.dst(),
+            )
         }
     };
     assert_eq!(Some(eth.dst()), Mac::of_group(&dst));
     match message {
-        Message::Records(records) => {
-            Said::Records(records.iter().map(|r| (r.kind, r.group, r.sources.iter().collect())).collect())
-        }
+        Message::Records(records) => Said::Records(
+            records.iter().map(|r| (r.kind, r.group, r.sources.iter().collect())).collect(),
+        ),
         Message::Report { version, group } => Said::Report(version, group),
         Message::Leave { group } => Said::Leave(group),
         other => panic!("{other:?}"),
@@ -64,10 +67,17 @@ fn socket(net: &mut Net, local: &str, port: u16) -> UdpId {
     let local = Endpoint::new(addr(local), port);
     let spec = UdpSpec { table: Table(0), local, token: 0, v6_only: false };
     // As programs that share a port of a group do.
-    net.stack.udp_bind_shared(spec, crate::Sharing { reuse_address: true, ..Default::default() }).unwrap()
+    net.stack
+        .udp_bind_shared(spec, crate::Sharing { reuse_address: true, ..Default::default() })
+        .unwrap()
 }
 
-fn change(net: &mut Net, socket: UdpId, group: &str, what: GroupChange<'_>) -> Result<(), GroupError> {
+fn change(
+    net: &mut Net,
+    socket: UdpId,
+    group: &str,
+    what: GroupChange<'_>,
+) -> Result<(), GroupError> {
     net.stack.udp_group(socket, Iface(0), addr(group), what)
 }
 
@@ -81,7 +91,8 @@ fn data(group: &str, source: &str, port: u16) -> Vec<u8> {
     to_group(group, &udp_packet((source, 9), (group, port), b"news"))
 }
 
-/// A query in the bytes of its protocol: `body` follows the group, and is none for the older versions.
+/// A query in the bytes of its protocol: `body` follows the group, and is none for the older
+/// versions.
 fn query(group: Option<&str>, code: u8, body: Option<&[u8]>, is_v6: bool) -> Vec<u8> {
     let any = if is_v6 { "::" } else { "0.0.0.0" };
     let asked = addr(group.unwrap_or(any));
@@ -104,7 +115,8 @@ fn query(group: Option<&str>, code: u8, body: Option<&[u8]>, is_v6: bool) -> Vec
     l4.extend(body.unwrap_or(&[]));
     let sum = clearway_wire::checksum::transport(&addr("fe80::2"), &addr(dst), Proto::ICMPV6, &l4);
     l4[2..4].copy_from_slice(&sum.to_be_bytes());
-    let mut bytes = packet("fe80::2", dst, Proto::HOP_BY_HOP, &[&mld::ROUTER_ALERT[..], &l4].concat());
+    let mut bytes =
+        packet("fe80::2", dst, Proto::HOP_BY_HOP, &[&mld::ROUTER_ALERT[..], &l4].concat());
     bytes[7] = 1;
     to_group(dst, &bytes)
 }
@@ -132,7 +144,11 @@ fn joining_and_leaving_are_told_as_often_as_the_robustness_variable_says() {
         let s = socket(&mut net, any, 5000);
         change(&mut net, s, group, GroupChange::Join).unwrap();
         assert_eq!(said(&net.emit()), [one(RecordKind::ChangeToExclude, group, &[])]);
-        assert_eq!(said(&net.pass(5)), [one(RecordKind::ChangeToExclude, group, &[])], "once more within a second");
+        assert_eq!(
+            said(&net.pass(5)),
+            [one(RecordKind::ChangeToExclude, group, &[])],
+            "once more within a second"
+        );
         change(&mut net, s, group, GroupChange::Leave).unwrap();
         assert_eq!(said(&net.emit()), [one(RecordKind::ChangeToInclude, group, &[])]);
         assert_eq!(said(&net.pass(5)), [one(RecordKind::ChangeToInclude, group, &[])]);
@@ -152,9 +168,17 @@ fn members_get_what_is_sent_to_the_group_and_others_do_not() {
         let got = net.stack.udp_recv(s).unwrap();
         assert_eq!((got.payload, got.to, got.iface), (&b"news"[..], addr(group), Iface(0)));
         assert_eq!(net.ingest(&data(group, source, 5001)), Some(Drop::UdpPortClosed));
-        assert_eq!(net.emit().iter().filter(|f| f.ends_with(b"news")).count(), 0, "no port unreachable to a group");
+        assert_eq!(
+            net.emit().iter().filter(|f| f.ends_with(b"news")).count(),
+            0,
+            "no port unreachable to a group"
+        );
         net.stack.udp_close(s);
-        assert_eq!(net.ingest(&data(group, source, 5000)), Some(Drop::NotOurs), "who closes has left");
+        assert_eq!(
+            net.ingest(&data(group, source, 5000)),
+            Some(Drop::NotOurs),
+            "who closes has left"
+        );
     }
 }
 
@@ -166,7 +190,10 @@ fn every_socket_of_the_port_that_hears_the_group_gets_a_copy() {
     change(&mut net, both, G4, GroupChange::Join).unwrap();
     assert_eq!(net.ingest(&data(G4, "10.0.0.2", 5000)), None);
     assert!(net.stack.udp_recv(both).is_some());
-    assert!(net.stack.udp_recv(any).is_some(), "IP_MULTICAST_ALL: it joined nothing, and hears what others joined");
+    assert!(
+        net.stack.udp_recv(any).is_some(),
+        "IP_MULTICAST_ALL: it joined nothing, and hears what others joined"
+    );
     assert!(net.stack.udp_recv(own).is_none(), "bound to another address");
     let mut options = net.stack.udp_multicast(any).unwrap();
     options.all = false;
@@ -206,7 +233,8 @@ fn filters_of_all_sockets_are_merged_and_each_socket_hears_its_own() {
     net.ingest(&data(G4, "10.0.0.2", 5000));
     assert!(net.stack.udp_recv(a).is_some() && net.stack.udp_recv(b).is_none());
     assert_eq!(net.ingest(&data(G4, "10.0.0.4", 5000)), Some(Drop::UdpSourceFiltered));
-    // One for all but .3: together with the other everything but what nobody includes (RFC 3376 3.2).
+    // One for all but .3: together with the other everything but what nobody includes (RFC 3376
+    // 3.2).
     let but = [addr("10.0.0.2"), addr("10.0.0.4")];
     change(&mut net, b, G4, GroupChange::Filter(FilterMode::Exclude, &but)).unwrap();
     assert_eq!(said(&net.emit()), [one(RecordKind::ChangeToExclude, G4, &["10.0.0.4"])]);
@@ -223,7 +251,8 @@ fn filters_of_all_sockets_are_merged_and_each_socket_hears_its_own() {
 fn more_sources_than_can_be_named_let_all_in_and_sockets_decide() {
     let mut net = Net::lan();
     let (a, b) = (socket(&mut net, "0.0.0.0", 5000), socket(&mut net, G4, 5000));
-    let sources = |from: u8, n: u8| (from..from + n).map(|n| Addr::v4([10, 0, 1, n])).collect::<Vec<_>>();
+    let sources =
+        |from: u8, n: u8| (from..from + n).map(|n| Addr::v4([10, 0, 1, n])).collect::<Vec<_>>();
     change(&mut net, a, G4, GroupChange::Filter(FilterMode::Include, &sources(0, 16))).unwrap();
     change(&mut net, b, G4, GroupChange::Filter(FilterMode::Include, &sources(16, 16))).unwrap();
     assert_eq!(said(&net.emit()), [one(RecordKind::ChangeToExclude, G4, &[])]);
@@ -250,18 +279,28 @@ fn changes_are_refused_as_on_linux() {
     }
     assert_eq!(change(&mut net, s, "10.0.0.2", GroupChange::Join), Err(GroupError::BadAddress));
     assert_eq!(change(&mut net, s, G6, GroupChange::Join), Err(GroupError::BadAddress));
-    assert_eq!(net.stack.udp_group(s, Iface(7), addr(G4), GroupChange::Join), Err(GroupError::NoInterface));
+    assert_eq!(
+        net.stack.udp_group(s, Iface(7), addr(G4), GroupChange::Join),
+        Err(GroupError::NoInterface)
+    );
     change(&mut net, s, G4, GroupChange::Join).unwrap();
     assert_eq!(change(&mut net, s, G4, GroupChange::Join), Err(GroupError::AlreadyMember));
     change(&mut net, s, G4, GroupChange::Block(source)).unwrap();
     assert_eq!(change(&mut net, s, G4, GroupChange::Block(source)), Err(GroupError::NotMember));
-    assert_eq!(change(&mut net, s, G4, GroupChange::JoinSource(source)), Err(GroupError::WrongMode));
+    assert_eq!(
+        change(&mut net, s, G4, GroupChange::JoinSource(source)),
+        Err(GroupError::WrongMode)
+    );
     let filter = net.stack.udp_group_filter(s, Iface(0), addr(G4)).unwrap();
     assert_eq!(filter, (FilterMode::Exclude, &[source][..]));
     change(&mut net, s, G4, GroupChange::Unblock(source)).unwrap();
     change(&mut net, s, G4, GroupChange::JoinSource(source)).unwrap();
     change(&mut net, s, G4, GroupChange::LeaveSource(source)).unwrap();
-    assert_eq!(change(&mut net, s, G4, GroupChange::Leave), Err(GroupError::NotMember), "the last source was it");
+    assert_eq!(
+        change(&mut net, s, G4, GroupChange::Leave),
+        Err(GroupError::NotMember),
+        "the last source was it"
+    );
 }
 
 #[test]
@@ -274,8 +313,13 @@ fn memberships_are_bounded_for_each_socket_and_in_all() {
     for n in 0..20 {
         change(&mut net, a, &group(n), GroupChange::Join).unwrap();
     }
-    assert_eq!(change(&mut net, a, &group(99), GroupChange::Join), Err(GroupError::TooMany), "its own twenty");
-    let joined = (0..20).filter(|&n| change(&mut net, b, &group(n), GroupChange::Join).is_ok()).count();
+    assert_eq!(
+        change(&mut net, a, &group(99), GroupChange::Join),
+        Err(GroupError::TooMany),
+        "its own twenty"
+    );
+    let joined =
+        (0..20).filter(|&n| change(&mut net, b, &group(n), GroupChange::Join).is_ok()).count();
     assert_eq!(joined, 10, "thirty in all");
     net.stack.udp_close(a);
     net.stack.udp_close(b);
@@ -304,7 +348,8 @@ fn queries_are_answered_within_the_time_they_give() {
         net.ingest(&newest(Some(group), 10, &[], is_v6));
         assert_eq!(said(&net.pass(1)), [one(RecordKind::ModeIsExclude, group, &[])]);
         // About sources, those that it takes.
-        let (one_, two) = if is_v6 { ("2001:db8::2", "2001:db8::3") } else { ("10.0.0.2", "10.0.0.3") };
+        let (one_, two) =
+            if is_v6 { ("2001:db8::2", "2001:db8::3") } else { ("10.0.0.2", "10.0.0.3") };
         change(&mut net, s, group, GroupChange::Block(addr(two))).unwrap();
         net.emit();
         net.pass(5);
@@ -322,7 +367,11 @@ fn the_groups_of_our_addresses_are_told_to_who_asks() {
     net.ingest(&newest(None, 10, &[], true));
     let mut told: Vec<_> = said(&net.pass(2));
     told.sort_by_key(|said| std::format!("{said:?}"));
-    assert_eq!(told, [one(RecordKind::ModeIsExclude, "ff02::1:ff00:1", &[]),], "both addresses end alike");
+    assert_eq!(
+        told,
+        [one(RecordKind::ModeIsExclude, "ff02::1:ff00:1", &[]),],
+        "both addresses end alike"
+    );
     net.stack.add_address(net.now, Iface(0), cidr("2001:db8::5:6/64")).unwrap();
     net.emit();
     net.ingest(&newest(Some("ff02::1:ff05:6"), 10, &[], true));
@@ -421,7 +470,9 @@ fn what_is_sent_to_a_group_has_a_ttl_of_one_and_members_here_get_a_copy() {
     assert!(net.stack.udp_recv(member).is_none());
     assert_eq!(net.emit()[0][14 + 8], 9);
     // A TTL of 0 stays here.
-    net.stack.udp_set_multicast(s, MulticastOptions { ttl: 0, ..MulticastOptions::default() }).unwrap();
+    net.stack
+        .udp_set_multicast(s, MulticastOptions { ttl: 0, ..MulticastOptions::default() })
+        .unwrap();
     net.stack.udp_send(s, to, None, b"here").unwrap();
     assert_eq!(net.emit().len(), 0);
     assert_eq!(net.stack.udp_recv(member).unwrap().payload, b"here");
@@ -429,8 +480,10 @@ fn what_is_sent_to_a_group_has_a_ttl_of_one_and_members_here_get_a_copy() {
 
 #[test]
 fn a_socket_or_a_datagram_may_name_the_interface() {
-    let mut net =
-        Net::new(&[(ethernet(1500), &["10.0.0.1/24"]), (ethernet(1500), &["10.0.1.1/24", "2001:db8:1::1/64"])]);
+    let mut net = Net::new(&[
+        (ethernet(1500), &["10.0.0.1/24"]),
+        (ethernet(1500), &["10.0.1.1/24", "2001:db8:1::1/64"]),
+    ]);
     let s = socket(&mut net, "::", 4000);
     let to = Endpoint::new(addr(G4), 5000);
     let sent_by = |net: &mut Net| {
@@ -451,8 +504,15 @@ fn a_socket_or_a_datagram_may_name_the_interface() {
     let bound = socket(&mut net, "10.0.0.1", 4001);
     net.stack.udp_set_multicast(bound, options).unwrap();
     net.stack.udp_send(bound, to, None, b"x").unwrap();
-    assert_eq!(sent_by(&mut net), (Iface(1), addr("10.0.0.1")), "the address is what it was bound to");
-    assert_eq!(net.stack.group_interface(Table(0), Some(addr("10.0.1.1")), addr(G4)), Some(Iface(1)));
+    assert_eq!(
+        sent_by(&mut net),
+        (Iface(1), addr("10.0.0.1")),
+        "the address is what it was bound to"
+    );
+    assert_eq!(
+        net.stack.group_interface(Table(0), Some(addr("10.0.1.1")), addr(G4)),
+        Some(Iface(1))
+    );
     assert_eq!(net.stack.group_interface(Table(0), None, addr(G6)), Some(Iface(0)));
     assert_eq!(net.stack.group_interface(Table(0), Some(addr("10.9.9.9")), addr(G4)), None);
     let bad = MulticastOptions { iface: Some(Iface(9)), ..options };
@@ -474,7 +534,8 @@ fn an_interface_that_comes_up_tells_its_groups_anew() {
 
 #[test]
 fn memberships_on_an_interface_that_goes_end_and_others_stay() {
-    let mut net = Net::new(&[(ethernet(1500), &["10.0.0.1/24"]), (ethernet(1500), &["10.0.1.1/24"])]);
+    let mut net =
+        Net::new(&[(ethernet(1500), &["10.0.0.1/24"]), (ethernet(1500), &["10.0.1.1/24"])]);
     let s = socket(&mut net, "0.0.0.0", 5000);
     let both = [Iface(0), Iface(1)];
     for (iface, group) in both.into_iter().flat_map(|iface| [(iface, G4), (iface, "239.9.9.9")]) {
@@ -483,7 +544,10 @@ fn memberships_on_an_interface_that_goes_end_and_others_stay() {
     let options = MulticastOptions { iface: Some(Iface(1)), ..MulticastOptions::default() };
     net.stack.udp_set_multicast(s, options).unwrap();
     net.stack.forget_interface(Iface(1));
-    assert_eq!(net.stack.udp_groups(s).map(|(iface, _)| iface).collect::<Vec<_>>(), [Iface(0), Iface(0)]);
+    assert_eq!(
+        net.stack.udp_groups(s).map(|(iface, _)| iface).collect::<Vec<_>>(),
+        [Iface(0), Iface(0)]
+    );
     assert_eq!(net.stack.udp_multicast(s), Some(MulticastOptions::default()));
     assert_eq!(net.ingest_on(Iface(1), &data(G4, "10.0.1.2", 5000)), Some(Drop::NotOurs));
 }
@@ -531,7 +595,12 @@ fn messages_of_any_bytes_are_survived() {
     let s = socket(&mut net, "::", 5000);
     for n in 0..4_000u32 {
         let group = if n % 2 == 0 { G4 } else { G6 };
-        let _ = change(&mut net, s, group, if n % 16 < 8 { GroupChange::Join } else { GroupChange::Leave });
+        let _ = change(
+            &mut net,
+            s,
+            group,
+            if n % 16 < 8 { GroupChange::Join } else { GroupChange::Leave },
+        );
         let is_v6 = n % 2 == 1;
         let mut frame = newest(if n % 3 == 0 { Some(group) } else { None }, n as u8, &[], is_v6);
         let at = rng.below(frame.len() as u64 - 14) as usize + 14;

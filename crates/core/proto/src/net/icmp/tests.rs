@@ -60,7 +60,12 @@ fn echo_requests_to_many_hosts_are_not_answered() {
         broadcast("224.0.0.1", Mac([1, 0, 0x5e, 0, 0, 1])),
         // Ours alone by its IP address, but for all by its link address.
         broadcast("10.0.0.1", Mac::BROADCAST),
-        framed(PEER_MAC, Mac([0x33, 0x33, 0, 0, 0, 1]), EtherType::IPV6, &ping("2001:db8::2", "ff02::1", b"x")),
+        framed(
+            PEER_MAC,
+            Mac([0x33, 0x33, 0, 0, 0, 1]),
+            EtherType::IPV6,
+            &ping("2001:db8::2", "ff02::1", b"x"),
+        ),
     ] {
         assert_eq!(net.ingest(&frame), Some(Drop::IcmpBroadcastEcho));
     }
@@ -87,9 +92,14 @@ fn a_long_echo_is_answered_in_fragments() {
         }
         assert_eq!(sent.len(), 2, "{src}");
         assert!(sent.iter().all(|f| inner(f).len() <= 1500));
-        let whole = crate::net::frag::tests::join(&sent.iter().map(|f| inner(f).to_vec()).collect::<Vec<_>>());
+        let whole = crate::net::frag::tests::join(
+            &sent.iter().map(|f| inner(f).to_vec()).collect::<Vec<_>>(),
+        );
         if addr(src).is_v4() {
-            assert_eq!(icmpv4::check(&whole, true).unwrap(), Icmpv4::EchoReply { id: 1, seq: 2, data: &data });
+            assert_eq!(
+                icmpv4::check(&whole, true).unwrap(),
+                Icmpv4::EchoReply { id: 1, seq: 2, data: &data }
+            );
         } else {
             let message = icmpv6::check(&addr(dst), &addr(src), 64, &whole, true).unwrap();
             assert_eq!(message, Icmpv6::EchoReply { id: 1, seq: 2, data: &data });
@@ -113,8 +123,10 @@ fn a_device_that_is_full_loses_no_part_of_a_fragmented_answer() {
         sent.extend(net.sink.take());
         assert_eq!(left, sent.len() < 3);
     }
-    let whole = crate::net::frag::tests::join(&sent.iter().map(|f| inner(f).to_vec()).collect::<Vec<_>>());
-    assert!(matches!(icmpv4::check(&whole, true), Ok(Icmpv4::EchoReply { data: back, .. }) if back == data));
+    let whole =
+        crate::net::frag::tests::join(&sent.iter().map(|f| inner(f).to_vec()).collect::<Vec<_>>());
+    assert!(matches!(icmpv4::check(&whole, true),
+            Ok(Icmpv4::EchoReply { data: back, .. }) if back == data));
 }
 
 #[test]
@@ -162,8 +174,10 @@ fn nothing_that_could_multiply_is_answered() {
     let udp = |src, dst| udp_packet((src, 1), (dst, 2), b"x");
     let v4 = |to, p: &[u8]| framed(PEER_MAC, to, EtherType::IPV4, p);
     let quoted = udp("10.0.0.1", "10.0.0.2");
-    let error = icmp_v4("10.0.0.2", "10.0.0.1", &Icmpv4::Unreachable { code: 3, mtu: 0, quoted: &quoted });
-    let unknown_error = packet("2001:db8::2", "2001:db8::1", Proto::ICMPV6, &[100, 0, 0, 0, 0, 0, 0, 0]);
+    let error =
+        icmp_v4("10.0.0.2", "10.0.0.1", &Icmpv4::Unreachable { code: 3, mtu: 0, quoted: &quoted });
+    let unknown_error =
+        packet("2001:db8::2", "2001:db8::1", Proto::ICMPV6, &[100, 0, 0, 0, 0, 0, 0, 0]);
     let options = |src, dst, upper: u8| {
         let mut l4 = vec![upper, 0, 0x80, 4, 0, 0, 0, 0];
         // An ICMPv6 error inside: type 1.
@@ -213,7 +227,8 @@ fn more_replies_than_fit_are_refused_and_counted() {
 
 fn socket(net: &mut Net) -> crate::UdpId {
     let local = Endpoint::new(addr("10.0.0.1"), 5000);
-    let socket = net.stack.udp_bind(UdpSpec { table: Table(0), local, token: 3, v6_only: false }).unwrap();
+    let socket =
+        net.stack.udp_bind(UdpSpec { table: Table(0), local, token: 3, v6_only: false }).unwrap();
     net.stack.udp_connect(socket, Endpoint::new(addr("10.0.0.2"), 9)).unwrap();
     socket
 }
@@ -223,7 +238,8 @@ fn an_error_reaches_the_socket_whose_packet_it_quotes() {
     let mut net = Net::lan();
     let socket = socket(&mut net);
     let quoted = udp_packet(("10.0.0.1", 5000), ("10.0.0.2", 9), b"x");
-    let error = icmp_v4("10.0.0.2", "10.0.0.1", &Icmpv4::Unreachable { code: 3, mtu: 0, quoted: &quoted });
+    let error =
+        icmp_v4("10.0.0.2", "10.0.0.1", &Icmpv4::Unreachable { code: 3, mtu: 0, quoted: &quoted });
     assert_eq!(net.ingest(&ip_frame(&error)), None);
     let event = net.stack.next_event();
     assert_eq!(event, Some(crate::Event::Udp { socket, token: 3, what: UdpEvents::ERROR }));
@@ -253,7 +269,10 @@ fn a_redirect_changes_no_route() {
     let routes: Vec<_> = net.stack.routes().collect();
     let quoted = udp_packet(("10.0.0.1", 5000), ("10.0.0.2", 9), b"x");
     let redirect = Icmpv4::Redirect { code: 1, gateway: addr("10.0.0.9"), quoted: &quoted };
-    assert_eq!(net.ingest(&ip_frame(&icmp_v4("10.0.0.2", "10.0.0.1", &redirect))), Some(Drop::Redirect));
+    assert_eq!(
+        net.ingest(&ip_frame(&icmp_v4("10.0.0.2", "10.0.0.1", &redirect))),
+        Some(Drop::Redirect)
+    );
     assert_eq!(net.stack.routes().collect::<Vec<_>>(), routes);
     assert_eq!(net.emit().len(), 0);
 }
@@ -262,7 +281,9 @@ fn a_redirect_changes_no_route() {
 fn errors_that_quote_no_packet_of_ours_change_nothing() {
     let mut net = Net::lan();
     socket(&mut net);
-    let unreachable = |quoted: &[u8]| icmp_v4("10.0.0.2", "10.0.0.1", &Icmpv4::Unreachable { code: 3, mtu: 0, quoted });
+    let unreachable = |quoted: &[u8]| {
+        icmp_v4("10.0.0.2", "10.0.0.1", &Icmpv4::Unreachable { code: 3, mtu: 0, quoted })
+    };
     for (quoted, why) in [
         (udp_packet(("10.0.0.1", 5001), ("10.0.0.2", 9), b"x"), Drop::IcmpUnmatched),
         (udp_packet(("10.0.0.9", 5000), ("10.0.0.2", 9), b"x"), Drop::IcmpUnmatched),
@@ -327,7 +348,12 @@ fn a_path_mtu_that_cannot_be_true_is_not_believed() {
 #[test]
 fn a_tcp_error_must_quote_a_sequence_number_that_tcp_accepts() {
     let mut net = Net::lan();
-    let segment = |seq| Segment { src_port: 80, dst_port: 9, seq: clearway_wire::Seq(seq), ..Segment::default() };
+    let segment = |seq| Segment {
+        src_port: 80,
+        dst_port: 9,
+        seq: clearway_wire::Seq(seq),
+        ..Segment::default()
+    };
     let quoted = tcp_packet("10.0.0.1", "10.0.0.2", &segment(123), &[0; 1400]);
     assert!(net.ingest(&too_big(1300, &quoted[..28])).is_some(), "there is no such connection");
     assert_eq!(mtu_to(&net, "10.0.0.2"), Some(1500));
@@ -345,9 +371,15 @@ fn the_long_wait_for_fragments_is_told_to_the_sender_of_the_first() {
         let sent = net.pass(seconds);
         assert_eq!(sent.len(), 1);
         if addr(src).is_v4() {
-            assert_eq!(v4_message(&sent[0]).2, Icmpv4::TimeExceeded { code: 1, quoted: &pieces[0][..548] });
+            assert_eq!(
+                v4_message(&sent[0]).2,
+                Icmpv4::TimeExceeded { code: 1, quoted: &pieces[0][..548] }
+            );
         } else {
-            assert_eq!(v6_message(&sent[0]).2, Icmpv6::TimeExceeded { code: 1, quoted: &pieces[0][..1232] });
+            assert_eq!(
+                v6_message(&sent[0]).2,
+                Icmpv6::TimeExceeded { code: 1, quoted: &pieces[0][..1232] }
+            );
         }
         // Without the first fragment there is nobody to tell.
         assert_eq!(net.ingest(&ip_frame(&pieces[1])), None);

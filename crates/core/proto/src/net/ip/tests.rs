@@ -11,7 +11,12 @@ fn table(n: u16, spec: InterfaceSpec) -> InterfaceSpec {
 }
 
 fn loopback() -> InterfaceSpec {
-    InterfaceSpec { link: Link::Loopback, mtu: 65_535, offloads: Offloads::default(), table: Table(0) }
+    InterfaceSpec {
+        link: Link::Loopback,
+        mtu: 65_535,
+        offloads: Offloads::default(),
+        table: Table(0),
+    }
 }
 
 fn hop(net: &Net, t: u16, local: &str, remote: &str) -> Result<(u16, Next), NoHop> {
@@ -67,7 +72,10 @@ fn an_interface_that_is_down_takes_nothing() {
 
 #[test]
 fn a_route_may_point_into_another_table_and_loops_end() {
-    let mut net = Net::new(&[(table(1, ethernet(1500)), &["10.0.0.1/24"]), (table(2, raw(1500)), &["10.9.0.1/24"])]);
+    let mut net = Net::new(&[
+        (table(1, ethernet(1500)), &["10.0.0.1/24"]),
+        (table(2, raw(1500)), &["10.9.0.1/24"]),
+    ]);
     let s = &mut net.stack;
     s.add_route(Table(1), cidr("10.9.0.0/16"), NextHop::Lookup(Table(2))).unwrap();
     s.add_route(Table(1), cidr("10.8.0.0/16"), NextHop::Lookup(Table(3))).unwrap();
@@ -79,11 +87,19 @@ fn a_route_may_point_into_another_table_and_loops_end() {
     s.add_route(Table(1), cidr("10.6.0.0/16"), NextHop::Blackhole).unwrap();
     s.add_route(Table(1), cidr("10.5.0.0/16"), NextHop::Gateway(addr("10.9.0.9"))).unwrap();
     assert_eq!(hop(&net, 1, "10.0.0.1", "10.9.0.5"), Ok((1, Next::Bare)));
-    assert_eq!(hop(&net, 1, "10.0.0.1", "10.5.0.5"), Ok((1, Next::Bare)), "a router behind another table");
+    assert_eq!(
+        hop(&net, 1, "10.0.0.1", "10.5.0.5"),
+        Ok((1, Next::Bare)),
+        "a router behind another table"
+    );
     for unreachable in ["10.8.0.1", "10.7.0.9", "10.6.0.1", "192.0.2.1"] {
         assert_eq!(hop(&net, 1, "10.0.0.1", unreachable), Err(NoHop::NoRoute), "{unreachable}");
     }
-    assert_eq!(hop(&net, 2, "10.9.0.1", "10.0.0.1"), Err(NoHop::NoRoute), "tables do not see each other by themselves");
+    assert_eq!(
+        hop(&net, 2, "10.9.0.1", "10.0.0.1"),
+        Err(NoHop::NoRoute),
+        "tables do not see each other by themselves"
+    );
 }
 
 #[test]
@@ -133,10 +149,22 @@ fn what_cannot_be_added_is_refused_with_the_reason() {
     assert_eq!(s.add_address(now, Iface(0), cidr("127.0.0.1/8")), Err(AddError::BadAddress));
     assert_eq!(s.add_address(now, Iface(1), cidr("2001:db8::1/64")), Err(AddError::BadMtu));
     assert_eq!(s.set_mtu(Iface(0), 1000), Err(AddError::BadMtu), "it has an IPv6 address");
-    assert_eq!(s.add_route(Table(0), cidr("10.0.0.0/24"), NextHop::Blackhole), Err(AddError::Exists));
-    assert_eq!(s.add_route(Table(0), cidr("11.0.0.0/8"), NextHop::Gateway(addr("::2"))), Err(AddError::BadAddress));
-    assert_eq!(s.add_route(Table(0), cidr("11.0.0.0/8"), NextHop::Lookup(Table(99))), Err(AddError::NoTable));
-    assert_eq!(s.add_route(Table(0), cidr("11.0.0.0/8"), NextHop::Interface(Iface(9))), Err(AddError::NoInterface));
+    assert_eq!(
+        s.add_route(Table(0), cidr("10.0.0.0/24"), NextHop::Blackhole),
+        Err(AddError::Exists)
+    );
+    assert_eq!(
+        s.add_route(Table(0), cidr("11.0.0.0/8"), NextHop::Gateway(addr("::2"))),
+        Err(AddError::BadAddress)
+    );
+    assert_eq!(
+        s.add_route(Table(0), cidr("11.0.0.0/8"), NextHop::Lookup(Table(99))),
+        Err(AddError::NoTable)
+    );
+    assert_eq!(
+        s.add_route(Table(0), cidr("11.0.0.0/8"), NextHop::Interface(Iface(9))),
+        Err(AddError::NoInterface)
+    );
 }
 
 #[test]

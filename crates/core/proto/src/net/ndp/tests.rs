@@ -26,7 +26,13 @@ fn solicit(src: &str, target: &str, hop_limit: u8, options: &[NdOption<'_>]) -> 
 fn advert(src: &str, dst: &str, target: &str, solicited: bool, mac: Mac) -> Vec<u8> {
     let mut scratch = [0; 64];
     let options = Options::build(&mut scratch, &[NdOption::TargetLink(mac)]);
-    let ndp = Ndp::NeighborAdvert { router: false, solicited, override_: true, target: addr(target), options };
+    let ndp = Ndp::NeighborAdvert {
+        router: false,
+        solicited,
+        override_: true,
+        target: addr(target),
+        options,
+    };
     ip_frame(&icmp_v6(src, dst, 255, &Icmpv6::Ndp(ndp)))
 }
 
@@ -60,7 +66,10 @@ fn a_solicitation_for_our_address_is_answered() {
         assert_eq!(sent.len(), 1);
         read(&sent[0], |mac, src, dst, ndp| {
             assert_eq!((mac, src, dst), (PEER_MAC, addr(target), addr(PEER)));
-            let Ndp::NeighborAdvert { router, solicited, override_, target: told, options } = ndp else { panic!() };
+            let Ndp::NeighborAdvert { router, solicited, override_, target: told, options } = ndp
+            else {
+                panic!()
+            };
             assert_eq!((router, solicited, override_, told), (false, true, true, addr(target)));
             assert_eq!(options.target_link(), Some(OUR_MAC));
         });
@@ -116,15 +125,23 @@ fn a_claim_to_our_address_is_defended() {
     assert_eq!(net.ingest(&advert(PEER, OURS, OURS, false, PEER_MAC)), Some(Drop::NdpConflict));
     let sent = net.emit();
     read(&sent[0], |_, src, dst, _| assert_eq!((src, dst), (addr(OURS), Addr::ALL_NODES)));
-    assert!(net.stack.addresses().any(|a| a.cidr.addr == addr(OURS)), "we do not give up our address");
+    assert!(
+        net.stack.addresses().any(|a| a.cidr.addr == addr(OURS)),
+        "we do not give up our address"
+    );
 }
 
 #[test]
 fn a_neighbour_is_solicited_in_its_group_and_its_answer_lets_packets_go() {
     let mut net = net();
     let local = clearway_wire::Endpoint::new(Addr::ANY_V6, 5000);
-    let socket = net.stack.udp_bind(crate::UdpSpec { table: Table(0), local, token: 0, v6_only: false }).unwrap();
-    net.stack.udp_send(socket, clearway_wire::Endpoint::new(addr(PEER), 9), None, b"hello").unwrap();
+    let socket = net
+        .stack
+        .udp_bind(crate::UdpSpec { table: Table(0), local, token: 0, v6_only: false })
+        .unwrap();
+    net.stack
+        .udp_send(socket, clearway_wire::Endpoint::new(addr(PEER), 9), None, b"hello")
+        .unwrap();
     let sent = net.emit();
     assert_eq!(sent.len(), 1);
     read(&sent[0], |mac, src, dst, ndp| {
@@ -144,7 +161,10 @@ fn a_neighbour_is_solicited_in_its_group_and_its_answer_lets_packets_go() {
 fn forged_advertisements_in_a_row_do_not_take_a_neighbour_over() {
     let mut net = net();
     let local = clearway_wire::Endpoint::new(Addr::ANY_V6, 5000);
-    let socket = net.stack.udp_bind(crate::UdpSpec { table: Table(0), local, token: 0, v6_only: false }).unwrap();
+    let socket = net
+        .stack
+        .udp_bind(crate::UdpSpec { table: Table(0), local, token: 0, v6_only: false })
+        .unwrap();
     let peer = clearway_wire::Endpoint::new(addr(PEER), 9);
     net.stack.udp_send(socket, peer, None, b"a").unwrap();
     net.emit();
@@ -185,9 +205,16 @@ fn router_messages_and_redirects_change_nothing() {
         retrans_ms: 0,
         options: Options::NONE,
     };
-    assert_eq!(net.ingest(&ip_frame(&icmp_v6(router, OURS, 255, &Icmpv6::Ndp(ra)))), Some(Drop::RouterMessage));
-    let redirect = Ndp::Redirect { target: addr(router), destination: addr(PEER), options: Options::NONE };
-    assert_eq!(net.ingest(&ip_frame(&icmp_v6(router, OURS, 255, &Icmpv6::Ndp(redirect)))), Some(Drop::Redirect));
+    assert_eq!(
+        net.ingest(&ip_frame(&icmp_v6(router, OURS, 255, &Icmpv6::Ndp(ra)))),
+        Some(Drop::RouterMessage)
+    );
+    let redirect =
+        Ndp::Redirect { target: addr(router), destination: addr(PEER), options: Options::NONE };
+    assert_eq!(
+        net.ingest(&ip_frame(&icmp_v6(router, OURS, 255, &Icmpv6::Ndp(redirect)))),
+        Some(Drop::Redirect)
+    );
     assert_eq!(net.stack.routes().collect::<Vec<_>>(), routes);
     assert_eq!(net.emit().len(), 0);
 }

@@ -154,7 +154,8 @@ fn a_claim_against_a_reachable_neighbour_is_checked_with_the_neighbour_first() {
     // The true owner answers: nothing changed.
     w.claim(&addr(1), A, true);
     assert_eq!(w.state(&addr(1)), Some(NeighbourState::Reachable));
-    // It does not: the address has moved. The first question waits until a second after the last one.
+    // It does not: the address has moved. The first question waits until a second after the last
+    // one.
     w.claim(&addr(1), B, false);
     w.pass(Duration::from_secs(5));
     assert_eq!(w.state(&addr(1)), None);
@@ -183,8 +184,12 @@ fn known(state: NeighbourState) -> (World, Handle<Neighbour>) {
     (w, at)
 }
 
-const KNOWN: [NeighbourState; 4] =
-    [NeighbourState::Reachable, NeighbourState::Stale, NeighbourState::Delay, NeighbourState::Probe];
+const KNOWN: [NeighbourState; 4] = [
+    NeighbourState::Reachable,
+    NeighbourState::Stale,
+    NeighbourState::Delay,
+    NeighbourState::Probe,
+];
 
 fn mac_of(w: &World) -> Option<Mac> {
     w.n.iter().find(|i| i.addr == addr(1)).and_then(|i| i.mac)
@@ -195,7 +200,8 @@ fn no_number_of_forged_claims_takes_a_known_neighbour_over() {
     for state in KNOWN {
         for solicited in [false, true] {
             let (mut w, at) = known(state);
-            // Two claimants by turns, in every tenth of a second until shortly before the probe is over; no answer of the true owner yet.
+            // Two claimants by turns, in every tenth of a second until shortly before the probe is
+            // over; no answer of the true owner yet.
             for n in 0..25u8 {
                 w.claim(&addr(1), Mac([2, 0, 0, 0, 9, n % 2]), solicited);
                 assert_eq!(mac_of(&w), Some(A), "{state:?} {solicited} {n}");
@@ -203,7 +209,10 @@ fn no_number_of_forged_claims_takes_a_known_neighbour_over() {
                 w.pass(Duration::from_millis(100));
             }
             assert_eq!(w.state(&addr(1)), Some(NeighbourState::Probe));
-            assert!(w.requests().iter().all(|r| r.to == Some(A)), "only the link address that is known is asked");
+            assert!(
+                w.requests().iter().all(|r| r.to == Some(A)),
+                "only the link address that is known is asked"
+            );
             w.claim(&addr(1), A, true);
             assert_eq!((w.state(&addr(1)), mac_of(&w)), (Some(NeighbourState::Reachable), Some(A)));
         }
@@ -218,7 +227,11 @@ fn the_true_owner_may_miss_two_questions_and_keeps_its_place_with_the_third() {
         assert_eq!(w.requests().len(), 1);
         for _ in 0..2 {
             w.pass(Duration::from_millis(1_020));
-            assert_eq!(w.requests(), [Request { iface: IF, addr: addr(1), to: Some(A) }], "{state:?}");
+            assert_eq!(
+                w.requests(),
+                [Request { iface: IF, addr: addr(1), to: Some(A) }],
+                "{state:?}"
+            );
             w.claim(&addr(1), B, true);
         }
         w.claim(&addr(1), A, true);

@@ -1,5 +1,6 @@
-//! The quick way out, for the segments that nearly all segments are: one piece, over a way that is known, with no options but timestamps.
-//! What leaves is byte for byte what [`IpOut::begin`], the header's `emit` and `finish` make of it.
+//! The quick way out, for the segments that nearly all segments are: one piece, over a way that is
+//! known, with no options but timestamps. What leaves is byte for byte what [`IpOut::begin`], the
+//! header's `emit` and `finish` make of it.
 
 use clearway_base::Instant;
 use clearway_pkt::{Iface, Sink, TxMeta};
@@ -23,7 +24,8 @@ pub(crate) struct Way<'i> {
     interface: &'i Interface,
 }
 
-/// The way that `cache` remembers, if it still holds and nothing has to be waited for. None: ask [`IpOut::path`].
+/// The way that `cache` remembers, if it still holds and nothing has to be waited for. None: ask
+/// [`IpOut::path`].
 #[inline(always)]
 pub(crate) fn quick_way<'i>(ip: &'i mut Ip, now: Instant, cache: &RouteCache) -> Option<Way<'i>> {
     if cache.generation != ip.generation() {
@@ -33,7 +35,12 @@ pub(crate) fn quick_way<'i>(ip: &'i mut Ip, now: Instant, cache: &RouteCache) ->
         None => Mac::ZERO,
         Some(at) => ip.neighbours.usable(at, now)?,
     };
-    Some(Way { iface: cache.iface, mac, mtu: cache.mtu, interface: ip.ifaces.get(usize::from(cache.iface.0))? })
+    Some(Way {
+        iface: cache.iface,
+        mac,
+        mtu: cache.mtu,
+        interface: ip.ifaces.get(usize::from(cache.iface.0))?,
+    })
 }
 
 /// What one segment is, apart from its header's numbers and its bytes.
@@ -50,8 +57,9 @@ pub(crate) struct SegmentOut<'a> {
     pub(crate) ttl: &'a u8,
 }
 
-/// Sends one segment, whose payload `fill` writes; it says whether it had the bytes, and if not, nothing leaves and this is false. `head` says the header.
-/// The caller has made the segment for this way's MTU.
+/// Sends one segment, whose payload `fill` writes; it says whether it had the bytes, and if not,
+/// nothing leaves and this is false. `head` says the header. The caller has made the segment for
+/// this way's MTU.
 ///
 /// # Errors
 /// As [`IpOut::begin`](super::IpOut::begin), and nothing has changed.
@@ -72,10 +80,16 @@ pub(crate) fn send_segment<S: Sink>(
     let len = l4_at + l4_len;
     debug_assert!(len - link_len <= usize::from(way.mtu), "a segment longer than the way allows");
     let frame = sink.reserve(way.iface, len).ok_or(OutError::Full)?;
-    let (below, l4) = frame.get_mut(..len).and_then(|f| f.split_at_mut_checked(l4_at)).ok_or(OutError::Full)?;
+    let (below, l4) =
+        frame.get_mut(..len).and_then(|f| f.split_at_mut_checked(l4_at)).ok_or(OutError::Full)?;
     let (link, packet) = below.split_at_mut_checked(link_len).ok_or(OutError::Full)?;
     if link_len != 0 {
-        eth::emit(way.mac, way.interface.mac, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }, link);
+        eth::emit(
+            way.mac,
+            way.interface.mac,
+            if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 },
+            link,
+        );
     }
     let put = if is_v4 { put_v4 } else { put_v6 };
     let pseudo = put(key, *tos, *ttl, l4_len, packet);

@@ -12,7 +12,13 @@ use crate::testing::*;
 use crate::{InterfaceSpec, Table};
 
 fn key(local: &str, remote: &str) -> FlowKey {
-    FlowKey { local: addr(local), remote: addr(remote), local_port: 80, remote_port: 9, table: Table(0) }
+    FlowKey {
+        local: addr(local),
+        remote: addr(remote),
+        local_port: 80,
+        remote_port: 9,
+        table: Table(0),
+    }
 }
 
 const PAIRS: [(&str, &str); 2] = [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")];
@@ -27,7 +33,8 @@ fn send(
 ) -> Result<(), OutError> {
     let crate::Stack { counters, ip, .. } = &mut net.stack;
     let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink, via: None };
-    let seg = Segment { src_port: 80, dst_port: 9, seq: Seq(5), flags: Flags::ACK, ..Segment::default() };
+    let seg =
+        Segment { src_port: 80, dst_port: 9, seq: Seq(5), flags: Flags::ACK, ..Segment::default() };
     let mut room = out.begin(cache, key, Proto::TCP, 20 + payload, 0, 64)?;
     let l4 = room.l4();
     assert_eq!(l4.len(), 20 + payload);
@@ -63,7 +70,10 @@ fn a_segment_leaves_whole_and_with_good_checksums() {
         let l4 = if addr(local).is_v4() {
             let v4 = ipv4::check(eth.payload(), true).unwrap();
             // RFC 6864 4.1: atomic datagrams need no identification.
-            assert_eq!((v4.id(), v4.dont_fragment(), v4.ttl(), v4.proto()), (0, true, 64, Proto::TCP));
+            assert_eq!(
+                (v4.id(), v4.dont_fragment(), v4.ttl(), v4.proto()),
+                (0, true, 64, Proto::TCP)
+            );
             v4.payload()
         } else {
             let v6 = ipv6::check(eth.payload()).unwrap();
@@ -109,7 +119,10 @@ fn room_that_is_not_committed_sends_nothing() {
 fn errors_say_what_is_wrong() {
     let mut net = Net::lan();
     let mut cache = RouteCache::default();
-    assert_eq!(send(&mut net, &mut cache, &key("10.0.0.1", "192.0.2.1"), 0, 0), Err(OutError::NoRoute));
+    assert_eq!(
+        send(&mut net, &mut cache, &key("10.0.0.1", "192.0.2.1"), 0, 0),
+        Err(OutError::NoRoute)
+    );
     assert_eq!(net.stack.counters().ip.no_route, 1);
     let k = key("10.0.0.1", "10.0.0.2");
     assert_eq!(send(&mut net, &mut cache, &k, 1461, 0), Err(OutError::TooBig { mtu: 1500 }));
@@ -162,8 +175,13 @@ fn segments_wait_for_an_unknown_neighbour_and_the_cache_warms_when_it_answers() 
 }
 
 fn offloading(net_mtu: u32) -> InterfaceSpec {
-    let offloads =
-        Offloads { tx_checksum: true, tso4: true, tso6: true, max_segmented_frame: 65_550, ..Offloads::default() };
+    let offloads = Offloads {
+        tx_checksum: true,
+        tso4: true,
+        tso6: true,
+        max_segmented_frame: 65_550,
+        ..Offloads::default()
+    };
     InterfaceSpec { offloads, ..ethernet(net_mtu) }
 }
 
@@ -172,7 +190,11 @@ fn a_device_that_cuts_gets_large_segments_with_what_it_needs() {
     let mut net = Net::new(&[(offloading(1500), &["10.0.0.1/24", "2001:db8::1/64"])]);
     for (local, remote) in PAIRS {
         let (mut cache, k) = (RouteCache::default(), key(local, remote));
-        assert_eq!(path(&mut net, &mut cache, &k).unwrap().max_tcp_segmented_payload, 0, "its neighbour is not known");
+        assert_eq!(
+            path(&mut net, &mut cache, &k).unwrap().max_tcp_segmented_payload,
+            0,
+            "its neighbour is not known"
+        );
         net.stack.add_static_neighbour(net.now, Iface(0), addr(remote), PEER_MAC).unwrap();
         let info = path(&mut net, &mut cache, &k).unwrap();
         let ip_len = if addr(local).is_v4() { 20 } else { 40 };
@@ -183,10 +205,16 @@ fn a_device_that_cuts_gets_large_segments_with_what_it_needs() {
         let at = 14 + ip_len as usize;
         assert_eq!(frame.len(), at + 20 + 60_000);
         assert_eq!(meta.segmentation, Segmentation::Tcp(1440));
-        assert_eq!((meta.header_len as usize, meta.checksum_start as usize, meta.checksum_offset), (at + 20, at, 16));
+        assert_eq!(
+            (meta.header_len as usize, meta.checksum_start as usize, meta.checksum_offset),
+            (at + 20, at, 16)
+        );
         // As virtio has it: the field holds the sum of the pseudo header of the whole.
         let partial = u16::from_be_bytes([frame[at + 16], frame[at + 17]]);
-        assert_eq!(partial, clearway_wire::checksum::partial(&k.local, &k.remote, Proto::TCP, 60_020));
+        assert_eq!(
+            partial,
+            clearway_wire::checksum::partial(&k.local, &k.remote, Proto::TCP, 60_020)
+        );
     }
 }
 
@@ -222,7 +250,8 @@ fn copying_a_part_crosses_from_head_to_body() {
     }
 }
 
-/// Sends one segment with timestamps and `payload` bytes the quick way, over a cache that the long way has filled.
+/// Sends one segment with timestamps and `payload` bytes the quick way, over a cache that the long
+/// way has filled.
 fn send_quick(
     net: &mut Net,
     cache: &RouteCache,
@@ -248,18 +277,29 @@ fn the_quick_way_makes_the_same_packet_as_the_long_one() {
         Offloads { tx_checksum: true, ..Offloads::default() },
         Offloads { trusted_link: true, ..Offloads::default() },
     ] {
-        for ((local, remote), ts) in PAIRS.into_iter().flat_map(|pair| [(pair, None), (pair, Some((7, 8)))]) {
+        for ((local, remote), ts) in
+            PAIRS.into_iter().flat_map(|pair| [(pair, None), (pair, Some((7, 8)))])
+        {
             let mut net = Net::lan();
             net.stack.ip.ifaces[0].offloads = offloads;
             let (key, mut cache) = (key(local, remote), RouteCache::default());
             let opts = tcp::TcpOptions { ts, ..tcp::TcpOptions::NONE };
             let flags = Flags::ACK | Flags::PSH;
-            let seg = Segment { src_port: 80, dst_port: 9, seq: Seq(5), wnd: 3, flags, opts, ..Segment::default() };
+            let seg = Segment {
+                src_port: 80,
+                dst_port: 9,
+                seq: Seq(5),
+                wnd: 3,
+                flags,
+                opts,
+                ..Segment::default()
+            };
             let header_len = opts.header_len();
             for payload in [1, 63, 64, 1000] {
                 let crate::Stack { counters, ip, .. } = &mut net.stack;
                 let mut out = IpOut { now: net.now, counters, ip, sink: &mut net.sink, via: None };
-                let mut room = out.begin(&mut cache, &key, Proto::TCP, header_len + payload, 4, 63).unwrap();
+                let mut room =
+                    out.begin(&mut cache, &key, Proto::TCP, header_len + payload, 4, 63).unwrap();
                 room.l4().fill(0x5a);
                 tcp::emit(&seg, room.l4());
                 let transport = Transport::Tcp { header_len: header_len as u8, segment_size: 0 };

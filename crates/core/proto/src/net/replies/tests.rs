@@ -6,9 +6,15 @@ use super::*;
 use crate::testing::*;
 
 fn reply() -> ReplyTcp {
-    let key =
-        FlowKey { local: addr("10.0.0.1"), remote: addr("10.0.0.2"), local_port: 80, remote_port: 9, table: Table(0) };
-    let mut seg = Segment { seq: Seq(7), ack: Seq(8), flags: Flags::RST | Flags::ACK, ..Segment::default() };
+    let key = FlowKey {
+        local: addr("10.0.0.1"),
+        remote: addr("10.0.0.2"),
+        local_port: 80,
+        remote_port: 9,
+        table: Table(0),
+    };
+    let mut seg =
+        Segment { seq: Seq(7), ack: Seq(8), flags: Flags::RST | Flags::ACK, ..Segment::default() };
     seg.opts.ts = Some((1, 2));
     ReplyTcp { key, seg, tos: 0x10, ttl: 33 }
 }
@@ -37,7 +43,8 @@ fn each_kind_has_room_of_its_own() {
     for n in 0..most + 5 {
         assert_eq!(net.stack.replies.tcp(reply()), n < most);
     }
-    let answer = ReplyLink { iface: Iface(0), ours: addr("10.0.0.1"), what: LinkWhat::Announcement };
+    let answer =
+        ReplyLink { iface: Iface(0), ours: addr("10.0.0.1"), what: LinkWhat::Announcement };
     assert!(net.stack.replies.link(answer));
     assert_eq!(net.emit().len(), most + 1);
 }

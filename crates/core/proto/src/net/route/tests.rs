@@ -28,10 +28,17 @@ fn iface(route: Option<&Route>) -> Option<u16> {
 #[test]
 fn the_longest_prefix_wins_in_both_families() {
     let mut r = routes();
-    for (n, dst) in
-        ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "::/0", "2001:db8::/32", "2001:db8:1::/48"]
-            .iter()
-            .enumerate()
+    for (n, dst) in [
+        "0.0.0.0/0",
+        "10.0.0.0/8",
+        "10.1.0.0/16",
+        "10.1.2.3/32",
+        "::/0",
+        "2001:db8::/32",
+        "2001:db8:1::/48",
+    ]
+    .iter()
+    .enumerate()
     {
         r.add(Table(0), cidr(dst), NextHop::Interface(Iface(n as u16))).unwrap();
     }
@@ -62,7 +69,10 @@ fn host_bits_are_cleared_and_a_prefix_is_added_once() {
     let mut r = routes();
     r.add(Table(0), cidr("10.0.0.7/24"), NextHop::Blackhole).unwrap();
     assert_eq!(r.add(Table(0), cidr("10.0.0.9/24"), NextHop::Unreachable), Err(RouteError::Exists));
-    assert_eq!(r.add(Table(9), cidr("10.0.0.9/24"), NextHop::Unreachable), Err(RouteError::NoTable));
+    assert_eq!(
+        r.add(Table(9), cidr("10.0.0.9/24"), NextHop::Unreachable),
+        Err(RouteError::NoTable)
+    );
     assert!(r.remove(Table(0), cidr("10.0.0.1/24")));
     assert!(!r.remove(Table(0), cidr("10.0.0.1/24")));
     assert!(r.lookup(Table(0), &addr("10.0.0.7")).is_none());
@@ -81,13 +91,16 @@ fn a_full_table_refuses_and_takes_again_after_a_removal() {
 /// Addresses that share many bits, so that prefixes of every length meet.
 fn near_addr() -> impl Strategy<Value = Addr> {
     prop_oneof![
-        (0u32..16, 0u32..8).prop_map(|(high, low)| Addr::v4((0x0a00_0000 | high << 20 | low).to_be_bytes())),
-        (0u128..16, 0u128..8).prop_map(|(high, low)| Addr::v6((0x2001 << 112 | high << 60 | low).to_be_bytes())),
+        (0u32..16, 0u32..8)
+            .prop_map(|(high, low)| Addr::v4((0x0a00_0000 | high << 20 | low).to_be_bytes())),
+        (0u128..16, 0u128..8)
+            .prop_map(|(high, low)| Addr::v6((0x2001 << 112 | high << 60 | low).to_be_bytes())),
     ]
 }
 
 fn near_cidr() -> impl Strategy<Value = Cidr> {
-    (near_addr(), 0u8..=128).prop_map(|(addr, len)| masked(addr, if addr.is_v4() { len % 33 } else { len }))
+    (near_addr(), 0u8..=128)
+        .prop_map(|(addr, len)| masked(addr, if addr.is_v4() { len % 33 } else { len }))
 }
 
 proptest! {

@@ -15,12 +15,26 @@ fn net() -> Net {
 
 fn at(local: &str, port: u16) -> BindSpec {
     let local = Endpoint::new(addr(local), port);
-    BindSpec { table: Table(0), local, v6_only: false, reuse_address: false, reuse_port: false, owner: 0 }
+    BindSpec {
+        table: Table(0),
+        local,
+        v6_only: false,
+        reuse_address: false,
+        reuse_port: false,
+        owner: 0,
+    }
 }
 
 fn listening(local: &str, port: u16) -> ListenSpec {
     let local = Endpoint::new(addr(local), port);
-    ListenSpec { table: Table(0), local, v6_only: false, backlog: 8, token: 5, options: ConnOptions::default() }
+    ListenSpec {
+        table: Table(0),
+        local,
+        v6_only: false,
+        backlog: 8,
+        token: 5,
+        options: ConnOptions::default(),
+    }
 }
 
 fn to(remote: &str, port: u16) -> ConnectSpec {
@@ -74,7 +88,12 @@ fn reuse_of_the_address_is_for_those_who_do_not_listen() {
 fn groups_of_both_wildcards_listen_side_by_side_and_each_family_finds_its_own() {
     let mut net = net();
     let mut listen = |addr: Addr, v6_only: bool, token: u64| {
-        let spec = BindSpec { local: Endpoint::new(addr, 80), v6_only, reuse_port: true, ..at("0.0.0.0", 80) };
+        let spec = BindSpec {
+            local: Endpoint::new(addr, 80),
+            v6_only,
+            reuse_port: true,
+            ..at("0.0.0.0", 80)
+        };
         let bind = net.stack.bind(spec).unwrap();
         let options = crate::ConnOptions::default();
         let local = Endpoint::new(addr, 80);
@@ -147,9 +166,15 @@ fn a_connection_leaves_from_the_port_that_was_reserved() {
     let server = net.stack.accept(listener).unwrap();
     assert_eq!(net.stack.remote(server).map(|e| e.port), Some(4000));
     assert_eq!(net.stack.local(conn).map(|e| e.port), Some(4000));
-    assert_eq!(net.stack.connect_bound(net.now, bind, to("10.0.0.2", 80)), Err(ConnectError::InUse));
+    assert_eq!(
+        net.stack.connect_bound(net.now, bind, to("10.0.0.2", 80)),
+        Err(ConnectError::InUse)
+    );
     net.stack.unbind(bind);
-    assert_eq!(net.stack.connect_bound(net.now, bind, to("10.0.0.2", 80)), Err(ConnectError::NoReservation));
+    assert_eq!(
+        net.stack.connect_bound(net.now, bind, to("10.0.0.2", 80)),
+        Err(ConnectError::NoReservation)
+    );
     assert_eq!(net.stack.state(conn), State::Established);
 }
 
@@ -220,7 +245,11 @@ fn a_client_that_closes_first_goes_on_when_all_its_ports_are_in_time_wait() {
             ports.insert(come_and_go(&mut net, listener, conn));
         }
         assert_eq!((ports.len(), net.stack.population().time_wait), (4, 4), "round {round}");
-        assert_eq!(net.stack.connect(net.now, to("10.0.0.1", 80)), Err(ConnectError::NoPorts), "too soon");
+        assert_eq!(
+            net.stack.connect(net.now, to("10.0.0.1", 80)),
+            Err(ConnectError::NoPorts),
+            "too soon"
+        );
         net.now += Duration::from_secs(1);
     }
     assert_eq!(net.stack.counters().tcp.time_wait_reused, 12);
@@ -248,7 +277,8 @@ fn who_reserved_a_port_takes_its_pair_in_time_wait_over_at_once() {
 #[test]
 fn port_0_keeps_off_ports_that_connections_have_while_there_are_others() {
     let (mut net, listener) = narrow((40_000, 40_015), true);
-    let conns: Vec<ConnId> = (0..8).map(|_| net.stack.connect(net.now, to("10.0.0.1", 80)).unwrap()).collect();
+    let conns: Vec<ConnId> =
+        (0..8).map(|_| net.stack.connect(net.now, to("10.0.0.1", 80)).unwrap()).collect();
     net.loop_back();
     let used: BTreeSet<u16> = conns.iter().map(|c| net.stack.local(*c).unwrap().port).collect();
     for _ in 0..8 {

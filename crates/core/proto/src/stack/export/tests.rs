@@ -12,13 +12,15 @@ use super::*;
 use crate::export::VERSION;
 use crate::testing::*;
 use crate::{
-    Congestion, ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, GroupChange, Keepalive, ListenSpec, ListenerId,
-    Sharing, State, UdpId, UdpSpec,
+    Congestion, ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, GroupChange, Keepalive,
+    ListenSpec, ListenerId, Sharing, State, UdpId, UdpSpec,
 };
 
 fn empty() -> Stack<TestEnv> {
     let mut stack = bare(config());
-    stack.set_buffer_maker(Box::new(|bytes| (bytes.len() <= 2_000).then(|| TestBuf(bytes.to_vec()))));
+    stack.set_buffer_maker(Box::new(|bytes| {
+        (bytes.len() <= 2_000).then(|| TestBuf(bytes.to_vec()))
+    }));
     stack
 }
 
@@ -36,7 +38,10 @@ fn end(port: u16) -> Endpoint {
 
 impl Busy {
     fn new() -> Busy {
-        let mut net = Net::new(&[(loopback(1_500, 0), &["10.0.0.1/24", "2001:db8::1/64"]), (ethernet(1_400), &[])]);
+        let mut net = Net::new(&[
+            (loopback(1_500, 0), &["10.0.0.1/24", "2001:db8::1/64"]),
+            (ethernet(1_400), &[]),
+        ]);
         net.stack.add_static_neighbour(net.now, Iface(1), addr("10.0.1.2"), PEER_MAC).unwrap();
         net.stack.add_route(Table(0), cidr("10.0.2.0/24"), NextHop::Interface(Iface(1))).unwrap();
         net.stack.add_route(Table(1), cidr("0.0.0.0/0"), NextHop::Lookup(Table(0))).unwrap();
@@ -51,10 +56,20 @@ impl Busy {
         let bind = net.stack.bind(spec).unwrap();
         let keepalive = Some(Keepalive { idle: Duration::from_secs(9), ..Keepalive::default() });
         let options = ConnOptions { keepalive, nodelay: true, ..ConnOptions::default() };
-        let listen = ListenSpec { table: Table(0), local: end(80), v6_only: false, backlog: 5, token: 11, options };
+        let listen = ListenSpec {
+            table: Table(0),
+            local: end(80),
+            v6_only: false,
+            backlog: 5,
+            token: 11,
+            options,
+        };
         let listener = net.stack.listen_bound(bind, listen).unwrap();
         let udp = UdpSpec { table: Table(0), local: end(53), token: 13, v6_only: false };
-        let socket = net.stack.udp_bind_shared(udp, Sharing { reuse_port: true, ..Sharing::default() }).unwrap();
+        let socket = net
+            .stack
+            .udp_bind_shared(udp, Sharing { reuse_port: true, ..Sharing::default() })
+            .unwrap();
         net.stack.udp_group(socket, Iface(1), addr("239.1.2.3"), GroupChange::Join).unwrap();
         net.stack.udp_send(socket, end(53), None, b"unread").unwrap();
         Busy { net, listener, conns: Vec::new(), socket }
@@ -65,7 +80,8 @@ impl Busy {
     }
 
     fn connect_with(&mut self, options: ConnOptions) {
-        let spec = ConnectSpec { table: Table(0), local: None, remote: end(80), token: 12, options };
+        let spec =
+            ConnectSpec { table: Table(0), local: None, remote: end(80), token: 12, options };
         self.conns.extend(self.net.stack.connect(self.net.now, spec));
     }
 
@@ -82,13 +98,15 @@ impl Busy {
     /// The same, for what leaves at this moment. False: nothing did.
     fn hop(&mut self, lost: usize, count: &mut usize) -> bool {
         self.net.stack.emit(self.net.now, &mut self.net.sink);
-        let sent: Vec<_> = self.net.sink.sent.drain(..).filter(|(iface, ..)| *iface == Iface(0)).collect();
+        let sent: Vec<_> =
+            self.net.sink.sent.drain(..).filter(|(iface, ..)| *iface == Iface(0)).collect();
         for frames in sent.chunks(BURST) {
             let kept = frames.iter().filter(|_| {
                 *count += 1;
                 lost == 0 || *count % lost != 0
             });
-            let frames: Vec<_> = kept.map(|(iface, frame, meta)| (arrival(*iface, meta), frame.clone())).collect();
+            let frames: Vec<_> =
+                kept.map(|(iface, frame, meta)| (arrival(*iface, meta), frame.clone())).collect();
             self.net.ingest_all(&frames);
         }
         !sent.is_empty()
@@ -152,7 +170,8 @@ fn nameless(export: &[u8]) -> Vec<Record> {
         (kind, rows(&bytes).into_iter().filter(|(tag, _)| !names(kind, *tag)).collect::<Vec<_>>())
     };
     // The first is about the stack, with random numbers that are new each time.
-    let mut all: Vec<_> = rows(&export[6..]).into_iter().filter(|(kind, _)| *kind != 1).map(fields).collect();
+    let mut all: Vec<_> =
+        rows(&export[6..]).into_iter().filter(|(kind, _)| *kind != 1).map(fields).collect();
     all.sort();
     all
 }
@@ -236,18 +255,34 @@ fn owners_find_what_they_had_under_new_names() {
     let stack = &mut busy.net.stack;
     assert_eq!(stack.routes().collect::<Vec<_>>(), before);
     assert_eq!(stack.addresses().count(), 3, "two, and the link-local one of the other interface");
-    assert!(stack.neighbours().any(|n| n.addr == addr("10.0.1.2") && n.state == NeighbourState::Permanent));
+    assert!(
+        stack
+            .neighbours()
+            .any(|n| n.addr == addr("10.0.1.2") && n.state == NeighbourState::Permanent)
+    );
     assert_eq!(stack.udp_groups(busy.socket).collect::<Vec<_>>(), [(Iface(1), addr("239.1.2.3"))]);
     assert_eq!(stack.udp_recv(busy.socket).unwrap().payload, b"unread");
     let tokens: Vec<_> = core::iter::from_fn(|| stack.next_event()).collect();
-    assert!(tokens.iter().any(|e| matches!(e, Event::Incoming { listener, token: 11 } if *listener == busy.listener)));
+    assert!(tokens.iter().any(
+        |e| matches!(e, Event::Incoming { listener, token: 11 } if *listener == busy.listener)
+    ));
     assert!(tokens.iter().any(|e| matches!(e, Event::Udp { token: 13, .. })));
-    assert!(!tokens.iter().any(|e| matches!(e, Event::Conn { what, .. } if what.has(ConnEvents::FAILED))));
+    assert!(
+        !tokens
+            .iter()
+            .any(|e| matches!(e, Event::Conn { what, .. } if what.has(ConnEvents::FAILED)))
+    );
     let accepted = stack.accept(busy.listener).unwrap();
     assert!(stack.options(accepted).unwrap().nodelay);
     // The reservation is held, by whom it was held.
-    let spec =
-        BindSpec { table: Table(0), local: end(80), v6_only: false, reuse_address: false, reuse_port: false, owner: 0 };
+    let spec = BindSpec {
+        table: Table(0),
+        local: end(80),
+        v6_only: false,
+        reuse_address: false,
+        reuse_port: false,
+        owner: 0,
+    };
     assert!(stack.bind(spec).is_err());
 }
 
@@ -278,7 +313,9 @@ fn unknown_kinds_and_fields_are_skipped_and_missing_ones_have_defaults() {
 fn what_is_no_export_is_refused_with_the_reason() {
     let mut stack = empty();
     let now = Instant::from_millis(5);
-    let why = |stack: &mut Stack<TestEnv>, bytes: &[u8]| stack.import(now, bytes).map(|_| ()).unwrap_err();
+    let why = |stack: &mut Stack<TestEnv>, bytes: &[u8]| {
+        stack.import(now, bytes).map(|_| ()).unwrap_err()
+    };
     assert_eq!(why(&mut stack, b"").why, Fault::Truncated);
     assert_eq!(why(&mut stack, b"nonsense").why, Fault::Truncated);
     let mut other = written(&[]);
@@ -299,15 +336,19 @@ fn a_record_that_contradicts_itself_is_refused_and_nothing_of_it_stays() {
     assert!(!busy.net.emit().is_empty(), "and lost");
     let state = busy.net.stack.export(busy.net.now).0;
     let records = rows(&state[6..]);
-    let has_written = |bytes: &[u8]| rows(bytes).iter().any(|(tag, value)| *tag == 302 && !value.is_empty());
+    let has_written =
+        |bytes: &[u8]| rows(bytes).iter().any(|(tag, value)| *tag == 302 && !value.is_empty());
     let conn = records.iter().find(|(kind, bytes)| *kind == 10 && has_written(bytes)).unwrap();
     let with = |tag: u16, value: &[u8]| {
         let mut fields = rows(&conn.1);
         fields.iter_mut().find(|(t, _)| *t == tag).unwrap().1 = value.to_vec();
         written(&[(10, row_bytes(&fields))])
     };
-    // More in flight than there are bytes; a state that no connection has; a shift that no peer can ask for; a port of nobody; no segment size.
-    for (tag, value) in [(302, &[][..]), (8, &[1]), (105, &[15]), (3, &[]), (16, &[1]), (1, &[1, 2])] {
+    // More in flight than there are bytes; a state that no connection has; a shift that no peer can
+    // ask for; a port of nobody; no segment size.
+    for (tag, value) in
+        [(302, &[][..]), (8, &[1]), (105, &[15]), (3, &[]), (16, &[1]), (1, &[1, 2])]
+    {
         let mut stack = empty();
         let why = stack.import(busy.net.now, &with(tag, value)).unwrap_err().why;
         assert!(matches!(why, Fault::Contradiction(_) | Fault::Field(_)), "{tag}: {why:?}");
@@ -354,15 +395,21 @@ fn deed() -> impl Strategy<Value = Deed> {
 }
 
 fn done(busy: &mut Busy, deed: Deed) {
-    let who = |busy: &Busy, n: u8| busy.conns.get(usize::from(n) % busy.conns.len().max(1)).copied();
+    let who =
+        |busy: &Busy, n: u8| busy.conns.get(usize::from(n) % busy.conns.len().max(1)).copied();
     match deed {
         Deed::Connect => busy.connect(),
         Deed::Accept => busy.conns.extend(busy.net.stack.accept(busy.listener)),
         Deed::Choose(n, what) => {
-            if let Some((conn, options)) = who(busy, n).and_then(|conn| Some((conn, busy.net.stack.options(conn)?))) {
-                let congestion = [Congestion::Bbr, Congestion::Cubic, Congestion::Reno][usize::from(what % 3)];
+            if let Some((conn, options)) =
+                who(busy, n).and_then(|conn| Some((conn, busy.net.stack.options(conn)?)))
+            {
+                let congestion =
+                    [Congestion::Bbr, Congestion::Cubic, Congestion::Reno][usize::from(what % 3)];
                 let max_pacing_rate = (what & 8 != 0).then_some(100_000);
-                busy.net.stack.set_options(conn, ConnOptions { congestion, max_pacing_rate, ..options });
+                busy.net
+                    .stack
+                    .set_options(conn, ConnOptions { congestion, max_pacing_rate, ..options });
             }
         }
         Deed::Send(n, len) => {

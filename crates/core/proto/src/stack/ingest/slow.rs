@@ -1,4 +1,5 @@
-//! Everything that is not an ordinary TCP segment: other protocols, fragments, options, extension headers, and every fault, each with its reason.
+//! Everything that is not an ordinary TCP segment: other protocols, fragments, options, extension
+//! headers, and every fault, each with its reason.
 
 use clearway_base::Instant;
 use clearway_pkt::{Buf, Iface, RxMeta};
@@ -6,7 +7,9 @@ use clearway_wire::group::Message;
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::ipv6_ext::{self, Refusal};
-use clearway_wire::{Addr, Ecn, Endpoint, EtherType, Mac, Proto, eth, igmp, ip as wire_ip, ipv4, ipv6, mld, tcp, udp};
+use clearway_wire::{
+    Addr, Ecn, Endpoint, EtherType, Mac, Proto, eth, igmp, ip as wire_ip, ipv4, ipv6, mld, tcp, udp,
+};
 
 use crate::counters::Drop;
 use crate::flow::FlowKey;
@@ -107,7 +110,8 @@ impl<E: Env> Stack<E> {
                 }
                 _ => return Err(Drop::UnknownEtherType),
             }
-            // An IPv4 packet in a frame of type IPv6 is nobody's: each check refuses the other's version.
+            // An IPv4 packet in a frame of type IPv6 is nobody's: each check refuses the other's
+            // version.
             if eth.ethertype() == EtherType::IPV6 && wire_ip::version(packet) == Some(4) {
                 return Err(Drop::UnknownEtherType);
             }
@@ -142,8 +146,15 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    /// A datagram that was put together from fragments. It is looked at again as a whole, and a fragment inside it is no datagram (RFC 6946 5).
-    fn whole(&mut self, now: Instant, meta: &RxMeta, link: Link, whole: &Whole) -> Result<(), Drop> {
+    /// A datagram that was put together from fragments. It is looked at again as a whole, and a
+    /// fragment inside it is no datagram (RFC 6946 5).
+    fn whole(
+        &mut self,
+        now: Instant,
+        meta: &RxMeta,
+        link: Link,
+        whole: &Whole,
+    ) -> Result<(), Drop> {
         let Step::Deliver(packet) = self.step(now, link, whole.packet(), true)? else {
             return Err(Drop::FragmentOverlap);
         };
@@ -160,7 +171,13 @@ impl<E: Env> Stack<E> {
         self.tcp_segment(now, &key, (&seg, mark), &meta, buf)
     }
 
-    fn step<'p>(&mut self, now: Instant, link: Link, packet: &'p [u8], reassembled: bool) -> Result<Step<'p>, Drop> {
+    fn step<'p>(
+        &mut self,
+        now: Instant,
+        link: Link,
+        packet: &'p [u8],
+        reassembled: bool,
+    ) -> Result<Step<'p>, Drop> {
         match wire_ip::version(packet) {
             Some(6) => self.step_v6(now, link, packet, reassembled),
             _ => self.step_v4(now, link, packet, reassembled),
@@ -168,7 +185,13 @@ impl<E: Env> Stack<E> {
     }
 
     /// RFC 1122 3.2.1: what a host looks at in an IPv4 header.
-    fn step_v4<'p>(&mut self, now: Instant, link: Link, packet: &'p [u8], reassembled: bool) -> Result<Step<'p>, Drop> {
+    fn step_v4<'p>(
+        &mut self,
+        now: Instant,
+        link: Link,
+        packet: &'p [u8],
+        reassembled: bool,
+    ) -> Result<Step<'p>, Drop> {
         let v4 = ipv4::check(packet, true)?;
         let (src, dst) = (v4.src(), v4.dst());
         let to = self.accept_for(link, &src, &dst)?;
@@ -182,7 +205,8 @@ impl<E: Env> Stack<E> {
             if v4.fragment_offset() == 0 && !first_holds_header(v4.proto(), v4.payload()) {
                 return Err(Drop::FragmentTiny);
             }
-            let key = FragKey { table: link.table, src, dst, id: v4.id().into(), proto: v4.proto() };
+            let key =
+                FragKey { table: link.table, src, dst, id: v4.id().into(), proto: v4.proto() };
             let piece = Piece {
                 header: &packet[..v4.header_len()],
                 named_at: 0,
@@ -193,7 +217,14 @@ impl<E: Env> Stack<E> {
             };
             return self.fragment(now, key, &piece);
         }
-        let envelope = Envelope { iface: link.iface, table: link.table, src, dst, tos: v4.tos(), ttl: v4.ttl() };
+        let envelope = Envelope {
+            iface: link.iface,
+            table: link.table,
+            src,
+            dst,
+            tos: v4.tos(),
+            ttl: v4.ttl(),
+        };
         Ok(Step::Deliver(Packet {
             link,
             envelope,
@@ -206,7 +237,13 @@ impl<E: Env> Stack<E> {
         }))
     }
 
-    fn step_v6<'p>(&mut self, now: Instant, link: Link, packet: &'p [u8], reassembled: bool) -> Result<Step<'p>, Drop> {
+    fn step_v6<'p>(
+        &mut self,
+        now: Instant,
+        link: Link,
+        packet: &'p [u8],
+        reassembled: bool,
+    ) -> Result<Step<'p>, Drop> {
         let v6 = ipv6::check(packet)?;
         let (src, dst) = (v6.src(), v6.dst());
         let to = self.accept_for(link, &src, &dst)?;
@@ -219,7 +256,8 @@ impl<E: Env> Stack<E> {
             if reassembled {
                 return Err(Drop::FragmentOverlap);
             }
-            let key = FragKey { table: link.table, src, dst, id: fragment.id, proto: Proto::FRAGMENT };
+            let key =
+                FragKey { table: link.table, src, dst, id: fragment.id, proto: Proto::FRAGMENT };
             let piece = Piece {
                 header: &bytes[..bytes.len() - chain.bytes.len()],
                 named_at: fragment.named_at,
@@ -243,7 +281,12 @@ impl<E: Env> Stack<E> {
         }))
     }
 
-    fn fragment<'p>(&mut self, now: Instant, key: FragKey, piece: &Piece<'_>) -> Result<Step<'p>, Drop> {
+    fn fragment<'p>(
+        &mut self,
+        now: Instant,
+        key: FragKey,
+        piece: &Piece<'_>,
+    ) -> Result<Step<'p>, Drop> {
         match self.scratch.fragments.add(now, key, piece, &mut self.counters.ip)? {
             Some(whole) => Ok(Step::Whole(whole)),
             None => Ok(Step::Held),
@@ -265,7 +308,14 @@ impl<E: Env> Stack<E> {
             if (alone || even_multicast) && !src.is_unspecified() {
                 let Stack { ip, counters, replies, .. } = self;
                 let cause = Cause { table: link.table, src, dst, quoted: [bytes, &[]] };
-                icmp::complain(now, ip, counters, replies, &cause, Complaint::Parameter { code, pointer });
+                icmp::complain(
+                    now,
+                    ip,
+                    counters,
+                    replies,
+                    &cause,
+                    Complaint::Parameter { code, pointer },
+                );
             }
         }
         Drop::Malformed(refusal.reason())
@@ -274,7 +324,8 @@ impl<E: Env> Stack<E> {
     /// Whether source and destination can be what they claim, and whom the packet is for.
     fn accept_for(&self, link: Link, src: &Addr, dst: &Addr) -> Result<For, Drop> {
         let interface = self.ip.interface(link.iface).ok_or(Drop::UnknownInterface)?;
-        // What we send to ourselves comes over a loopback interface, link-local addresses of our other links too.
+        // What we send to ourselves comes over a loopback interface, link-local addresses of our
+        // other links too.
         let find = |addr: &Addr| match interface.is_loopback() {
             true => self.ip.locals.find_anywhere(link.table, addr),
             false => self.ip.locals.find(link.table, link.iface, addr),
@@ -304,7 +355,8 @@ impl<E: Env> Stack<E> {
             return Ok(For::All);
         }
         if dst.is_multicast() {
-            let ours = self.ip.locals.in_group(link.iface, dst) || self.ip.groups.is_in(link.iface, dst);
+            let ours =
+                self.ip.locals.in_group(link.iface, dst) || self.ip.groups.is_in(link.iface, dst);
             return if ours { Ok(For::Group) } else { Err(Drop::NotOurs) };
         }
         match find(dst).map(|l| l.kind) {
@@ -314,7 +366,11 @@ impl<E: Env> Stack<E> {
         }
     }
 
-    fn tcp_head(&self, packet: &Packet<'_>, meta: &RxMeta) -> Result<(FlowKey, clearway_wire::Segment), Drop> {
+    fn tcp_head(
+        &self,
+        packet: &Packet<'_>,
+        meta: &RxMeta,
+    ) -> Result<(FlowKey, clearway_wire::Segment), Drop> {
         // RFC 9293 3.9.2.3 (MUST-57): no TCP with more than one host; a frame to all is no better.
         if packet.to != For::Us || packet.link.group {
             return Err(Drop::TcpNotUnicast);
@@ -350,7 +406,9 @@ impl<E: Env> Stack<E> {
             Proto::UDP => self.datagram(now, meta, packet),
             Proto::ICMP if is_v4 => self.icmp_v4(now, packet),
             Proto::ICMPV6 if !is_v4 => self.icmp_v6(now, packet),
-            Proto::IGMP if is_v4 => self.on_membership(now, packet, igmp::check(packet.l4(), packet.envelope.ttl)?),
+            Proto::IGMP if is_v4 => {
+                self.on_membership(now, packet, igmp::check(packet.l4(), packet.envelope.ttl)?)
+            }
             Proto::NO_NEXT => Err(Drop::UnknownProtocol),
             _ => {
                 self.complain(now, packet, Complaint::Protocol { named_at: packet.named_at });
@@ -365,7 +423,14 @@ impl<E: Env> Stack<E> {
         }
         let Stack { ip, counters, replies, .. } = self;
         let Envelope { table, src, dst, .. } = packet.envelope;
-        icmp::complain(now, ip, counters, replies, &Cause { table, src, dst, quoted: [packet.bytes, &[]] }, what);
+        icmp::complain(
+            now,
+            ip,
+            counters,
+            replies,
+            &Cause { table, src, dst, quoted: [packet.bytes, &[]] },
+            what,
+        );
     }
 
     fn datagram(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), Drop> {
@@ -373,7 +438,9 @@ impl<E: Env> Stack<E> {
         let interface = self.ip.interface(iface).ok_or(Drop::UnknownInterface)?;
         let loops = interface.is_loopback();
         let datagram = udp::check(&src, &dst, packet.l4(), false)?;
-        verify(meta, interface, || udp::check(&src, &dst, packet.l4(), true).map(|_| ()).map_err(Drop::from))?;
+        verify(meta, interface, || {
+            udp::check(&src, &dst, packet.l4(), true).map(|_| ()).map_err(Drop::from)
+        })?;
         if datagram.dst_port() == 0 {
             return Err(Drop::PortZero);
         }
@@ -388,17 +455,21 @@ impl<E: Env> Stack<E> {
         let (port, payload) = (datagram.dst_port(), datagram.payload());
         let taken = match packet.to {
             For::Us => self.udp.ingest(table, port, arrival, payload),
-            For::All | For::Group => self.udp.ingest_for_many(&self.ip.groups, table, port, arrival, payload),
+            For::All | For::Group => {
+                self.udp.ingest_for_many(&self.ip.groups, table, port, arrival, payload)
+            }
         };
         match taken {
             Ok(()) => {
                 let size = usize::from(meta.segment_size);
-                let came = if size == 0 { 1 } else { datagram.payload().len().div_ceil(size).max(1) };
+                let came =
+                    if size == 0 { 1 } else { datagram.payload().len().div_ceil(size).max(1) };
                 self.counters.udp.datagrams_in += came as u64;
             }
             Err(Drop::UdpPortClosed) => {
                 let elsewhere = self.udp.owner_elsewhere(port);
-                let may = packet.to == For::Us && !packet.reassembled && self.misdelivered.has_room();
+                let may =
+                    packet.to == For::Us && !packet.reassembled && self.misdelivered.has_room();
                 self.scratch.misdelivered = elsewhere.filter(|_| may && !loops);
                 if self.scratch.misdelivered.is_some() {
                     return Ok(());
@@ -438,7 +509,8 @@ impl<E: Env> Stack<E> {
                 ndp::ingest(now, ip, counters, replies, link, (src, message))
             }
             Icmpv6::Other { kind, .. } if mld::is_ours(kind) => {
-                let alert = ipv6::check(packet.bytes).is_ok_and(|v6| ipv6_ext::has_router_alert(&v6));
+                let alert =
+                    ipv6::check(packet.bytes).is_ok_and(|v6| ipv6_ext::has_router_alert(&v6));
                 self.on_membership(now, packet, mld::check(&src, ttl, alert, packet.l4())?)
             }
             _ => match icmp::meaning_v6(&message) {
@@ -449,7 +521,12 @@ impl<E: Env> Stack<E> {
     }
 
     /// A router asks for members, or another host tells that it is one.
-    fn on_membership(&mut self, now: Instant, packet: &Packet<'_>, message: Message<'_>) -> Result<(), Drop> {
+    fn on_membership(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        message: Message<'_>,
+    ) -> Result<(), Drop> {
         let (groups, counters) = (&mut self.ip.groups, &mut self.counters.groups);
         match message {
             Message::Query(query) => {
@@ -467,7 +544,8 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
-    /// RFC 1122 3.2.2.6, RFC 4443 4.2. Requests to many hosts are not answered: one packet must not become many.
+    /// RFC 1122 3.2.2.6, RFC 4443 4.2. Requests to many hosts are not answered: one packet must not
+    /// become many.
     fn echo(&mut self, packet: &Packet<'_>) -> Result<(), Drop> {
         if packet.to != For::Us || packet.link.group {
             return Err(Drop::IcmpBroadcastEcho);
@@ -480,8 +558,15 @@ impl<E: Env> Stack<E> {
         icmp::answer_echo(&mut self.counters, &mut self.replies, reply, packet.l4())
     }
 
-    /// An error about a packet that we are said to have sent. The quoted ports, and for TCP the sequence number, must be ours (RFC 5927 4).
-    fn icmp_error(&mut self, now: Instant, packet: &Packet<'_>, error: IcmpError, quoted: &[u8]) -> Result<(), Drop> {
+    /// An error about a packet that we are said to have sent. The quoted ports, and for TCP the
+    /// sequence number, must be ours (RFC 5927 4).
+    fn icmp_error(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        error: IcmpError,
+        quoted: &[u8],
+    ) -> Result<(), Drop> {
         if packet.to != For::Us {
             return Err(Drop::IcmpUnmatched);
         }
@@ -495,7 +580,8 @@ impl<E: Env> Stack<E> {
         let error = match error {
             IcmpError::PacketTooBig { mtu } => {
                 let mtu = icmp::believable_mtu(mtu, &quote).ok_or(Drop::IcmpBadMtu)?;
-                let link = self.ip.link_mtu(table, &key.local, &key.remote).ok_or(Drop::IcmpUnmatched)?;
+                let link =
+                    self.ip.link_mtu(table, &key.local, &key.remote).ok_or(Drop::IcmpUnmatched)?;
                 if mtu >= link {
                     return Err(Drop::IcmpBadMtu);
                 }

@@ -132,7 +132,13 @@ fn frames_for_others_and_of_other_kinds_are_refused() {
     let ip6 = syn("2001:db8::2", "2001:db8::1");
     let tagged = |tag: u16| {
         let mut out = vec![0; 18];
-        clearway_wire::eth::emit_tagged(OUR_MAC, PEER_MAC, &[clearway_wire::eth::Tag(tag)], EtherType::IPV4, &mut out);
+        clearway_wire::eth::emit_tagged(
+            OUR_MAC,
+            PEER_MAC,
+            &[clearway_wire::eth::Tag(tag)],
+            EtherType::IPV4,
+            &mut out,
+        );
         out.extend_from_slice(&ip);
         out
     };
@@ -178,7 +184,10 @@ fn source_routes_are_refused_and_other_options_are_not() {
     for kind in [131, 137] {
         assert_eq!(why(&mut net, &with_option(&[kind, 7, 4, 10, 0, 0, 9, 0])), Drop::SourceRoute);
     }
-    assert_eq!(why(&mut net, &with_option(&[7, 0, 0, 0])), Drop::Malformed(Malformed::Ipv4BadOption));
+    assert_eq!(
+        why(&mut net, &with_option(&[7, 0, 0, 0])),
+        Drop::Malformed(Malformed::Ipv4BadOption)
+    );
     assert_eq!(net.ingest(&with_option(&[148, 4, 0, 0])), None, "router alert is nothing to us");
     assert_eq!(net.emit().len(), 1);
 }
@@ -235,7 +244,9 @@ fn who_asks_hears_of_each_drop_with_its_bytes() {
     let mut burst = Burst::new();
     let _ = burst.push(TestBuf(p.clone()), RxMeta::default());
     let mut heard = Vec::new();
-    net.stack.ingest_with(net.now, &mut burst, &mut |why, meta, bytes| heard.push((why, *meta, bytes.to_vec())));
+    net.stack.ingest_with(net.now, &mut burst, &mut |why, meta, bytes| {
+        heard.push((why, *meta, bytes.to_vec()))
+    });
     assert!(burst.is_empty());
     assert_eq!(heard, [(Drop::UdpPortClosed, RxMeta::default(), p[..SNAP].to_vec())]);
 }
@@ -243,7 +254,8 @@ fn who_asks_hears_of_each_drop_with_its_bytes() {
 /// Packets of all kinds, to be bent.
 fn corpus() -> Vec<Vec<u8>> {
     let quoted = udp_packet(("10.0.0.1", 5), ("10.0.0.2", 6), &[0; 40]);
-    let unreachable = clearway_wire::icmpv4::Icmpv4::Unreachable { code: 4, mtu: 1300, quoted: &quoted };
+    let unreachable =
+        clearway_wire::icmpv4::Icmpv4::Unreachable { code: 4, mtu: 1300, quoted: &quoted };
     let mut all = vec![icmp_v4("10.0.0.2", "10.0.0.1", &unreachable)];
     for (src, dst) in [("10.0.0.2", "10.0.0.1"), ("2001:db8::2", "2001:db8::1")] {
         all.push(syn(src, dst));
@@ -283,7 +295,8 @@ fn every_truncation_and_every_flipped_bit_is_survived_and_accounted_for() {
 proptest! {
     #[test]
     fn random_bytes_are_survived_and_accounted_for(
-        frames in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..120), 0u8..4), 1..20),
+        frames in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..120),
+            0u8..4), 1..20),
     ) {
         let mut net = Net::lan();
         for (bytes, kind) in &frames {
@@ -305,7 +318,8 @@ proptest! {
     #[test]
     fn random_payloads_are_survived(
         l4 in proptest::collection::vec(any::<u8>(), 0..100),
-        proto in prop_oneof![Just(0u8), Just(1), Just(6), Just(17), Just(43), Just(44), Just(58), Just(60), any::<u8>()],
+        proto in prop_oneof![Just(0u8), Just(1), Just(6), Just(17), Just(43), Just(44), Just(58),
+            Just(60), any::<u8>()],
         v6 in any::<bool>(),
     ) {
         let mut net = Net::lan();

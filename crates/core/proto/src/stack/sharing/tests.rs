@@ -24,7 +24,8 @@ fn connect(net: &mut Net, remote: Endpoint) -> ConnId {
 
 fn listen(net: &mut Net, local: Endpoint) {
     let options = ConnOptions::default();
-    let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog: 1_000, token: 0, options };
+    let spec =
+        ListenSpec { table: Table(0), local, v6_only: false, backlog: 1_000, token: 0, options };
     net.stack.listen(spec).unwrap();
 }
 
@@ -49,7 +50,10 @@ fn the_answer_to_what_one_stack_began_is_kept_for_it_by_the_other() {
         let other = &mut both[1 - mine];
         assert_eq!(other.ingest(&frame), None);
         let misdelivered = other.stack.next_misdelivered().expect("it is kept");
-        assert_eq!((misdelivered.owner, &misdelivered.buf.0, misdelivered.meta.iface), (mine, &frame, Iface(0)));
+        assert_eq!(
+            (misdelivered.owner, &misdelivered.buf.0, misdelivered.meta.iface),
+            (mine, &frame, Iface(0))
+        );
         assert!(other.stack.next_misdelivered().is_none());
         assert_eq!(other.emit().len(), 0, "no reset");
         both[mine].ingest(&frame);
@@ -62,7 +66,9 @@ fn the_answer_to_what_one_stack_began_is_kept_for_it_by_the_other() {
 #[test]
 fn what_is_of_no_other_stack_is_refused_as_ever() {
     let [mut net, _] = both();
-    let closed = |port, flags| ip_frame(&tcp_packet("10.0.0.2", "10.0.0.1", &segment(80, port, flags, Seq(9)), b""));
+    let closed = |port, flags| {
+        ip_frame(&tcp_packet("10.0.0.2", "10.0.0.1", &segment(80, port, flags, Seq(9)), b""))
+    };
     // A port of our own share, and a peer's SYN to any port.
     assert_eq!(net.ingest(&closed(40_000, Flags::ACK)), Some(Drop::TcpPortClosed));
     assert_eq!(net.ingest(&closed(40_001, Flags::SYN)), Some(Drop::TcpPortClosed));
@@ -80,7 +86,12 @@ fn what_is_of_no_other_stack_is_refused_as_ever() {
 fn datagrams_for_a_socket_of_another_stack_are_kept_for_it() {
     let mut both = both();
     for mine in 0..2 {
-        let spec = UdpSpec { table: Table(0), local: Endpoint::new(addr("10.0.0.1"), 0), token: 0, v6_only: false };
+        let spec = UdpSpec {
+            table: Table(0),
+            local: Endpoint::new(addr("10.0.0.1"), 0),
+            token: 0,
+            v6_only: false,
+        };
         let socket = both[mine].stack.udp_bind(spec).unwrap();
         let port = both[mine].stack.udp_local(socket).unwrap().port;
         assert_eq!(usize::from(port % 2), mine);
@@ -94,7 +105,10 @@ fn datagrams_for_a_socket_of_another_stack_are_kept_for_it() {
         let other = &mut both[1 - mine];
         assert_eq!(other.ingest(&frame), None);
         assert_eq!(
-            other.stack.next_misdelivered().map(|misdelivered| (misdelivered.owner, misdelivered.buf.0)),
+            other
+                .stack
+                .next_misdelivered()
+                .map(|misdelivered| (misdelivered.owner, misdelivered.buf.0)),
             Some((mine, frame.clone()))
         );
         assert_eq!(other.emit().len(), 0, "no port unreachable");

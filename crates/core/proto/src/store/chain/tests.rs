@@ -134,7 +134,8 @@ fn buffers_are_left_to_devices_and_every_queue_has_its_minimum() {
     let pool = Pool::new(64, BUF as usize);
     let buffers = pool.clone();
     let pots = Box::new(move |_| (buffers.available(), buffers.count()));
-    let mut s: ChainRx<PoolBuf> = ChainRx::shared(64, 1 << 20, Minimum { queues: 100, len: 20 }, Some(pots));
+    let mut s: ChainRx<PoolBuf> =
+        ChainRx::shared(64, 1 << 20, Minimum { queues: 100, len: 20 }, Some(pots));
     let mut hogs: Vec<ChainQueue> = (0..99).map(|i| s.open(i).unwrap()).collect();
     for q in &mut hogs {
         for _ in 0..64 {
@@ -150,14 +151,22 @@ fn buffers_are_left_to_devices_and_every_queue_has_its_minimum() {
     assert!(s.room(&honest, u32::MAX) >= 20, "a minimum may be promised");
     for _ in 0..10 {
         assert_eq!(s.append(&mut honest, pool.copy_of(&[7; 12]).unwrap()), 12);
-        assert_eq!(s.append(&mut honest, pool.copy_of(&[8; 12]).unwrap()), 8, "as much as the minimum takes");
+        assert_eq!(
+            s.append(&mut honest, pool.copy_of(&[8; 12]).unwrap()),
+            8,
+            "as much as the minimum takes"
+        );
         assert_eq!(s.append(&mut honest, pool.copy_of(&[9; 12]).unwrap()), 0);
         assert_eq!(s.borrowed(&honest), 0);
         s.consume(&mut honest, 5);
         assert_eq!(s.front(&honest), [[7; 7].as_slice(), &[8; 8]].concat());
         assert_eq!(read_all(&mut s, &mut honest).len(), 15);
     }
-    assert_eq!(s.write(&mut honest, 3, pool.copy_of(&[1]).unwrap()), 0, "early bytes have no minimum");
+    assert_eq!(
+        s.write(&mut honest, 3, pool.copy_of(&[1]).unwrap()),
+        0,
+        "early bytes have no minimum"
+    );
     hogs.into_iter().for_each(|q| s.close(q));
     s.relax();
     assert!(!s.is_short() && !s.is_scarce());
@@ -166,7 +175,10 @@ fn buffers_are_left_to_devices_and_every_queue_has_its_minimum() {
 
 #[test]
 fn bytes_in_a_minimum_stand_in_order_before_early_ones() {
-    let (pool, mut s) = (Pool::new(4, BUF as usize), ChainRx::shared(4, 3 * BUF, Minimum { queues: 1, len: 20 }, None));
+    let (pool, mut s) = (
+        Pool::new(4, BUF as usize),
+        ChainRx::shared(4, 3 * BUF, Minimum { queues: 1, len: 20 }, None),
+    );
     let mut q = s.open(0).unwrap();
     assert_eq!(s.write(&mut q, 10, pool.copy_of(&[2; 5]).unwrap()), 5);
     let held: Vec<PoolBuf> = std::iter::from_fn(|| pool.take()).collect();

@@ -35,7 +35,10 @@ fn what_has_more_pieces_than_places_or_is_not_there_is_not_lent() {
     assert_eq!(lent(&s, &mut q, 0, 55, 4), None);
     assert_eq!(lent(&s, &mut q, 40, 50, 4).as_deref(), Some(&all[50..]));
     assert_eq!(lent(&s, &mut q, 40, 51, 4), None);
-    assert_eq!((lent(&s, &mut q, 90, 1, 4), lent(&s, &mut q, 3, 0, 4), lent(&s, &mut q, 0, 1, 0)), (None, None, None));
+    assert_eq!(
+        (lent(&s, &mut q, 90, 1, 4), lent(&s, &mut q, 3, 0, 4), lent(&s, &mut q, 0, 1, 0)),
+        (None, None, None)
+    );
 }
 
 #[test]
@@ -96,7 +99,8 @@ fn a_write_takes_what_the_limit_and_the_arena_leave() {
 fn every_queue_has_its_minimum_however_much_others_hold() {
     let mut s = RingTx::shared(64, 64, 1 << 20, Minimum { queues: 40, len: 16 });
     let mut hogs: Vec<TxQueue> = (0..39).map(|i| s.open(i).unwrap()).collect();
-    let taken: Vec<usize> = hogs.iter_mut().map(|q| s.write(q, &[1; 10_000], || u32::MAX)).collect();
+    let taken: Vec<usize> =
+        hogs.iter_mut().map(|q| s.write(q, &[1; 10_000], || u32::MAX)).collect();
     assert!(taken[0] > 30 * 64 && taken[0] < 64 * 64, "the first has much and not all: {taken:?}");
     assert!(taken[20..].iter().all(|n| *n == 16), "and the last have what is theirs: {taken:?}");
     assert!(s.is_short());
@@ -142,7 +146,8 @@ proptest! {
         ops in prop::collection::vec((0u8..4, 0usize..2, 0usize..200, 0usize..200), 1..200),
     ) {
         let minimum = Minimum { queues: 2, len: 16 };
-        let mut s = if shared { RingTx::shared(24, 64, 250, minimum) } else { RingTx::new(24, 16, 250) };
+        let mut s = if shared { RingTx::shared(24, 64, 250, minimum) } else { RingTx::new(24, 16,
+            250) };
         let mut queues = [s.open(0).unwrap(), s.open(1).unwrap()];
         let mut models = [Vec::new(), Vec::new()];
         let mut next = 0u8;
@@ -150,7 +155,8 @@ proptest! {
             let (q, model) = (&mut queues[which], &mut models[which]);
             match op {
                 0 => {
-                    let bytes: Vec<u8> = (0..a).map(|_| { next = next.wrapping_add(1); next }).collect();
+                    let bytes: Vec<u8> = (0..a).map(|_| { next = next.wrapping_add(1); next })
+                        .collect();
                     let room = s.room(q) as usize;
                     let n = s.write(q, &bytes, || u32::MAX);
                     prop_assert_eq!(n, room.min(a));
@@ -177,8 +183,10 @@ proptest! {
         s.close(b);
         prop_assert_eq!(s.free_chunks(), 24);
         let (mut a, mut b) = (s.open(0).unwrap(), s.open(1).unwrap());
-        prop_assert_eq!((s.write(&mut a, &[1; 16], || u32::MAX), s.write(&mut b, &[1; 16], || u32::MAX)), (16, 16));
-        prop_assert_eq!(s.free_chunks(), if shared { 24 } else { 22 }, "minimums are free again too");
+        prop_assert_eq!((s.write(&mut a, &[1; 16], || u32::MAX),
+            s.write(&mut b, &[1; 16], || u32::MAX)), (16, 16));
+        prop_assert_eq!(s.free_chunks(), if shared { 24 } else { 22 },
+            "minimums are free again too");
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a congestion control algorithm hears and says: four calls, and all that goes through them is values.
+//! What a congestion control algorithm hears and says: four calls, and all that goes through them
+//! is values.
 
 use clearway_base::Duration;
 
@@ -14,8 +15,9 @@ pub(crate) enum Event {
         /// FlightSize (RFC 5681 3.1).
         flight: u32,
     },
-    /// The peer says that a segment was marked "congestion experienced" (RFC 3168 6.1.2), with `flight` bytes outstanding: once per round trip, and not
-    /// in a round trip in which a loss was answered already.
+    /// The peer says that a segment was marked "congestion experienced" (RFC 3168 6.1.2), with
+    /// `flight` bytes outstanding: once per round trip, and not in a round trip in which a loss was
+    /// answered already.
     Marked {
         /// FlightSize.
         flight: u32,
@@ -25,7 +27,8 @@ pub(crate) enum Event {
         /// FlightSize.
         flight: u32,
     },
-    /// The retransmission timer ran out with `flight` bytes outstanding. `again`: it did so before for the same data.
+    /// The retransmission timer ran out with `flight` bytes outstanding. `again`: it did so before
+    /// for the same data.
     Timeout {
         /// FlightSize.
         flight: u32,
@@ -57,7 +60,8 @@ impl Event {
 /// What it says of sending, beside the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Advice {
-    /// Within fast recovery, proportional rate reduction says how much leaves (RFC 9937): the algorithm has no model of its own for that.
+    /// Within fast recovery, proportional rate reduction says how much leaves (RFC 9937): the
+    /// algorithm has no model of its own for that.
     pub uses_prr: bool,
 }
 
@@ -65,7 +69,8 @@ pub(crate) struct Advice {
 pub(super) trait Algorithm {
     /// An ACK of new data arrived outside of fast recovery.
     fn on_ack(&mut self, w: &mut Window, ack: &AckInfo, rtt: &Rtt);
-    /// Something else happened. What it means for the window of every algorithm is done by `Cc::on_event`.
+    /// Something else happened. What it means for the window of every algorithm is done by
+    /// `Cc::on_event`.
     fn on_event(&mut self, w: &mut Window, event: &Event);
     /// What it says of sending.
     fn advice(&self) -> Advice;

@@ -1,5 +1,6 @@
-//! BBRv3 (draft-ietf-ccwg-bbr-06): a model of the path, made of the rate at which data arrives and of the shortest round trip, says how fast data leaves
-//! and how much is in flight. A loss is one sign among others, so that a path that loses a little is still filled.
+//! BBRv3 (draft-ietf-ccwg-bbr-06): a model of the path, made of the rate at which data arrives and
+//! of the shortest round trip, says how fast data leaves and how much is in flight. A loss is one
+//! sign among others, so that a path that loses a little is still filled.
 //!
 //! ```text
 //!   rate │   ╱╲ startup: doubles until the rate no longer grows
@@ -9,7 +10,8 @@
 //!        └──────drain───────────────────────────────────▶ time
 //! ```
 //!
-//! The names are those of the draft. There are no floating-point numbers: rates are bytes in a second, gains are hundredths.
+//! The names are those of the draft. There are no floating-point numbers: rates are bytes in a
+//! second, gains are hundredths.
 
 use clearway_base::{Duration, Instant, Rng};
 
@@ -87,7 +89,8 @@ pub(crate) struct Input {
     pub delivered: u64,
     /// Bytes in the network (the pipe of RFC 6675).
     pub in_flight: u32,
-    /// Of the oldest marker: what was in flight when it left, what was lost since, and whether the owner limited it.
+    /// Of the oldest marker: what was in flight when it left, what was lost since, and whether the
+    /// owner limited it.
     pub oldest: Option<(u32, u64, bool)>,
     /// Bytes newly said to be marked "congestion experienced".
     pub marked: u32,
@@ -184,7 +187,8 @@ pub(crate) struct Bbr {
     losses_in_round: u8,
     lost_in_round: u64,
     recovery_round: u64,
-    /// Bytes marked, and all that were delivered, in this round trip; and the average share of marks, in 1024ths.
+    /// Bytes marked, and all that were delivered, in this round trip; and the average share of
+    /// marks, in 1024ths.
     marked_in_round: u64,
     delivered_before_round: u64,
     ecn_alpha: u32,
@@ -318,7 +322,8 @@ impl Bbr {
         self.set_send_quantum(w);
     }
 
-    /// Less is in flight than the path would take, to see how long a round trip is: what is measured meanwhile says nothing of rates.
+    /// Less is in flight than the path would take, to see how long a round trip is: what is
+    /// measured meanwhile says nothing of rates.
     pub(crate) fn holds_back(&self) -> bool {
         self.mode == Mode::ProbeRtt
     }
@@ -354,7 +359,14 @@ impl Bbr {
     }
 
     /// 5.4: about to send with nothing in flight. `limited`: the owner had too little to send.
-    pub(crate) fn on_restart(&mut self, w: &mut Window, limited: bool, now: Instant, rng: &mut Rng, delivered: u64) {
+    pub(crate) fn on_restart(
+        &mut self,
+        w: &mut Window,
+        limited: bool,
+        now: Instant,
+        rng: &mut Rng,
+        delivered: u64,
+    ) {
         if !limited {
             return;
         }
@@ -427,7 +439,8 @@ impl Bbr {
         }
     }
 
-    /// The peer says, in the way of RFC 3168, that something was marked: as a loss in this round trip.
+    /// The peer says, in the way of RFC 3168, that something was marked: as a loss in this round
+    /// trip.
     pub(crate) fn on_marked(&mut self, w: &Window, delivered: u64) {
         self.note_loss(w, delivered);
         // One mark stands for all that the round trip may have lost.

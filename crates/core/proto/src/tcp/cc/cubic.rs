@@ -1,4 +1,5 @@
-//! CUBIC (RFC 9438): after a loss the window comes back along a cubic curve whose flat middle lies where the loss was.
+//! CUBIC (RFC 9438): after a loss the window comes back along a cubic curve whose flat middle lies
+//! where the loss was.
 //!
 //! ```text
 //!   cwnd │                                 ╱ convex: looking for more
@@ -10,7 +11,8 @@
 //!            0                K
 //! ```
 //!
-//! There are no floating-point numbers: windows are bytes, times are milliseconds, and C = 0.4 segments per second cubed is a fraction.
+//! There are no floating-point numbers: windows are bytes, times are milliseconds, and C = 0.4
+//! segments per second cubed is a fraction.
 
 use clearway_base::{Duration, Instant};
 
@@ -20,10 +22,12 @@ use crate::export::Fields;
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
 
-/// log2 of the nanoseconds in one tick of the epoch's clock: about a millisecond, so that 32 bits reach 52 days.
+/// log2 of the nanoseconds in one tick of the epoch's clock: about a millisecond, so that 32 bits
+/// reach 52 days.
 const TICK_SHIFT: u32 = 20;
 
-/// Distances from the curve's middle beyond this many milliseconds (17 minutes) change nothing: the window's bound is long reached.
+/// Distances from the curve's middle beyond this many milliseconds (17 minutes) change nothing: the
+/// window's bound is long reached.
 const FARTHEST_MS: i64 = 1 << 20;
 
 /// CUBIC's state beyond the window.
@@ -41,7 +45,8 @@ pub(crate) struct Cubic {
     k_ms: u32,
     /// Start of the current stretch of congestion avoidance, in ticks.
     epoch: u32,
-    /// What the last division by the window left over, so that growth below one byte per ACK is not lost.
+    /// What the last division by the window left over, so that growth below one byte per ACK is not
+    /// lost.
     rest: u32,
     /// Whether a stretch of congestion avoidance is under way.
     running: bool,
@@ -49,7 +54,16 @@ pub(crate) struct Cubic {
 
 impl Cubic {
     pub(super) fn new() -> Cubic {
-        Cubic { credit: 0, w_max: 0, prior: 0, w_est: 0, k_ms: 0, epoch: 0, rest: 0, running: false }
+        Cubic {
+            credit: 0,
+            w_max: 0,
+            prior: 0,
+            w_est: 0,
+            k_ms: 0,
+            epoch: 0,
+            rest: 0,
+            running: false,
+        }
     }
 
     /// One ACK in congestion avoidance (4.2–4.5).
@@ -64,7 +78,8 @@ impl Cubic {
             w.cwnd = w.cwnd.max(self.w_est);
         } else {
             let ahead_ms = i64::try_from(srtt.as_millis()).unwrap_or(FARTHEST_MS).min(FARTHEST_MS);
-            let at_end_of_round = cubic_at(self.w_max, t_ms + ahead_ms - i64::from(self.k_ms), w.mss);
+            let at_end_of_round =
+                cubic_at(self.w_max, t_ms + ahead_ms - i64::from(self.k_ms), w.mss);
             // 4.2: at most half a window more in one round trip.
             let target = at_end_of_round.clamp(w.cwnd, w.cwnd + w.cwnd / 2);
             let sum = u64::from(acked) * u64::from(target - w.cwnd) + u64::from(self.rest);
@@ -74,7 +89,8 @@ impl Cubic {
         w.cwnd = w.cwnd.min(MAX_CWND);
     }
 
-    /// A stretch of congestion avoidance begins at the present window: the curve is laid so that it passes through it now.
+    /// A stretch of congestion avoidance begins at the present window: the curve is laid so that it
+    /// passes through it now.
     fn begin(&mut self, w: &mut Window, now: Instant) {
         self.running = true;
         self.epoch = ticks(now);
@@ -84,16 +100,19 @@ impl Cubic {
         if w.cwnd < self.w_max {
             self.k_ms = k_ms(self.w_max - w.cwnd, w.mss);
         } else {
-            // 4.8 and 4.10: nothing is known of a window above, so the curve starts in its flat middle.
+            // 4.8 and 4.10: nothing is known of a window above, so the curve starts in its flat
+            // middle.
             self.w_max = w.cwnd;
             self.k_ms = 0;
         }
     }
 
-    /// W_est grows as Reno would, with the smaller step that makes up for cutting less on loss (4.3, equation 4).
+    /// W_est grows as Reno would, with the smaller step that makes up for cutting less on loss
+    /// (4.3, equation 4).
     fn estimate(&mut self, w: &mut Window, acked: u32) {
         // alpha = 3 (1 - beta) / (1 + beta) = 9/17 for beta = 0.7, and 1 from the old window on.
-        let worth = if self.w_est < self.prior { u64::from(acked) * 9 / 17 } else { u64::from(acked) };
+        let worth =
+            if self.w_est < self.prior { u64::from(acked) * 9 / 17 } else { u64::from(acked) };
         self.credit = self.credit.saturating_add(worth as u32);
         if self.credit >= w.cwnd {
             self.credit -= w.cwnd;
@@ -101,12 +120,14 @@ impl Cubic {
         }
     }
 
-    /// Growth stops for a while. When it goes on, the curve is laid through the window that is there then.
+    /// Growth stops for a while. When it goes on, the curve is laid through the window that is
+    /// there then.
     pub(super) fn pause(&mut self) {
         self.running = false;
     }
 
-    /// Where the loss was (4.6), or below it when the window had not come back there: another flow wants room (fast convergence, 4.7).
+    /// Where the loss was (4.6), or below it when the window had not come back there: another flow
+    /// wants room (fast convergence, 4.7).
     fn remember(&mut self, w: &Window) {
         let cwnd = w.cwnd;
         self.w_max = if cwnd < self.w_max { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
@@ -118,7 +139,8 @@ impl Cubic {
 impl Algorithm for Cubic {
     fn on_ack(&mut self, w: &mut Window, ack: &AckInfo, rtt: &Rtt) {
         if !ack.cwnd_limited {
-            // RFC 9438 5.8: time without congestion control being what limits must not let the curve run on.
+            // RFC 9438 5.8: time without congestion control being what limits must not let the
+            // curve run on.
             self.pause();
             return;
         }
@@ -141,7 +163,8 @@ impl Algorithm for Cubic {
                 self.remember(w);
                 w.cut_to(seven_tenths(flight));
             }
-            // RFC 8511 3.1, with the factor that it names for CUBIC: a mark comes from a short queue.
+            // RFC 8511 3.1, with the factor that it names for CUBIC: a mark comes from a short
+            // queue.
             Event::Marked { flight } => {
                 self.remember(w);
                 w.cut_to((u64::from(flight) * 17 / 20) as u32);
@@ -156,8 +179,9 @@ impl Algorithm for Cubic {
                 self.running = false;
                 w.collapse();
             }
-            // A shorter gap is what every burst leaves whose ACKs are digested together before anything is sent; starting the stretch anew in
-            // each would keep a small window small for ever.
+            // A shorter gap is what every burst leaves whose ACKs are digested together before
+            // anything is sent; starting the stretch anew in each would keep a small window small
+            // for ever.
             Event::Idle { idle, rto } if idle > rto => self.pause(),
             Event::Recovered { .. } | Event::Undone | Event::Idle { .. } => {}
         }
@@ -177,11 +201,13 @@ fn ticks(now: Instant) -> u32 {
     (now.as_nanos() >> TICK_SHIFT) as u32
 }
 
-/// W_cubic in bytes, `d_ms` milliseconds past the middle of the curve (before it when negative): `w_max` + 0.4 segments · d³ (equation 1).
+/// W_cubic in bytes, `d_ms` milliseconds past the middle of the curve (before it when negative):
+/// `w_max` + 0.4 segments · d³ (equation 1).
 fn cubic_at(w_max: u32, d_ms: i64, mss: u16) -> u32 {
     let d = d_ms.unsigned_abs().min(FARTHEST_MS as u64);
     let cube = d * d * d;
-    // 0.4 · (d / 1000)³ · mss. Below 2^15 ms the whole product fits before it is divided; beyond, what is cut off first is next to nothing.
+    // 0.4 · (d / 1000)³ · mss. Below 2^15 ms the whole product fits before it is divided; beyond,
+    // what is cut off first is next to nothing.
     let rise = if d < 1 << 15 {
         cube * 4 * u64::from(mss) / 10_000_000_000
     } else {
@@ -191,13 +217,15 @@ fn cubic_at(w_max: u32, d_ms: i64, mss: u16) -> u32 {
     if d_ms < 0 { w_max.saturating_sub(rise) } else { w_max.saturating_add(rise).min(2 * MAX_CWND) }
 }
 
-/// K in milliseconds for a curve that lies `below` bytes under W_max now: cube root of `below` / (0.4 segments) (equation 2).
+/// K in milliseconds for a curve that lies `below` bytes under W_max now: cube root of `below` /
+/// (0.4 segments) (equation 2).
 fn k_ms(below: u32, mss: u16) -> u32 {
     // (below / (0.4 mss)) s³ = below · 2.5 · 10⁹ / mss ms³
     cube_root(u64::from(below).saturating_mul(2_500_000_000) / u64::from(mss.max(1)))
 }
 
-/// The largest integer whose cube is at most `n`; found bit by bit, because it is wanted only once after each loss.
+/// The largest integer whose cube is at most `n`; found bit by bit, because it is wanted only once
+/// after each loss.
 fn cube_root(n: u64) -> u32 {
     let mut root = 0u128;
     for bit in (0..22).rev() {

@@ -36,7 +36,9 @@ fn reno() -> Cc {
 /// In congestion avoidance with this window.
 fn avoiding(kind: Congestion, window: u32) -> Cc {
     let mut cc = Cc::new(kind, MSS as u16, 10);
-    cc.on_event(Event::Loss { flight: if kind == Congestion::Reno { 2 * window } else { window * 10 / 7 + 1 } });
+    cc.on_event(Event::Loss {
+        flight: if kind == Congestion::Reno { 2 * window } else { window * 10 / 7 + 1 },
+    });
     assert_eq!((cc.cwnd(), cc.in_slow_start()), (window, false));
     cc
 }
@@ -50,7 +52,9 @@ fn it_is_small() {
 
 #[test]
 fn the_initial_window_is_that_of_rfc_6928() {
-    for (mss, bytes) in [(1460, 14_600), (536, 5360), (1220, 12_200), (2000, 14_600), (8960, 17_920)] {
+    for (mss, bytes) in
+        [(1460, 14_600), (536, 5360), (1220, 12_200), (2000, 14_600), (8960, 17_920)]
+    {
         assert_eq!(Cc::new(Congestion::Reno, mss, 10).cwnd(), bytes);
     }
 }
@@ -81,7 +85,8 @@ fn one_ack_opens_the_window_by_two_segments_at_most_unless_larger_pieces_were_se
 fn splitting_one_ack_into_many_gains_nothing() {
     for kind in BOTH {
         for start in [None, Some(20 * MSS)] {
-            let make = || start.map_or_else(|| Cc::new(kind, MSS as u16, 10), |w| avoiding(kind, w));
+            let make =
+                || start.map_or_else(|| Cc::new(kind, MSS as u16, 10), |w| avoiding(kind, w));
             let (mut whole, mut split) = (make(), make());
             for _ in 0..40 {
                 feed(&mut whole, MSS);
@@ -150,7 +155,8 @@ fn in_slow_start_half_a_window_counts_as_used() {
     assert!(cc.is_limited());
 }
 
-/// ACKs of one burst are digested before anything is sent: the flight is zero between bursts, and small when the last of them tells of a loss.
+/// ACKs of one burst are digested before anything is sent: the flight is zero between bursts, and
+/// small when the last of them tells of a loss.
 #[test]
 fn bursts_of_acks_neither_stop_growth_nor_deepen_a_cut() {
     for kind in BOTH {
@@ -159,12 +165,19 @@ fn bursts_of_acks_neither_stop_growth_nor_deepen_a_cut() {
         rtt.on_sample(Duration::from_micros(50), 10_000, 1_000);
         cc.on_sent(Seq(0), Seq(10_000));
         cc.on_event(Event::Loss { flight: 2_000 });
-        assert!(cc.cwnd() >= 5_000, "{kind:?}: half of what was in flight, not of what was left: {}", cc.cwnd());
+        assert!(
+            cc.cwnd() >= 5_000,
+            "{kind:?}: half of what was in flight, not of what was left: {}",
+            cc.cwnd()
+        );
         let before = cc.cwnd();
         let (mut now, mut una) = (Instant::from_millis(1), Seq(10_000));
         for _ in 0..20 {
             let cwnd = cc.cwnd() / 1_000 * 1_000;
-            cc.on_event(Event::Idle { idle: Duration::from_micros(50), rto: Duration::from_millis(200) });
+            cc.on_event(Event::Idle {
+                idle: Duration::from_micros(50),
+                rto: Duration::from_millis(200),
+            });
             cc.on_sent(una, una + cwnd);
             for _ in 0..cwnd / 1_000 {
                 cc.on_ack(&ack(now, 1_000, cc.is_limited()), &rtt);
@@ -232,9 +245,15 @@ fn leaving_recovery_does_not_let_out_a_burst() {
 fn a_long_pause_brings_back_the_initial_window_and_a_short_one_does_not() {
     for kind in BOTH {
         let mut cc = avoiding(kind, 50 * MSS);
-        cc.on_event(Event::Idle { idle: Duration::from_millis(100), rto: Duration::from_millis(200) });
+        cc.on_event(Event::Idle {
+            idle: Duration::from_millis(100),
+            rto: Duration::from_millis(200),
+        });
         assert_eq!(cc.cwnd(), 50 * MSS);
-        cc.on_event(Event::Idle { idle: Duration::from_millis(201), rto: Duration::from_millis(200) });
+        cc.on_event(Event::Idle {
+            idle: Duration::from_millis(201),
+            rto: Duration::from_millis(200),
+        });
         assert_eq!(cc.cwnd(), 10 * MSS);
         assert!(cc.in_slow_start());
         // A window below the initial one is not raised by idling.
@@ -268,8 +287,8 @@ fn switching_keeps_window_and_threshold() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: the window stays between one segment and the bound, one ACK never adds more than it acknowledged
-    /// and the two segments beside, and nothing panics.
+    /// Whatever happens in whatever order: the window stays between one segment and the bound, one
+    /// ACK never adds more than it acknowledged and the two segments beside, and nothing panics.
     #[test]
     fn any_history_stays_within_bounds(
         kind in prop::sample::select(&BOTH[..]),
@@ -285,7 +304,8 @@ proptest! {
             match op {
                 0 => cc.on_event(Event::Loss { flight: n % (before * 2) }),
                 1 => cc.on_event(Event::Timeout { flight: n % (before * 2), again: n % 3 == 0 }),
-                2 => cc.on_event(Event::Idle { idle: Duration::from_nanos(dt), rto: Duration::from_secs(1) }),
+                2 => cc.on_event(Event::Idle { idle: Duration::from_nanos(dt),
+                    rto: Duration::from_secs(1) }),
                 3 => cc.on_event(Event::Recovered { flight: n % before }),
                 4 => rtt.on_sample(Duration::from_nanos(dt), before, mss),
                 _ => {
@@ -303,7 +323,8 @@ proptest! {
 
 #[test]
 fn a_mark_cuts_less_than_a_loss_does() {
-    // RFC 8511 3.1, of twenty segments in flight: 0.8 for Reno, 0.85 for CUBIC, where a loss takes 0.5 and 0.7.
+    // RFC 8511 3.1, of twenty segments in flight: 0.8 for Reno, 0.85 for CUBIC, where a loss takes
+    // 0.5 and 0.7.
     for (kind, by_mark, by_loss) in [(Congestion::Reno, 16, 10), (Congestion::Cubic, 17, 14)] {
         let (mut marked, mut lost) = (avoiding(kind, 20 * MSS), avoiding(kind, 20 * MSS));
         marked.on_event(Event::Marked { flight: 20 * MSS });

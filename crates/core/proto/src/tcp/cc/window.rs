@@ -8,7 +8,8 @@ use crate::tcp::held::Held16;
 /// No window grows beyond this: RFC 7323 2.3 lets no peer offer more than 2^30 bytes.
 pub(crate) const MAX_CWND: u32 = 1 << 30;
 
-/// Segments of 1460 bytes are what RFC 6928 2 derives its ten from: longer ones get as many bytes, not as many segments.
+/// Segments of 1460 bytes are what RFC 6928 2 derives its ten from: longer ones get as many bytes,
+/// not as many segments.
 const IW_SEGMENT: u32 = 1460;
 
 /// L of RFC 3465 2.2: segments that slow start may grow by for one ACK.
@@ -21,7 +22,8 @@ pub(crate) struct Window {
     pub(super) cwnd: u32,
     /// Above it, growth is slow.
     pub(super) ssthresh: u32,
-    /// The most that was in flight in this round trip, which lasts until `used_until` is acknowledged.
+    /// The most that was in flight in this round trip, which lasts until `used_until` is
+    /// acknowledged.
     pub(super) used: u32,
     pub(super) used_until: Seq,
     pub(super) mss: u16,
@@ -33,12 +35,14 @@ pub(crate) struct Window {
     pub(super) ack_limit: u8,
     /// The window was what ended the last burst.
     pub(super) full: bool,
-    /// In the slow start after a timeout, where ACKs cover what had arrived long before (RFC 3465 2.3).
+    /// In the slow start after a timeout, where ACKs cover what had arrived long before (RFC 3465
+    /// 2.3).
     pub(super) after_rto: bool,
 }
 
 impl Window {
-    /// For a connection that has just been established, with payloads of at most `mss` bytes and `iw` segments of initial window.
+    /// For a connection that has just been established, with payloads of at most `mss` bytes and
+    /// `iw` segments of initial window.
     pub(crate) fn new(mss: u16, iw: u8) -> Window {
         let mut w = Window {
             cwnd: 0,
@@ -88,7 +92,8 @@ impl Window {
     pub(crate) fn on_sent(&mut self, una: Seq, nxt: Seq) {
         let flight = nxt.since(una);
         let full = flight.saturating_add(self.mss()) > self.cwnd;
-        // The fullest moment of a round trip speaks for it: the ACKs of one burst arrive while the flight shrinks.
+        // The fullest moment of a round trip speaks for it: the ACKs of one burst arrive while the
+        // flight shrinks.
         if full || flight > self.used || una.ge(self.used_until) {
             self.used = flight;
             self.used_until = nxt;
@@ -96,8 +101,9 @@ impl Window {
         }
     }
 
-    /// Whether the window was what held the sender back in this round trip: what belongs into [`super::AckInfo::cwnd_limited`]. In slow start half a window in use is
-    /// enough, because the window doubles in a round trip.
+    /// Whether the window was what held the sender back in this round trip: what belongs into
+    /// [`super::AckInfo::cwnd_limited`]. In slow start half a window in use is enough, because the
+    /// window doubles in a round trip.
     #[inline(always)]
     pub(crate) fn is_limited(&self) -> bool {
         self.full || (self.in_slow_start() && self.cwnd / 2 < self.used)
@@ -130,15 +136,17 @@ impl Window {
         Ecn::Ect0
     }
 
-    /// The path takes segments of another size. The window stays as many bytes, but never less than one segment.
+    /// The path takes segments of another size. The window stays as many bytes, but never less than
+    /// one segment.
     pub(crate) fn set_mss(&mut self, mss: u16) {
         self.mss = mss.max(1);
         self.cwnd = self.cwnd.max(self.mss());
         self.ssthresh = self.ssthresh.max(2 * self.mss());
     }
 
-    /// The device cuts pieces of up to `bytes` into segments (TSO), and receivers that join them answer a whole piece with one ACK.
-    /// Slow start may then grow by that much for one ACK, instead of by two segments: as much as we sent as one.
+    /// The device cuts pieces of up to `bytes` into segments (TSO), and receivers that join them
+    /// answer a whole piece with one ACK. Slow start may then grow by that much for one ACK,
+    /// instead of by two segments: as much as we sent as one.
     pub(crate) fn set_burst(&mut self, bytes: u32) {
         self.ack_limit = u8::try_from(bytes / self.mss()).unwrap_or(u8::MAX).max(ACK_LIMIT);
     }
@@ -163,7 +171,18 @@ impl Window {
 impl Window {
     /// Its part of a record ([`crate::export`]), in the numbers from `from` on.
     pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
-        let Window { cwnd, ssthresh, used, used_until, mss, paced: _, iw, ack_limit, full, after_rto } = self;
+        let Window {
+            cwnd,
+            ssthresh,
+            used,
+            used_until,
+            mss,
+            paced: _,
+            iw,
+            ack_limit,
+            full,
+            after_rto,
+        } = self;
         f.u32(from, cwnd);
         f.u32(from + 1, ssthresh);
         f.u32(from + 3, used);

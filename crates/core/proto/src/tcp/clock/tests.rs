@@ -13,7 +13,10 @@ fn a_deadline_in_ticks_is_met_within_a_tick_and_one_that_is_far_within_a_millise
             for now in [at, at + Duration::from_secs(3), at - Duration::from_millis(200)] {
                 let (tick, far) = (DueTick::at(at).seen_from(now), DueFar::at(at).seen_from(now));
                 // The instant that would be no deadline is told as the next one.
-                assert!(tick >= at && tick.since(at) <= Duration::from_nanos(1 << 16), "{at:?} {tick:?}");
+                assert!(
+                    tick >= at && tick.since(at) <= Duration::from_nanos(1 << 16),
+                    "{at:?} {tick:?}"
+                );
                 let unit = Duration::from_nanos(1 << 20);
                 assert!(at.since(far) < unit && far.since(at) <= unit, "{at:?} {far:?}");
             }
@@ -33,5 +36,8 @@ fn no_deadline_is_none_at_any_time() {
 #[test]
 fn the_farthest_deadline_is_still_ahead() {
     let now = Instant::from_nanos((1 << 52) - 77);
-    assert!(DueFar::at(now + DueFar::FAR).seen_from(now) > now + Duration::from_secs(24 * 24 * 3600 - 1));
+    assert!(
+        DueFar::at(now + DueFar::FAR).seen_from(now)
+            > now + Duration::from_secs(24 * 24 * 3600 - 1)
+    );
 }

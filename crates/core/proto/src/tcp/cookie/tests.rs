@@ -19,7 +19,9 @@ const PEER: Seq = Seq(0xdead_beef);
 fn a_cookie_comes_back_with_the_segment_size_rounded_down() {
     let (l, r) = ends();
     let now = Instant::from_millis(1_000_000);
-    for (mss, said) in [(1460, 1460), (1459, 1440), (9000, 8960), (536, 536), (300, 256), (10, 88), (65_535, 8960)] {
+    for (mss, said) in
+        [(1460, 1460), (1459, 1440), (9000, 8960), (536, 536), (300, 256), (10, 88), (65_535, 8960)]
+    {
         let cookie = make(&secret(), l, r, PEER, mss, now);
         assert_eq!(check(&secret(), l, r, PEER, cookie, now), Some(said));
     }
@@ -62,7 +64,9 @@ fn a_cookie_is_good_for_its_own_handshake_only() {
 fn guesses_fail() {
     let (l, r) = ends();
     let hits = (0..200_000u32)
-        .filter(|n| check(&secret(), l, r, PEER, Seq(n.wrapping_mul(0x9e37_79b9)), Instant::ZERO).is_some())
+        .filter(|n| {
+            check(&secret(), l, r, PEER, Seq(n.wrapping_mul(0x9e37_79b9)), Instant::ZERO).is_some()
+        })
         .count();
     // One guess in 2^28 is right.
     assert!(hits <= 1, "{hits}");
@@ -71,7 +75,8 @@ fn guesses_fail() {
 proptest! {
     #[test]
     fn options_survive_the_timestamp_which_never_runs_ahead(
-        tsval in any::<u32>(), sack in any::<bool>(), ecn in any::<bool>(), scale in prop::option::of(0u8..=14),
+        tsval in any::<u32>(), sack in any::<bool>(), ecn in any::<bool>(),
+            scale in prop::option::of(0u8..=14),
     ) {
         let options = CookieOptions { sack, ecn, scale };
         let sent = put_options(tsval, options);

@@ -17,7 +17,12 @@ fn steady(estimator: &mut Delivery, from: u64, to: u64) -> RateSample {
                 last = sample;
             }
         }
-        estimator.on_sent((sent - sent.saturating_sub(19_000), 1000), Seq(sent + 1000), at(ms), MS.times(20));
+        estimator.on_sent(
+            (sent - sent.saturating_sub(19_000), 1000),
+            Seq(sent + 1000),
+            at(ms),
+            MS.times(20),
+        );
     }
     last
 }
@@ -68,7 +73,12 @@ fn what_the_owner_limits_says_so_until_it_is_delivered() {
 fn what_is_held_selectively_counts_once() {
     let mut estimator = Delivery::new(Seq(0), 0, at(0));
     for n in 0..10 {
-        estimator.on_sent((n * 1000, 1000), Seq(n * 1000 + 1000), at(u64::from(n) * 4), MS.times(40));
+        estimator.on_sent(
+            (n * 1000, 1000),
+            Seq(n * 1000 + 1000),
+            at(u64::from(n) * 4),
+            MS.times(40),
+        );
     }
     let mut board = Scoreboard::new();
     board.update(&[(Seq(1000), Seq(4000))], Seq(0), Seq(10_000));

@@ -5,7 +5,8 @@ use clearway_wire::{Ecn, Flags};
 
 use crate::config::EcnMode;
 
-/// What the counters of bytes with ECT(0), CE and ECT(1) begin with, as the option tells them (RFC 9768 3.2.1).
+/// What the counters of bytes with ECT(0), CE and ECT(1) begin with, as the option tells them (RFC
+/// 9768 3.2.1).
 pub(super) const FIRST_BYTES: [u32; 3] = [1, 0, 1];
 
 /// How marks are told to their sender.
@@ -27,7 +28,8 @@ pub(crate) struct Handshake {
     pub syn_mark: Ecn,
 }
 
-/// So many SYNs, or SYN-ACKs, ask and say yes; then one may be lost because it does (RFC 9768 3.1.4.1, 3.2.3.2.2).
+/// So many SYNs, or SYN-ACKs, ask and say yes; then one may be lost because it does (RFC 9768
+/// 3.1.4.1, 3.2.3.2.2).
 pub(crate) const ASKED_TWICE: u8 = 2;
 
 /// What the three bits of a SYN say.
@@ -48,8 +50,9 @@ impl Asked {
         }
     }
 
-    /// The flags of our SYN after so many that were not answered. A SYN that asks may be dropped for that: after one that asked as RFC 3168 has it (6.1.1.1), and after
-    /// two that asked for AccECN (RFC 9768 3.1.4.1), none asks.
+    /// The flags of our SYN after so many that were not answered. A SYN that asks may be dropped
+    /// for that: after one that asked as RFC 3168 has it (6.1.1.1), and after two that asked for
+    /// AccECN (RFC 9768 3.1.4.1), none asks.
     pub(crate) fn flags(feedback: Feedback, unanswered: u8) -> Flags {
         match feedback {
             Feedback::Classic if unanswered == 0 => Flags::of_ace(CLASSIC),
@@ -64,7 +67,9 @@ fn accepts(mode: EcnMode) -> Feedback {
     match mode {
         EcnMode::Off => Feedback::None,
         EcnMode::On | EcnMode::Accept => Feedback::Classic,
-        EcnMode::Accurate | EcnMode::AcceptAccurate | EcnMode::AcceptAccurateAskClassic => Feedback::Accurate,
+        EcnMode::Accurate | EcnMode::AcceptAccurate | EcnMode::AcceptAccurateAskClassic => {
+            Feedback::Accurate
+        }
     }
 }
 
@@ -75,15 +80,17 @@ impl Handshake {
             (Feedback::None, _) | (_, NOTHING) => Feedback::None,
             // RFC 9768 3.1.2: combinations that nobody uses yet ask for AccECN too.
             (Feedback::Accurate, ace) if ace != CLASSIC => Feedback::Accurate,
-            // RFC 3168 6.1.1 knows two bits, which must both be set. No SYN that asks by them is ECN-capable itself: somebody on the way marks everything.
+            // RFC 3168 6.1.1 knows two bits, which must both be set. No SYN that asks by them is
+            // ECN-capable itself: somebody on the way marks everything.
             (_, CLASSIC | ACCURATE) if mark == Ecn::NotEct => Feedback::Classic,
             _ => Feedback::None,
         };
         Handshake { feedback, syn_mark: mark }
     }
 
-    /// What was agreed on with a client that brings back a cookie that says that something was: AccECN uses neither 0 nor 1 in the ACE field of what completes
-    /// the handshake (RFC 9768 3.2.2.1, note 3, and 5.1).
+    /// What was agreed on with a client that brings back a cookie that says that something was:
+    /// AccECN uses neither 0 nor 1 in the ACE field of what completes the handshake (RFC 9768
+    /// 3.2.2.1, note 3, and 5.1).
     pub(crate) fn of_cookie(mode: EcnMode, flags: Flags) -> Handshake {
         let feedback = match accepts(mode) {
             Feedback::Accurate if flags.ace() <= 1 => Feedback::Classic,
@@ -97,15 +104,18 @@ impl Handshake {
         match self.feedback {
             Feedback::None => Flags::NONE,
             Feedback::Classic => Flags::ECE,
-            // Whoever drops what says yes to AccECN may let pass what does not (RFC 9768 3.2.3.2.2); feedback goes on all the same.
+            // Whoever drops what says yes to AccECN may let pass what does not (RFC 9768
+            // 3.2.3.2.2); feedback goes on all the same.
             Feedback::Accurate if unanswered >= ASKED_TWICE => Flags::NONE,
             Feedback::Accurate => Flags::of_ace(reflected(self.syn_mark)),
         }
     }
 
-    /// The option of the first SYN-ACK; later ones are without, because it may be what the way does not take (RFC 9768 3.2.3.2.2).
+    /// The option of the first SYN-ACK; later ones are without, because it may be what the way does
+    /// not take (RFC 9768 3.2.3.2.2).
     pub(crate) fn syn_ack_option(self, unanswered: u8) -> Option<AccEcn> {
-        (self.feedback == Feedback::Accurate && unanswered == 0).then(|| AccEcn::new(false, FIRST_BYTES, 3))
+        (self.feedback == Feedback::Accurate && unanswered == 0)
+            .then(|| AccEcn::new(false, FIRST_BYTES, 3))
     }
 }
 
@@ -130,13 +140,16 @@ pub(crate) fn answer(asked: Feedback, flags: Flags) -> Option<Handshake> {
     match (asked, flags.ace()) {
         (Feedback::None, _) => None,
         // RFC 3168 6.1.1: ECE without CWR. The third bit is not known to it.
-        (Feedback::Classic, _) => (flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE).then_some(classic),
+        (Feedback::Classic, _) => {
+            (flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE).then_some(classic)
+        }
         // A peer that sends the flags back as they came is broken (RFC 9768 3.1.2).
         (Feedback::Accurate, NOTHING | ACCURATE) => None,
         (Feedback::Accurate, 0b001) => Some(classic),
         // 0b101 is for the future, and means a yes without more (RFC 9768 3.1.3).
-        (Feedback::Accurate, ace) => {
-            Some(Handshake { feedback: Feedback::Accurate, syn_mark: unreflected(ace).unwrap_or_default() })
-        }
+        (Feedback::Accurate, ace) => Some(Handshake {
+            feedback: Feedback::Accurate,
+            syn_mark: unreflected(ace).unwrap_or_default(),
+        }),
     }
 }

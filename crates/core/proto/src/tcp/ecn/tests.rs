@@ -11,14 +11,19 @@ fn server(mode: EcnMode, syn: u8, mark: Ecn) -> (Feedback, u8) {
     (handshake.feedback, handshake.syn_ack_flags(0).ace())
 }
 
-/// RFC 9768, table 2, the rows of a server; and what a server without AccECN answers (RFC 3168 6.1.1).
+/// RFC 9768, table 2, the rows of a server; and what a server without AccECN answers (RFC 3168
+/// 6.1.1).
 #[test]
 fn a_server_answers_each_syn_with_the_best_that_both_have() {
     use Feedback::{Accurate, Classic, None};
     for mode in MODES {
         let (accurate, classic) = (mode as u8 >= 3, mode != EcnMode::Off);
         assert_eq!(server(mode, 0b000, Ecn::NotEct), (None, 0));
-        assert_eq!(server(mode, 0b011, Ecn::NotEct), if classic { (Classic, 0b001) } else { (None, 0) }, "{mode:?}");
+        assert_eq!(
+            server(mode, 0b011, Ecn::NotEct),
+            if classic { (Classic, 0b001) } else { (None, 0) },
+            "{mode:?}"
+        );
         let full = match (accurate, classic) {
             (true, _) => (Accurate, 0b010),
             (_, true) => (Classic, 0b001),
@@ -27,13 +32,22 @@ fn a_server_answers_each_syn_with_the_best_that_both_have() {
         assert_eq!(server(mode, 0b111, Ecn::NotEct), full, "{mode:?}");
         // Combinations that are kept for the future ask for AccECN as well (3.1.2).
         for reserved in [0b001, 0b010, 0b100, 0b101, 0b110] {
-            assert_eq!(server(mode, reserved, Ecn::NotEct), if accurate { (Accurate, 0b010) } else { (None, 0) });
+            assert_eq!(
+                server(mode, reserved, Ecn::NotEct),
+                if accurate { (Accurate, 0b010) } else { (None, 0) }
+            );
         }
     }
-    for (mark, told) in [(Ecn::NotEct, 0b010), (Ecn::Ect1, 0b011), (Ecn::Ect0, 0b100), (Ecn::Ce, 0b110)] {
+    for (mark, told) in
+        [(Ecn::NotEct, 0b010), (Ecn::Ect1, 0b011), (Ecn::Ect0, 0b100), (Ecn::Ce, 0b110)]
+    {
         assert_eq!(server(EcnMode::Accurate, 0b111, mark), (Accurate, told));
         let classic = if mark == Ecn::NotEct { (Classic, 0b001) } else { (None, 0) };
-        assert_eq!(server(EcnMode::On, 0b011, mark), classic, "somebody marks everything on the way");
+        assert_eq!(
+            server(EcnMode::On, 0b011, mark),
+            classic,
+            "somebody marks everything on the way"
+        );
     }
 }
 
@@ -89,7 +103,8 @@ fn accurate() -> EcnState {
     EcnState::new(Feedback::Accurate)
 }
 
-/// An ACK of so many segments of 1000 bytes, whose ACE field counts `ce` packets from the beginning.
+/// An ACK of so many segments of 1000 bytes, whose ACE field counts `ce` packets from the
+/// beginning.
 fn ack(packets: u32, ce: u32) -> Arrived {
     Arrived {
         flags: Flags::ACK | Flags::of_ace((ce + FIRST_ACE) as u8),
@@ -136,7 +151,8 @@ fn an_ack_that_says_nothing_new_is_not_believed_about_marks() {
     assert_eq!(state.take(&ack(2, 4)).marked, 1);
 }
 
-/// RFC 9768 A.2.1: with more packets than the field counts, as many are taken to be marked as may be.
+/// RFC 9768 A.2.1: with more packets than the field counts, as many are taken to be marked as may
+/// be.
 #[test]
 fn an_ack_of_many_packets_is_taken_for_the_worst_unless_bytes_say_better() {
     for (packets, ce, safe) in [(8, 0, 8), (9, 0, 8), (15, 2, 10), (16, 0, 16), (20, 3, 19)] {
@@ -161,7 +177,10 @@ fn counters_of_bytes_come_round_at_24_bits_and_do_not_go_back() {
         assert_eq!(state.take(&a).marked, 1);
         assert_eq!(state.delivered_bytes, [n * step, n * 1000, 0]);
     }
-    let old = Arrived { option: Some(AccEcn::new(false, [bytes[0] - step, bytes[1] - 1000, 1], 3)), ..ack(1, 19) };
+    let old = Arrived {
+        option: Some(AccEcn::new(false, [bytes[0] - step, bytes[1] - 1000, 1], 3)),
+        ..ack(1, 19)
+    };
     state.take(&old);
     assert_eq!(state.delivered_bytes, [19 * step, 19_000, 0]);
 }
@@ -187,7 +206,10 @@ fn marks_are_told_soon_but_acks_of_acks_end() {
     assert!(!state.take(&data(Ecn::Ce, 1000)).ack_now);
     assert!(state.take(&data(Ecn::Ce, 1000)).ack_now, "the second one that is not told");
     state.left(Flags::ACK, true);
-    assert!(state.take(&data(Ecn::Ce, 1000)).ack_now || state.take(&data(Ecn::Ect0, 1000)).ack_now, "a change back");
+    assert!(
+        state.take(&data(Ecn::Ce, 1000)).ack_now || state.take(&data(Ecn::Ect0, 1000)).ack_now,
+        "a change back"
+    );
     state.left(Flags::ACK, true);
     let mut pure = 0;
     while !state.take(&data(Ecn::Ce, 0)).ack_now {
@@ -199,9 +221,13 @@ fn marks_are_told_soon_but_acks_of_acks_end() {
 #[test]
 fn what_is_received_is_counted_packet_by_packet_and_byte_by_byte() {
     let mut state = accurate();
-    for (mark, len, segments) in
-        [(Ecn::Ect0, 1000, 1), (Ecn::Ce, 2500, 3), (Ecn::Ect1, 7, 1), (Ecn::NotEct, 50, 1), (Ecn::Ce, 0, 1)]
-    {
+    for (mark, len, segments) in [
+        (Ecn::Ect0, 1000, 1),
+        (Ecn::Ce, 2500, 3),
+        (Ecn::Ect1, 7, 1),
+        (Ecn::NotEct, 50, 1),
+        (Ecn::Ce, 0, 1),
+    ] {
         state.take(&Arrived { segments, ..data(mark, len) });
     }
     assert_eq!((state.received_ce, state.received_bytes), (4, [1000, 2500, 7]));
@@ -227,7 +253,11 @@ fn what_does_not_get_through_is_not_used() {
     let mut deaf = EcnState::of_server(handshake, 0, Seq(0));
     deaf.take(&Arrived { flags: Flags::ACK, ..ack(0, 0) });
     assert_eq!(deaf.take(&ack(3, 3)).marked, 0);
-    assert_eq!(deaf.stamp(Leaving::New, Ecn::Ect0), (Ecn::NotEct, Flags::of_ace(5)), "feedback goes on");
+    assert_eq!(
+        deaf.stamp(Leaving::New, Ecn::Ect0),
+        (Ecn::NotEct, Flags::of_ace(5)),
+        "feedback goes on"
+    );
 }
 
 #[test]

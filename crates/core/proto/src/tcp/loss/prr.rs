@@ -1,5 +1,6 @@
-//! How much leaves while a loss is repaired (RFC 9937): as much less than what arrives as the window is to shrink, spread over the round trip, and never a
-//! burst. What is in flight comes down, or up, to ssthresh, whatever was lost.
+//! How much leaves while a loss is repaired (RFC 9937): as much less than what arrives as the
+//! window is to shrink, spread over the round trip, and never a burst. What is in flight comes
+//! down, or up, to ssthresh, whatever was lost.
 
 use crate::export::Fields;
 
@@ -40,7 +41,8 @@ impl Prr {
         let Delivery { delivered, pipe, ssthresh, safe, mss } = *ack;
         self.delivered = self.delivered.saturating_add(delivered);
         let mut count = if pipe > ssthresh {
-            let share = (u64::from(self.delivered) * u64::from(ssthresh)).div_ceil(u64::from(self.recover_fs));
+            let share = (u64::from(self.delivered) * u64::from(ssthresh))
+                .div_ceil(u64::from(self.recover_fs));
             u32::try_from(share).unwrap_or(u32::MAX).saturating_sub(self.out)
         } else {
             let arrived = self.delivered.saturating_sub(self.out).max(delivered);

@@ -21,7 +21,8 @@ pub(crate) struct ReoWindow {
 impl ReoWindow {
     pub(crate) const NEW: ReoWindow = ReoWindow { quarters: 1, recoveries: 0, round: None };
 
-    /// A D-SACK came while SND.UNA was `una`: something was sent again in vain. Once in a round trip the window grows for it.
+    /// A D-SACK came while SND.UNA was `una`: something was sent again in vain. Once in a round
+    /// trip the window grows for it.
     pub(crate) fn on_dsack(&mut self, una: Seq, nxt: Seq) {
         if self.round.is_none_or(|round| una.ge(round)) {
             self.round = Some(nxt);

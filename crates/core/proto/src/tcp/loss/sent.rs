@@ -6,10 +6,12 @@
 //!      │ flight, 10 ms│ sent again   │s│ flight, 12 ms   │ 13 ms      │
 //! ```
 //!
-//! A record is kept of flights, not of segments: what left at about one time and lies together. About: within a sixteenth of the shortest round trip at
-//! most, so that a window in flight fits the record and a quarter of a round trip can be told. A flight is split where something is sent again or is
-//! lost. When there are too many, what the peer holds wholly goes to its neighbour, and then those two neighbours become one that left closest to each
-//! other. What became one counts as sent when the latest of it was: nothing that is missing is ever taken to be older than it is.
+//! A record is kept of flights, not of segments: what left at about one time and lies together.
+//! About: within a sixteenth of the shortest round trip at most, so that a window in flight fits
+//! the record and a quarter of a round trip can be told. A flight is split where something is sent
+//! again or is lost. When there are too many, what the peer holds wholly goes to its neighbour, and
+//! then those two neighbours become one that left closest to each other. What became one counts as
+//! sent when the latest of it was: nothing that is missing is ever taken to be older than it is.
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
@@ -100,7 +102,14 @@ impl Sent {
     pub(crate) fn new(span: Span, at: Instant, min_rtt: Duration) -> Sent {
         let first = Flight { span, at, again: false, lost: false };
         let grain = (min_rtt.as_nanos() >> 4).checked_ilog2().unwrap_or(0) as u8;
-        Sent { flights: [first; FLIGHTS], count: 1, grain, newest: None, fack: span.start, prr: None }
+        Sent {
+            flights: [first; FLIGHTS],
+            count: 1,
+            grain,
+            newest: None,
+            fack: span.start,
+            prr: None,
+        }
     }
 
     /// What is in flight, the oldest number first.
@@ -177,7 +186,11 @@ impl Sent {
     /// Makes two of the flight that `seq` lies within. There is room for one more.
     fn split(&mut self, seq: Seq) {
         let count = usize::from(self.count);
-        let Some(at) = self.flights().iter().position(|f| f.span.start.lt(seq) && seq.lt(f.span.end)) else { return };
+        let Some(at) =
+            self.flights().iter().position(|f| f.span.start.lt(seq) && seq.lt(f.span.end))
+        else {
+            return;
+        };
         if count == FLIGHTS {
             debug_assert!(false, "room was made before");
             return;
@@ -209,7 +222,8 @@ impl Sent {
         self.count = self.count.min(kept as u8 + 1);
     }
 
-    /// Makes neighbours one until `places` are free: those of which the same is known and that left closest to each other.
+    /// Makes neighbours one until `places` are free: those of which the same is known and that left
+    /// closest to each other.
     fn make_room(&mut self, places: usize, board: Option<&Scoreboard>) {
         let fits = |sent: &Sent| usize::from(sent.count) + places <= FLIGHTS;
         if fits(self) {
@@ -257,10 +271,12 @@ impl Sent {
         self.join();
     }
 
-    /// The peer says for the first time that it has `piece` (RFC 8985 6.2, steps 2 and 3). Called before [`Sent::advance`].
+    /// The peer says for the first time that it has `piece` (RFC 8985 6.2, steps 2 and 3). Called
+    /// before [`Sent::advance`].
     ///
-    /// What was sent again tells a time only when it is acknowledged no sooner than the shortest round trip after, and by an ACK that echoes no earlier time:
-    /// else an earlier copy has arrived.
+    /// What was sent again tells a time only when it is acknowledged no sooner than the shortest
+    /// round trip after, and by an ACK that echoes no earlier time: else an earlier copy has
+    /// arrived.
     pub(crate) fn on_delivered(&mut self, piece: Span, arrival: &Arrival) -> Delivered {
         let Arrival { now, min_rtt, echo_ms } = *arrival;
         let (mut newest, mut told) = (self.newest, Delivered::default());
@@ -271,7 +287,8 @@ impl Sent {
             told.original |= !again && flight.lost;
             let rtt = now.since(at);
             let is_newer = newest.is_none_or(|n| at > n.at || (at == n.at && end.gt(n.end)));
-            let is_earlier = echo_ms.is_some_and(|echo| (echo.wrapping_sub(at.as_millis() as u32) as i32) < 0);
+            let is_earlier =
+                echo_ms.is_some_and(|echo| (echo.wrapping_sub(at.as_millis() as u32) as i32) < 0);
             if is_newer && !(again && (rtt < min_rtt || is_earlier)) {
                 newest = Some(Newest { at, end, rtt });
             }
@@ -281,21 +298,31 @@ impl Sent {
         told
     }
 
-    /// Finds what of the missing is lost: it was sent before something that has arrived, and a round trip and the reordering `window` have passed since
-    /// (RFC 8985 6.2, step 5). What was sent again is lost again by the same rule.
-    pub(crate) fn detect(&mut self, una: Seq, now: Instant, window: Duration, board: &Scoreboard) -> Lost {
+    /// Finds what of the missing is lost: it was sent before something that has arrived, and a
+    /// round trip and the reordering `window` have passed since (RFC 8985 6.2, step 5). What was
+    /// sent again is lost again by the same rule.
+    pub(crate) fn detect(
+        &mut self,
+        una: Seq,
+        now: Instant,
+        window: Duration,
+        board: &Scoreboard,
+    ) -> Lost {
         self.make_room(1, Some(board));
         let (mut newly, mut look) = (0, None::<Instant>);
         if let Some(newest) = self.newest {
             let mut split = None;
             for flight in self.flights_mut() {
-                // Of what left at one time, the number tells what left later, but not of copies: a clock may be coarse.
-                let left_before = flight.at < newest.at || (flight.at == newest.at && !flight.again);
+                // Of what left at one time, the number tells what left later, but not of copies: a
+                // clock may be coarse.
+                let left_before =
+                    flight.at < newest.at || (flight.at == newest.at && !flight.again);
                 if flight.lost || !left_before {
                     continue;
                 }
                 let is_same = flight.at == newest.at;
-                let before = if is_same { flight.span.end.min(newest.end) } else { flight.span.end };
+                let before =
+                    if is_same { flight.span.end.min(newest.end) } else { flight.span.end };
                 let missing = missing(Span::new(flight.span.start.max(una), before), board);
                 if missing == 0 {
                     continue;
@@ -332,13 +359,17 @@ impl Sent {
     }
 
     fn count_missing(&self, una: Seq, board: &Scoreboard, which: impl Fn(&Flight) -> bool) -> u32 {
-        let of = |flight: &Flight| missing(Span::new(flight.span.start.max(una), flight.span.end), board);
+        let of = |flight: &Flight| {
+            missing(Span::new(flight.span.start.max(una), flight.span.end), board)
+        };
         self.flights().iter().filter(|flight| which(flight)).map(of).sum()
     }
 
     /// The first bytes that are lost and were not sent again.
     pub(crate) fn first_lost(&self, una: Seq, board: &Scoreboard) -> Option<Span> {
-        let of = |flight: &Flight| board.first_missing(Span::new(flight.span.start.max(una), flight.span.end));
+        let of = |flight: &Flight| {
+            board.first_missing(Span::new(flight.span.start.max(una), flight.span.end))
+        };
         self.flights().iter().filter(|flight| flight.lost).find_map(of)
     }
 
@@ -367,7 +398,8 @@ impl Sent {
         f.number(400, &mut count, FLIGHTS as u64);
         self.count = count as u8;
         let mut known = self.newest.is_some();
-        let mut newest = self.newest.unwrap_or(Newest { at: f.now(), end: Seq(0), rtt: Duration::ZERO });
+        let mut newest =
+            self.newest.unwrap_or(Newest { at: f.now(), end: Seq(0), rtt: Duration::ZERO });
         f.bool(490, &mut known);
         f.instant(491, &mut newest.at);
         f.seq(492, &mut newest.end);

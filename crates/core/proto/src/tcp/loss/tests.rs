@@ -24,6 +24,11 @@ fn with_sack_only_news_makes_a_duplicate() {
     assert!(!is_duplicate(&sack));
     assert!(is_duplicate(&DupTest { newly_sacked: 1, ..sack }));
     // RFC 6675 2: data and window do not matter.
-    assert!(is_duplicate(&DupTest { newly_sacked: 1, occupies: true, window_changed: true, ..sack }));
+    assert!(is_duplicate(&DupTest {
+        newly_sacked: 1,
+        occupies: true,
+        window_changed: true,
+        ..sack
+    }));
     assert!(!is_duplicate(&DupTest { newly_sacked: 1, outstanding: false, ..sack }));
 }

@@ -51,8 +51,12 @@ fn what_the_peer_leaves_out_is_off() {
 
 #[test]
 fn what_we_do_not_offer_is_off() {
-    let cfg = TcpConfig { window_scaling: false, timestamps: false, sack: false, ..TcpConfig::default() };
-    assert_eq!(ours(&cfg, 1460, 0), Offered { mss: Some(1460), scale: None, ts: None, sack: false });
+    let cfg =
+        TcpConfig { window_scaling: false, timestamps: false, sack: false, ..TcpConfig::default() };
+    assert_eq!(
+        ours(&cfg, 1460, 0),
+        Offered { mss: Some(1460), scale: None, ts: None, sack: false }
+    );
     let a = agree(&cfg, &full(), false, 1460, 0);
     assert_eq!(
         a,
@@ -93,6 +97,15 @@ fn link_and_owner_bound_the_segment_size() {
 
 #[test]
 fn the_options_of_a_segment_are_an_offer() {
-    let o = TcpOptions { mss: Some(1400), wscale: Some(3), ts: Some((5, 6)), sack_permitted: true, ..TcpOptions::NONE };
-    assert_eq!(Offered::from(&o), Offered { mss: Some(1400), scale: Some(3), ts: Some((5, 6)), sack: true });
+    let o = TcpOptions {
+        mss: Some(1400),
+        wscale: Some(3),
+        ts: Some((5, 6)),
+        sack_permitted: true,
+        ..TcpOptions::NONE
+    };
+    assert_eq!(
+        Offered::from(&o),
+        Offered { mss: Some(1400), scale: Some(3), ts: Some((5, 6)), sack: true }
+    );
 }

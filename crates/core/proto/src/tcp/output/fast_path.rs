@@ -1,5 +1,6 @@
-//! The turn that nearly all turns are: everything that waits is one segment, nothing is lost, and the way out is known. The rules are those of
-//! `output.rs`; what is told apart here is only who makes the packet.
+//! The turn that nearly all turns are: everything that waits is one segment, nothing is lost, and
+//! the way out is known. The rules are those of `output.rs`; what is told apart here is only who
+//! makes the packet.
 
 use crate::tcp::clock::stamp;
 use crate::tcp::marks::Marks;
@@ -9,7 +10,10 @@ use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Flags, Segment, Seq};
 
 use super::plan::Again;
-use super::{EmitCx, Left, PLANNED, fits_windows, header, left, lone_segment, offer, restart_if_idle, would_send};
+use super::{
+    EmitCx, Left, PLANNED, fits_windows, header, left, lone_segment, offer, restart_if_idle,
+    would_send,
+};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::net::output::OutError;
@@ -24,9 +28,13 @@ use crate::tcp::window::Offer;
 /// What leaves another way.
 const SPECIAL: Marks = PLANNED.with(Marks::RST_DUE).with(Marks::PROBE_DUE).with(Marks::SEND_URGENT);
 
-/// Sends the one segment that waits. None: the turn is not of that kind, and nothing has changed that `emit_any` would not change too.
+/// Sends the one segment that waits. None: the turn is not of that kind, and nothing has changed
+/// that `emit_any` would not change too.
 #[inline(always)]
-pub(crate) fn emit<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) -> Option<Result<(), OutError>> {
+pub(crate) fn emit<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Option<Result<(), OutError>> {
     let flight = c.outstanding();
     let len = lone_segment(c, cx.pools, flight, SPECIAL)?;
     if c.state != State::Established || c.route.mtu() != u32::from(c.snd.fits_mtu) {
@@ -51,7 +59,8 @@ fn emit_other_lone<E: Env, S: Sink>(
     }
 }
 
-/// Sends the next `len` bytes behind those in `flight`, if the way out is known and the windows take them. `BEHIND`: there may be some.
+/// Sends the next `len` bytes behind those in `flight`, if the way out is known and the windows
+/// take them. `BEHIND`: there may be some.
 #[inline(always)]
 fn emit_lone<E: Env, S: Sink, const STAMPED: bool, const BEHIND: bool>(
     c: &mut Conn<E>,
@@ -68,9 +77,17 @@ fn emit_lone<E: Env, S: Sink, const STAMPED: bool, const BEHIND: bool>(
     }
     let span = Span::with_len(c.snd.nxt, len);
     debug_assert!(would_send(c, cx.pools, 0, span));
-    let leaving =
-        Leaving { now, pools: cx.pools, config: cx.config, sink: cx.out.sink, counters: cx.out.counters, path, span };
-    // One copy of what follows for each kind of header, so that no question about it is asked twice.
+    let leaving = Leaving {
+        now,
+        pools: cx.pools,
+        config: cx.config,
+        sink: cx.out.sink,
+        counters: cx.out.counters,
+        path,
+        span,
+    };
+    // One copy of what follows for each kind of header, so that no question about it is asked
+    // twice.
     let done = match c.key.local.is_v4() {
         true => leave::<E, S, true, STAMPED, BEHIND>(c, leaving),
         false => leave::<E, S, false, STAMPED, BEHIND>(c, leaving),
@@ -117,7 +134,8 @@ fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool, const BEHIND: boo
         }
     };
     let (tos, ttl) = (&c.settings.tos, &c.settings.ttl);
-    let out = SegmentOut { key: &c.key, is_v4: V4, is_stamped: STAMPED, payload: len as usize, tos, ttl };
+    let out =
+        SegmentOut { key: &c.key, is_v4: V4, is_stamped: STAMPED, payload: len as usize, tos, ttl };
     let fill = |room: &mut [u8]| tx.peek(queue, at, room) == room.len();
     if !send_segment(sink, counters, path, out, head, fill)? {
         return Ok(false);
@@ -131,7 +149,15 @@ fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool, const BEHIND: boo
         c,
         now,
         config,
-        Left { span, fin: false, again: Again::New, offer: offered, segments: 1, is_small, is_burst: false },
+        Left {
+            span,
+            fin: false,
+            again: Again::New,
+            offer: offered,
+            segments: 1,
+            is_small,
+            is_burst: false,
+        },
     );
     Ok(true)
 }

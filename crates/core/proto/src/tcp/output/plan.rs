@@ -66,7 +66,8 @@ pub(crate) struct View {
     /// What the peer's window still takes, and the most it ever took.
     pub usable: u32,
     pub max_wnd: u32,
-    /// Payload of a full segment; and of the largest piece that may be handed over at once, a multiple of it.
+    /// Payload of a full segment; and of the largest piece that may be handed over at once, a
+    /// multiple of it.
     pub mss: u32,
     pub piece: u32,
     /// What recovery says leaves next, and how many bytes congestion control lets out.
@@ -147,8 +148,10 @@ impl View {
             return Plan::Stop(Why::Congestion);
         }
         let mut len = wanted.min(self.allowance).min(self.piece);
-        // What is not the end leaves in full segments, and so does what ends in a small one that must wait; the rest is asked about again.
-        let tail_waits = !(self.shut || self.nodelay && !self.cork) && (self.cork || self.small_unacked);
+        // What is not the end leaves in full segments, and so does what ends in a small one that
+        // must wait; the rest is asked about again.
+        let tail_waits =
+            !(self.shut || self.nodelay && !self.cork) && (self.cork || self.small_unacked);
         if len > self.mss && (len < unsent || tail_waits) {
             len -= len % self.mss;
         }
@@ -157,7 +160,11 @@ impl View {
 
     fn send(&self, len: u32) -> Plan {
         let span = Span::with_len(self.nxt, len);
-        Plan::Send { span, fin: self.shut && span.end == self.end && self.usable > len, again: Again::New }
+        Plan::Send {
+            span,
+            fin: self.shut && span.end == self.end && self.usable > len,
+            again: Again::New,
+        }
     }
 }
 

@@ -40,7 +40,11 @@ fn no_burst_is_longer_than_the_quantum() {
     assert_eq!(pacer.quantum(), 10_000);
     let sent = send(&mut pacer, (0..100_000).step_by(10));
     assert!(sent.iter().all(|n| *n <= 10_000 + 100), "{:?}", sent.iter().max());
-    assert!((1_000_000..=1_010_100).contains(&sent.iter().sum::<u32>()), "{}", sent.iter().sum::<u32>());
+    assert!(
+        (1_000_000..=1_010_100).contains(&sent.iter().sum::<u32>()),
+        "{}",
+        sent.iter().sum::<u32>()
+    );
 }
 
 #[test]
@@ -48,7 +52,8 @@ fn a_coarse_clock_costs_no_rate() {
     for step in [66, 1_000, 15_600] {
         let mut pacer = Pacer::new();
         pacer.set_rate(Some(100_000_000), MSS);
-        let sent: u64 = send(&mut pacer, (0..2_000_000).step_by(step)).into_iter().map(u64::from).sum();
+        let sent: u64 =
+            send(&mut pacer, (0..2_000_000).step_by(step)).into_iter().map(u64::from).sum();
         assert!((196_000_000..=201_000_000).contains(&sent), "{step} us: {sent}");
     }
 }

@@ -97,10 +97,13 @@ proptest! {
             let held = model[start..end].iter().filter(|b| **b).count() as u32;
             prop_assert_eq!(r.count_within(s), held);
             let at = |i: usize| base.wrapping_add(i as u32);
-            let run = |from: usize, what: bool| (from..end).take_while(|&i| model[i] == what).count();
-            let missing = (start..end).find(|&i| !model[i]).map(|i| span(at(i), at(i + run(i, false))));
+            let run = |from: usize, what: bool| (from..end).take_while(|&i| model[i] == what)
+                .count();
+            let missing = (start..end).find(|&i| !model[i])
+                .map(|i| span(at(i), at(i + run(i, false))));
             prop_assert_eq!(r.first_missing(s), missing);
-            let present = (start..end).find(|&i| model[i]).map(|i| span(at(i), at(i + run(i, true))));
+            let present = (start..end).find(|&i| model[i])
+                .map(|i| span(at(i), at(i + run(i, true))));
             prop_assert_eq!(r.first_present(s), present);
             let last = (start..end).rev().find(|&i| !model[i]).map(|i| {
                 let from = (start..=i).rev().take_while(|&j| !model[j]).count();

@@ -122,7 +122,8 @@ fn every_second_byte_fills_the_map_but_for_the_place_of_the_bytes_in_order() {
 const WIDTH: usize = 400;
 
 proptest! {
-    /// A receiver that cuts, stores and advances as TCP does ends with exactly the bytes that were sent, whatever the order, across both seams of the circle.
+    /// A receiver that cuts, stores and advances as TCP does ends with exactly the bytes that were
+    /// sent, whatever the order, across both seams of the circle.
     #[test]
     fn a_stream_in_any_order_comes_out_whole(
         base in prop::sample::select(vec![7u32, (1 << 31) - 200, u32::MAX - 150]),
@@ -132,7 +133,8 @@ proptest! {
         let mut model = [false; WIDTH];
         let mut nxt = Seq(base);
         for (start, len) in pieces {
-            let whole = Span::new(Seq(base) + start as u32, Seq(base) + (start + len).min(WIDTH) as u32);
+            let whole = Span::new(Seq(base) + start as u32,
+                Seq(base) + (start + len).min(WIDTH) as u32);
             let done = nxt.since(Seq(base)) as usize;
             let index = |s: Seq| s.since(Seq(base)) as usize;
             let dup = model[index(whole.start)..index(whole.end)].iter().any(|b| *b);

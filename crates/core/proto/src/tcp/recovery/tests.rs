@@ -361,10 +361,13 @@ impl Naive {
             .sum()
     }
 
-    /// The stretch of missing bytes that begins at `from`, one segment at most; `lost`: only those that are.
+    /// The stretch of missing bytes that begins at `from`, one segment at most; `lost`: only those
+    /// that are.
     fn piece(&self, from: usize, lost: bool) -> (usize, usize) {
-        let len =
-            (from..self.nxt).take(self.mss).take_while(|&i| !self.sacked[i] && (!lost || self.is_lost(i))).count();
+        let len = (from..self.nxt)
+            .take(self.mss)
+            .take_while(|&i| !self.sacked[i] && (!lost || self.is_lost(i)))
+            .count();
         (from, from + len)
     }
 
@@ -384,7 +387,8 @@ impl Naive {
         }
         match missing().next_back() {
             Some(last) if self.fast && !self.rescued => {
-                let len = (from..=last).rev().take(self.mss).take_while(|&i| !self.sacked[i]).count();
+                let len =
+                    (from..=last).rev().take(self.mss).take_while(|&i| !self.sacked[i]).count();
                 (4, last + 1 - len, last + 1)
             }
             _ => (0, 0, 0),
@@ -403,10 +407,12 @@ proptest! {
         let start = Seq(base);
         let seq = |i: usize| start + i as u32;
         let mut s = Sender {
-            recovery: Recovery::of(Points::at(start), Status::NEW), board: Some(Scoreboard::new()), una: start, nxt: start + 300, mss,
+            recovery: Recovery::of(Points::at(start), Status::NEW), board: Some(Scoreboard::new()),
+                una: start, nxt: start + 300, mss,
         };
         let mut n = Naive {
-            sacked: vec![false; WIDTH], una: 0, nxt: 300, mss: mss as usize, high_rxt: 0, presumed: 0, rescued: false, fast,
+            sacked: vec![false; WIDTH], una: 0, nxt: 300, mss: mss as usize, high_rxt: 0,
+                presumed: 0, rescued: false, fast,
         };
         let first = (seq(100), seq(100 + 2 * mss as usize + 1));
         let signal = s.hears_raw(start, &[first]);
@@ -420,7 +426,8 @@ proptest! {
         for (op, at, len) in ops {
             match op {
                 0 => {
-                    // The edge moves, into or past what is sacked only where a truthful receiver's would.
+                    // The edge moves, into or past what is sacked only where a truthful receiver's
+                    // would.
                     let mut to = (n.una + len).min(299);
                     while to < n.nxt && n.sacked[to] {
                         to += 1;
@@ -432,7 +439,8 @@ proptest! {
                     }
                 }
                 1..=4 => {
-                    let (from, to) = ((n.una + 1 + at).min(n.nxt), (n.una + 1 + at + len).min(n.nxt));
+                    let (from, to) = ((n.una + 1 + at).min(n.nxt),
+                        (n.una + 1 + at + len).min(n.nxt));
                     if from < to {
                         s.hears_raw(s.una, &[(seq(from), seq(to))]);
                         n.sacked[from..to].fill(true);
@@ -460,8 +468,10 @@ proptest! {
                 let got = match s.next(unsent) {
                     Next::Nothing => (0, 0, 0),
                     Next::New => (2, 0, 0),
-                    Next::Retransmit(p) => (1, p.start.since(start) as usize, p.end.since(start) as usize),
-                    Next::Rescue(p) => (4, p.start.since(start) as usize, p.end.since(start) as usize),
+                    Next::Retransmit(p) => (1, p.start.since(start) as usize,
+                        p.end.since(start) as usize),
+                    Next::Rescue(p) => (4, p.start.since(start) as usize,
+                        p.end.since(start) as usize),
                 };
                 prop_assert_eq!(got, n.next(unsent));
             }

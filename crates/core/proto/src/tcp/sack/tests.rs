@@ -37,7 +37,14 @@ fn blocks_above_the_hole_are_taken_and_counted_once() {
 #[test]
 fn blocks_that_cannot_be_true_are_refused() {
     let mut board = Scoreboard::new();
-    for lie in [b(500, 400), b(400, 400), b(900, 1001), b(100, 200), b(50, 150), b(0x8000_0200, 0x8000_0300)] {
+    for lie in [
+        b(500, 400),
+        b(400, 400),
+        b(900, 1001),
+        b(100, 200),
+        b(50, 150),
+        b(0x8000_0200, 0x8000_0300),
+    ] {
         let said = board.update(&[b(300, 310), lie], Seq(100), Seq(1000));
         assert_eq!(said.refused, 1, "{lie:?}");
     }
@@ -112,7 +119,8 @@ fn every_second_byte_fills_the_board_and_no_more() {
     let mut board = Scoreboard::new();
     let mut refused = 0u32;
     for i in 0..2000u32 {
-        refused += u32::from(board.update(&[b(102 + 2 * i, 103 + 2 * i)], Seq(100), Seq(5000)).refused);
+        refused +=
+            u32::from(board.update(&[b(102 + 2 * i, 103 + 2 * i)], Seq(100), Seq(5000)).refused);
     }
     assert_eq!(board.bytes(), RANGES as u32);
     assert_eq!(refused, 2000 - RANGES as u32);
@@ -133,7 +141,8 @@ proptest! {
     fn it_agrees_with_one_flag_per_byte(
         base in prop::sample::select(vec![5u32, (1 << 31) - 300, u32::MAX - 250]),
         mss in 1u32..60,
-        acks in prop::collection::vec((0u32..20, prop::collection::vec((0u32..WIDTH, 0u32..WIDTH), 0..4)), 1..80),
+        acks in prop::collection::vec((0u32..20,
+            prop::collection::vec((0u32..WIDTH, 0u32..WIDTH), 0..4)), 1..80),
     ) {
         let (start, nxt) = (Seq(base), Seq(base) + WIDTH);
         let mut una = start;
@@ -152,7 +161,8 @@ proptest! {
             let blocks: Vec<_> = blocks.into_iter().map(|(s, e)| (start + s, start + e)).collect();
             let mut newly = 0;
             for (i, &(s, e)) in blocks.iter().enumerate() {
-                let within = i == 0 && blocks.get(1).is_some_and(|&(s2, e2)| s2.le(s) && e.le(e2) && s2.lt(e2));
+                let within = i == 0 && blocks.get(1).is_some_and(|&(s2, e2)| s2.le(s) && e.le(e2)
+                    && s2.lt(e2));
                 if s.lt(e) && s.gt(una) && !within {
                     for flag in &mut model[index(s)..index(e)] {
                         newly += u32::from(!*flag);
@@ -168,7 +178,8 @@ proptest! {
                 let seq = start + i as u32;
                 prop_assert_eq!(board.is_sacked(seq), model[i]);
                 if !model[i] {
-                    prop_assert_eq!(edge.is_some_and(|e| seq.lt(e)), is_lost(&model, i, mss), "{}", i);
+                    prop_assert_eq!(edge.is_some_and(|e| seq.lt(e)), is_lost(&model, i, mss), "{}",
+                        i);
                 }
             }
             prop_assert_eq!(board.sacked_within(Span::new(una, nxt)), board.bytes());

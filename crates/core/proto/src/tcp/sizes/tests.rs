@@ -12,10 +12,15 @@ fn windows_double_from_the_first_to_the_most_and_end_there() {
         ..TcpConfig::default()
     };
     let sizes = Sizes::new(&tcp);
-    let grown: Vec<u32> =
-        core::iter::successors(Some(INITIAL), |step| sizes.next(*step)).map(|s| sizes.window(s)).collect();
+    let grown: Vec<u32> = core::iter::successors(Some(INITIAL), |step| sizes.next(*step))
+        .map(|s| sizes.window(s))
+        .collect();
     assert_eq!(grown, [1 << 20, 2 << 20, 4 << 20, 5 << 20]);
-    assert_eq!((sizes.window(UNSCALED), sizes.next(UNSCALED)), (1 << 20, None), "16 bits say no more");
+    assert_eq!(
+        (sizes.window(UNSCALED), sizes.next(UNSCALED)),
+        (1 << 20, None),
+        "16 bits say no more"
+    );
     assert_eq!((sizes.send_limit(0, 10_000), sizes.send_limit(0, 100_000)), (64 << 10, 200_000));
     assert_eq!(sizes.send_limit(0, 1 << 30), 1 << 20);
 }
@@ -23,7 +28,8 @@ fn windows_double_from_the_first_to_the_most_and_end_there() {
 #[test]
 fn a_size_that_is_asked_for_is_rounded_up_by_a_quarter_at_most_and_stays() {
     for size in [1, 1_024, 1_025, 65_535, 65_536, 87_380, 4_000_000, MOST - 1, MOST, u32::MAX] {
-        let (wanted, got) = (u64::from(size.clamp(1_024, MOST)), u64::from(fixed_size(fixed_step(size))));
+        let (wanted, got) =
+            (u64::from(size.clamp(1_024, MOST)), u64::from(fixed_size(fixed_step(size))));
         assert!(got >= wanted && got <= wanted * 5 / 4 && got <= MOST.into(), "{got} for {size}");
     }
     assert_eq!((fixed_step(0), fixed_size(0)), (0, 0));

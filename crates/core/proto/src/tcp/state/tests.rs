@@ -7,24 +7,42 @@ use super::*;
 fn page() -> String {
     let mut s = String::new();
     s.push_str("# TCP: the states of a connection\n\n");
-    s.push_str("Written by the test `the_document_shows_the_table_that_the_machine_runs_on` from the table in `crates/core/proto/src/tcp/state.rs`;\n");
-    s.push_str("run it with `CLEARWAY_WRITE_DOCS=1` after a change. The states and transitions are those of RFC 9293 3.3.2, figure 5.\n\n");
-    s.push_str("A handshake that a stranger began (SYN-RECEIVED) and TIME-WAIT live in small records of their own: see `tcp/syn_rcvd.rs` and `tcp/time_wait.rs`.\n\n");
+    s.push_str(
+        "Written by the test `the_document_shows_the_table_that_the_machine_runs_on` from \
+        the table in `crates/core/proto/src/tcp/state.rs`;\n",
+    );
+    s.push_str(
+        "run it with `CLEARWAY_WRITE_DOCS=1` after a change. The states and transitions are \
+        those of RFC 9293 3.3.2, figure 5.\n\n",
+    );
+    s.push_str(
+        "A handshake that a stranger began (SYN-RECEIVED) and TIME-WAIT live in small \
+        records of their own: see `tcp/syn_rcvd.rs` and `tcp/time_wait.rs`.\n\n",
+    );
     s.push_str("```mermaid\nstateDiagram-v2\n    [*] --> CLOSED\n");
     for (from, cause, to) in TRANSITIONS {
         // The ways that lead out of every state by reset or by lost patience would hide all others.
-        if *to == State::Closed && matches!(cause, Cause::Reset | Cause::Timeout) && *from != State::TimeWait {
+        if *to == State::Closed
+            && matches!(cause, Cause::Reset | Cause::Timeout)
+            && *from != State::TimeWait
+        {
             continue;
         }
-        let _ =
-            writeln!(s, "    {} --> {}: {}", from.name().replace('-', "_"), to.name().replace('-', "_"), cause.name());
+        let _ = writeln!(
+            s,
+            "    {} --> {}: {}",
+            from.name().replace('-', "_"),
+            to.name().replace('-', "_"),
+            cause.name()
+        );
     }
     s.push_str("```\n\n| from | cause | to |\n| --- | --- | --- |\n");
     for (from, cause, to) in TRANSITIONS {
         let _ = writeln!(s, "| {} | {} | {} |", from, cause.name(), to);
     }
     s.push_str(
-        "\nWhere: `crates/core/proto/src/tcp/state.rs`. Tests: beside it, and `crates/core/proto/src/tcp/tests/`.\n",
+        "\nWhere: `crates/core/proto/src/tcp/state.rs`. Tests: beside it, and \
+         `crates/core/proto/src/tcp/tests/`.\n",
     );
     s
 }
@@ -38,7 +56,10 @@ fn the_document_shows_the_table_that_the_machine_runs_on() {
         std::fs::write(path, &page).unwrap();
     }
     let written = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(written == page, "docs/tcp-states.md is stale: run this test with CLEARWAY_WRITE_DOCS=1");
+    assert!(
+        written == page,
+        "docs/tcp-states.md is stale: run this test with CLEARWAY_WRITE_DOCS=1"
+    );
 }
 
 #[test]

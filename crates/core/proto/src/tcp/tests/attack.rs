@@ -41,7 +41,10 @@ fn acks_of_unsent_and_ancient_data_are_challenged() {
     let mut b = established();
     assert_eq!(b.inject(ACK, 1, 2, 8000, b"blind"), Some(Drop::TcpAckUnsent));
     assert_eq!(b.one().flags(), ACK);
-    assert_eq!(b.inject(ACK, 1, 1_u32.wrapping_sub(8001), 8000, b"blind"), Some(Drop::TcpAckTooOld));
+    assert_eq!(
+        b.inject(ACK, 1, 1_u32.wrapping_sub(8001), 8000, b"blind"),
+        Some(Drop::TcpAckTooOld)
+    );
     assert_eq!(b.one().flags(), ACK);
     assert_eq!(b.inject(ACK, 1, 1_u32.wrapping_sub(8000), 8000, b"old"), None);
     assert_eq!(b.read_all(), b"old");
@@ -116,7 +119,8 @@ fn a_later_copy_with_other_bytes_changes_nothing() {
     b.inject(ACK, 3, 1, 8000, b"xxyyyyzz");
     b.inject(ACK, 1, 1, 8000, b"AAqqqq");
     b.out();
-    // What lies behind a piece that was here is not taken from the same segment; its sender repeats it.
+    // What lies behind a piece that was here is not taken from the same segment; its sender repeats
+    // it.
     b.inject(ACK, 9, 1, 8000, b"zz");
     assert_eq!(b.read_all(), b"AAxxBBBBzz");
 }
@@ -176,7 +180,10 @@ fn both_sequence_spaces_pass_zero_and_the_middle_of_the_circle() {
         // Our number grows by one every 4 microseconds.
         b.net.now += Duration::from_micros(4 * u64::from(Seq(target).since(iss)));
         b.listen(8);
-        b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE }, 60_000);
+        b.handshake(
+            TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE },
+            60_000,
+        );
         assert_eq!(b.iss, Seq(target));
         let data = pattern(3000);
         b.send(&data);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A connection with segments of so many bytes, of which all that are longer than `most` bytes of payload vanish.
+/// A connection with segments of so many bytes, of which all that are longer than `most` bytes of
+/// payload vanish.
 struct Hole {
     b: Bench,
     most: usize,
@@ -22,7 +23,8 @@ impl Hole {
         Hole { b, most, acked: 1, lens: Vec::new() }
     }
 
-    /// Lets time pass until `written` bytes have arrived; the peer acknowledges what comes in order.
+    /// Lets time pass until `written` bytes have arrived; the peer acknowledges what comes in
+    /// order.
     fn run(&mut self, written: u32) {
         for _ in 0..4_000 {
             if self.acked > written {
@@ -71,7 +73,12 @@ fn a_path_that_takes_less_than_the_base_is_found_where_segments_never_were_longe
     for mss in [1_058, 1_160, 513] {
         let mut h = Hole::with_mss(mss, 512, 2_000);
         h.run(2_000);
-        assert_eq!((h.b.counters().mtu_black_holes, h.lens.contains(&512)), (1, true), "{mss}: {:?}", h.lens);
+        assert_eq!(
+            (h.b.counters().mtu_black_holes, h.lens.contains(&512)),
+            (1, true),
+            "{mss}: {:?}",
+            h.lens
+        );
     }
 }
 

@@ -115,7 +115,8 @@ fn closing_with_unread_bytes_resets() {
     assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
 }
 
-/// Lets go of a connection in the ways that end with a reset, after `write`; what left, payload lengths and flags.
+/// Lets go of a connection in the ways that end with a reset, after `write`; what left, payload
+/// lengths and flags.
 fn last_words(wnd: u16, write: impl Fn(&mut Bench)) -> [Vec<(usize, Flags)>; 3] {
     let ways: [fn(&mut Bench, ConnId, u16); 3] = [
         |b, id, wnd| {
@@ -135,7 +136,11 @@ fn last_words(wnd: u16, write: impl Fn(&mut Bench)) -> [Vec<(usize, Flags)>; 3] 
         write(&mut b);
         b.inject(ACK, 1, 1, wnd, &[]);
         let_go(&mut b, id, wnd);
-        let left = b.out().iter().map(|seen| (seen.data.len(), seen.flags().without(Flags::PSH))).collect();
+        let left = b
+            .out()
+            .iter()
+            .map(|seen| (seen.data.len(), seen.flags().without(Flags::PSH)))
+            .collect();
         b.silent();
         assert_eq!((b.net.stack.tcp.open.len(), b.net.stack.tcp.flows.len()), (0, 0));
         left
@@ -177,14 +182,16 @@ fn no_more_than_the_window_leaves_before_the_reset_of_a_close() {
     assert_eq!(shut, [(0, RST | ACK)]);
 }
 
-/// Writes 25,000 bytes, which the peer's window takes and the congestion window does not, and closes with an unread byte. What left: ten segments.
+/// Writes 25,000 bytes, which the peer's window takes and the congestion window does not, and
+/// closes with an unread byte. What left: ten segments.
 fn closed_with_more_than_the_congestion_window() -> Bench {
     let mut b = Bench::accepted(plain(), 1000, 60_000);
     let id = b.id();
     b.send(&[7; 25_000]);
     b.inject(ACK, 1, 1, 60_000, b"unread");
     b.net.stack.close(id);
-    let first: Vec<_> = b.out().iter().map(|seen| (seen.data.len(), seen.flags().contains(RST))).collect();
+    let first: Vec<_> =
+        b.out().iter().map(|seen| (seen.data.len(), seen.flags().contains(RST))).collect();
     assert_eq!(first, [(1000, false); 10]);
     b.silent();
     b
@@ -209,7 +216,11 @@ fn the_reset_of_a_close_waits_for_what_the_congestion_window_holds_back() {
 fn a_loss_before_the_reset_of_a_close_is_repeated() {
     let mut b = closed_with_more_than_the_congestion_window();
     let again = b.pass(secs(1));
-    assert!(again.iter().any(|(_, seen)| seen.data.len() == 1000), "the first segment once more: {}", again.len());
+    assert!(
+        again.iter().any(|(_, seen)| seen.data.len() == 1000),
+        "the first segment once more: {}",
+        again.len()
+    );
     assert!(again.iter().all(|(_, seen)| !seen.flags().contains(RST)));
 }
 
@@ -393,7 +404,8 @@ fn with_timestamps_the_newer_one_decides() {
     let older = syn(&b, 999);
     assert_eq!(b.put(older, &[]), Some(Drop::TcpSynInWindow));
     b.out();
-    // The number is below the old connection's, and the timestamp above: a new connection all the same.
+    // The number is below the old connection's, and the timestamp above: a new connection all the
+    // same.
     b.peer_iss = b.peer_iss - 1_000;
     let newer = syn(&b, 1001);
     assert_eq!(b.put(newer, &[]), None);
@@ -411,7 +423,10 @@ fn a_full_time_wait_table_lets_the_oldest_go() {
         // Another port each time.
         b.net.now += ms(10);
         let port = 5000 + b.net.stack.tcp.time_wait.len() as u16;
-        let syn = Segment { src_port: port + 10 * b.counters().passive_opens as u16, ..b.segment(SYN, 0, 0, 8000) };
+        let syn = Segment {
+            src_port: port + 10 * b.counters().passive_opens as u16,
+            ..b.segment(SYN, 0, 0, 8000)
+        };
         let src_port = syn.src_port;
         b.put(syn, &[]);
         b.iss = b.one().seg.seq;
@@ -463,7 +478,11 @@ fn the_owner_says_how_long_fin_wait_2_lasts_without_it() {
                 b.net.stack.close(id);
             }
             b.pass(Duration::from_millis(lasts * 1000 + 100));
-            assert_eq!((b.net.stack.tcp.open.len(), b.counters().fin_wait_2_timeouts), (0, 1), "{wait:?} {early}");
+            assert_eq!(
+                (b.net.stack.tcp.open.len(), b.counters().fin_wait_2_timeouts),
+                (0, 1),
+                "{wait:?} {early}"
+            );
         }
     }
 }
@@ -487,7 +506,9 @@ fn too_many_orphans_and_the_oldest_is_reset() {
     let second = b.net.stack.accept(b.listener.unwrap()).unwrap();
     b.net.stack.close(second);
     let seen = b.out();
-    assert!(seen.iter().any(|s| s.flags() == RST | ACK && s.seg.dst_port == PEER_PORT && s.seg.seq == old_iss + 2));
+    assert!(seen.iter().any(|s| s.flags() == RST | ACK
+        && s.seg.dst_port == PEER_PORT
+        && s.seg.seq == old_iss + 2));
     assert!(seen.iter().any(|s| s.flags() == FIN | ACK && s.seg.dst_port == 9));
     assert_eq!((b.counters().orphans_evicted, b.net.stack.tcp.open.len()), (1, 1));
     let _ = old_peer;
@@ -614,7 +635,11 @@ fn an_orphan_whose_peer_takes_its_bytes_is_spared_when_others_hold_too_much() {
     let moving = close(&mut b, 7, b"6 byte");
     b.out();
     let stuck = close(&mut b, 9, b"7 bytes");
-    assert_eq!(b.counters().orphans_evicted, 1, "nothing was acknowledged of either, so the oldest went");
+    assert_eq!(
+        b.counters().orphans_evicted,
+        1,
+        "nothing was acknowledged of either, so the oldest went"
+    );
     b.out();
     let _ = moving;
     // The one that is left has five of its bytes acknowledged, and the next takes none.

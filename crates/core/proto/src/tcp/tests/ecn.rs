@@ -1,4 +1,5 @@
-//! Explicit congestion notification of whole connections: against a peer written by hand, and between two stacks with a link that marks.
+//! Explicit congestion notification of whole connections: against a peer written by hand, and
+//! between two stacks with a link that marks.
 
 use std::rc::Rc;
 
@@ -49,12 +50,16 @@ impl Bench {
     /// What leaves now, with its codepoint.
     fn out_marked(&mut self) -> Vec<(Ecn, Flags, Vec<u8>)> {
         let packets = self.net.emit();
-        packets.iter().filter_map(|p| read(p).map(|seen| (mark_of(p), seen.seg.flags, seen.data))).collect()
+        packets
+            .iter()
+            .filter_map(|p| read(p).map(|seen| (mark_of(p), seen.seg.flags, seen.data)))
+            .collect()
     }
 
     fn listen_with(&mut self, options: ConnOptions) {
         let local = Endpoint::new(Addr::ANY_V6, PORT);
-        let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog: 8, token: 7, options };
+        let spec =
+            ListenSpec { table: Table(0), local, v6_only: false, backlog: 8, token: 7, options };
         self.listener = Some(self.net.stack.listen(spec).unwrap());
     }
 
@@ -78,14 +83,20 @@ impl Bench {
         (b, answer)
     }
 
-    /// We connect with `ecn`, and are answered with these bits; the bits of our SYN, and of our ACK.
+    /// We connect with `ecn`, and are answered with these bits; the bits of our SYN, and of our
+    /// ACK.
     fn asking(ecn: EcnMode, answer: u8, mark: Ecn, option: Option<AccEcn>) -> (Bench, u8, u8) {
         let mut b = Bench::new(plain());
         b.connect(mode(ecn));
         let (syn_mark, syn, _) = b.out_marked().remove(0);
         assert_eq!(syn_mark, Ecn::NotEct);
         b.iss = b.net.stack.tcp.owned(b.id()).unwrap().iss;
-        let opts = TcpOptions { mss: Some(1000), sack_permitted: true, acc_ecn: option, ..TcpOptions::NONE };
+        let opts = TcpOptions {
+            mss: Some(1000),
+            sack_permitted: true,
+            acc_ecn: option,
+            ..TcpOptions::NONE
+        };
         let seg = Segment { opts, ..b.segment(SYN | ACK | Flags::of_ace(answer), 0, 1, 60_000) };
         b.marked(mark, seg, &[]);
         let ack = b.one();
@@ -108,10 +119,17 @@ fn a_server_with_rfc_3168_echoes_marks_until_it_hears_that_the_window_was_cut() 
     assert_eq!(b.out_marked(), [(Ecn::NotEct, ACK | ECE, vec![])], "a pure ACK may not");
     b.marked(Ecn::Ect0, b.segment(ACK, 11, 7, 60_000), &[1; 10]);
     b.send(b"x");
-    assert_eq!(b.out_marked(), [(Ecn::Ect0, ACK | PSH | ECE, b"x".to_vec())], "every segment says so");
+    assert_eq!(
+        b.out_marked(),
+        [(Ecn::Ect0, ACK | PSH | ECE, b"x".to_vec())],
+        "every segment says so"
+    );
     b.marked(Ecn::Ect0, b.segment(ACK | CWR, 21, 8, 60_000), &[1; 10]);
     assert_eq!(b.out_marked(), [(Ecn::NotEct, ACK, vec![])], "and at once that it was heard");
-    assert_eq!((b.info().ecn.received_ce, b.counters().ce_segs_in, b.counters().ecn_classic), (1, 1, 1));
+    assert_eq!(
+        (b.info().ecn.received_ce, b.counters().ce_segs_in, b.counters().ecn_classic),
+        (1, 1, 1)
+    );
 }
 
 #[test]
@@ -120,7 +138,12 @@ fn a_client_with_rfc_3168_cuts_its_window_once_a_round_trip_and_says_so_once() {
     assert_eq!((syn, ack, b.feedback()), (0b011, 0, EcnFeedback::Classic));
     b.send(&pattern(20_000));
     let left = b.out_marked();
-    assert!(left.len() == 10 && left.iter().all(|(mark, flags, _)| *mark == Ecn::Ect0 && !flags.intersects(CWR | ECE)));
+    assert!(
+        left.len() == 10
+            && left
+                .iter()
+                .all(|(mark, flags, _)| *mark == Ecn::Ect0 && !flags.intersects(CWR | ECE))
+    );
     let before = b.info().cwnd;
     assert_eq!(b.inject(ACK | ECE, 1, 1001, 60_000, &[]), None);
     let after = b.info().cwnd;
@@ -148,7 +171,8 @@ fn what_is_sent_again_cannot_be_marked_and_a_lost_syn_asks_no_more() {
     let again = b.pass(ms(1100));
     assert_eq!(again[0].1.flags(), SYN);
     b.iss = again[0].1.seg.seq;
-    // The answer is to the first one: what the peer marks is echoed, and nothing of ours can be marked (RFC 3168 6.1.1.1).
+    // The answer is to the first one: what the peer marks is echoed, and nothing of ours can be
+    // marked (RFC 3168 6.1.1.1).
     let opts = TcpOptions { mss: Some(1000), ..TcpOptions::NONE };
     assert_eq!(b.put(Segment { opts, ..b.segment(SYN | ACK | ECE, 0, 1, 60_000) }, &[]), None);
     b.out();
@@ -186,15 +210,25 @@ fn nobody_who_does_not_ask_or_accept_uses_ecn() {
 fn an_accurate_server_reflects_the_syn_counts_marks_and_tells_bytes() {
     let opts = TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE };
     let (mut b, answer) = Bench::served(plain(), EcnMode::AcceptAccurate, 0b111, 0b010, opts);
-    assert_eq!((answer.seg.flags.ace(), answer.seg.opts.acc_ecn), (0b010, Some(AccEcn::new(false, [1, 0, 1], 3))));
+    assert_eq!(
+        (answer.seg.flags.ace(), answer.seg.opts.acc_ecn),
+        (0b010, Some(AccEcn::new(false, [1, 0, 1], 3)))
+    );
     assert_eq!((b.feedback(), b.counters().ecn_accurate), (EcnFeedback::Accurate, 1));
     // Its client has options too.
     let opts = TcpOptions { acc_ecn: Some(AccEcn::new(false, [1, 0, 1], 3)), ..TcpOptions::NONE };
-    b.marked(Ecn::Ect0, Segment { opts, ..b.segment(ACK | Flags::of_ace(5), 1, 1, 60_000) }, &[1; 100]);
+    b.marked(
+        Ecn::Ect0,
+        Segment { opts, ..b.segment(ACK | Flags::of_ace(5), 1, 1, 60_000) },
+        &[1; 100],
+    );
     b.out();
     b.marked(Ecn::Ce, b.segment(ACK | Flags::of_ace(5), 101, 1, 60_000), &[1; 50]);
     let seen = b.one();
-    assert_eq!((seen.seg.flags.ace(), seen.seg.opts.acc_ecn), (6, Some(AccEcn::new(false, [101, 50, 1], 3))));
+    assert_eq!(
+        (seen.seg.flags.ace(), seen.seg.opts.acc_ecn),
+        (6, Some(AccEcn::new(false, [101, 50, 1], 3)))
+    );
     let told = b.info().ecn;
     assert_eq!((told.received_ce, told.received_bytes, told.options_seen), (1, [100, 50, 0], true));
     // Pure ACKs may be marked too.
@@ -231,19 +265,34 @@ fn an_accurate_client_tells_how_the_syn_ack_was_marked() {
 
 #[test]
 fn the_option_leaves_room_for_itself_beside_other_options() {
-    let opts = TcpOptions { mss: Some(1460), sack_permitted: true, ts: Some((5, 0)), ..TcpOptions::NONE };
+    let opts =
+        TcpOptions { mss: Some(1460), sack_permitted: true, ts: Some((5, 0)), ..TcpOptions::NONE };
     let (mut b, _) = Bench::served(config(), EcnMode::Accurate, 0b111, 0b010, opts);
-    let told = TcpOptions { acc_ecn: Some(AccEcn::new(false, [1, 0, 1], 3)), ts: b.stamps, ..TcpOptions::NONE };
-    b.marked(Ecn::Ect0, Segment { opts: told, ..b.segment(ACK | Flags::of_ace(5), 1, 1, 60_000) }, &[1; 100]);
+    let told = TcpOptions {
+        acc_ecn: Some(AccEcn::new(false, [1, 0, 1], 3)),
+        ts: b.stamps,
+        ..TcpOptions::NONE
+    };
+    b.marked(
+        Ecn::Ect0,
+        Segment { opts: told, ..b.segment(ACK | Flags::of_ace(5), 1, 1, 60_000) },
+        &[1; 100],
+    );
     b.send(&pattern(4000));
     let left: Vec<Seen> = b.net.emit().iter().filter_map(|p| read(p)).collect();
     assert_eq!(left[0].seg.opts.acc_ecn, Some(AccEcn::new(false, [101, 0, 1], 3)));
-    let sizes: Vec<usize> = left.iter().map(|s| s.data.len() + usize::from(s.seg.header_len)).collect();
+    let sizes: Vec<usize> =
+        left.iter().map(|s| s.data.len() + usize::from(s.seg.header_len)).collect();
     assert_eq!(&sizes[..2], &[1480, 1480], "full segments, with the option or without");
     // Early segments: blocks come first, and the counters that fit.
     for (n, blocks, counters) in [(1u32, 1, 3), (2, 2, 2), (3, 3, 0)] {
-        b.marked(Ecn::Ect0, b.segment(ACK | Flags::of_ace(5), 101 + 2000 * n, 1, 60_000), &[1; 100]);
-        let seen: Vec<Seen> = b.net.emit().iter().filter_map(|p| read(p)).filter(|s| s.data.is_empty()).collect();
+        b.marked(
+            Ecn::Ect0,
+            b.segment(ACK | Flags::of_ace(5), 101 + 2000 * n, 1, 60_000),
+            &[1; 100],
+        );
+        let seen: Vec<Seen> =
+            b.net.emit().iter().filter_map(|p| read(p)).filter(|s| s.data.is_empty()).collect();
         let opts = seen.last().expect("an ACK").seg.opts;
         assert_eq!((opts.sack.len(), opts.acc_ecn.map_or(0, |a| a.count())), (blocks, counters));
     }
@@ -266,7 +315,10 @@ fn cookies_bring_ecn_back() {
             assert_eq!(b.counters().syn_cookies_accepted, 1);
             // Without timestamps there is nowhere to keep it, and the SYN-ACK does not say yes.
             let agreed = if stamps { agreed } else { EcnFeedback::None };
-            assert_eq!((b.feedback(), answer.seg.flags.ace() != 0), (agreed, agreed != EcnFeedback::None));
+            assert_eq!(
+                (b.feedback(), answer.seg.flags.ace() != 0),
+                (agreed, agreed != EcnFeedback::None)
+            );
         }
     }
 }
@@ -301,8 +353,14 @@ fn each_mark_of_a_transfer_is_known_to_both_ends() {
     for one_of in [2, 7, 40] {
         for loss in [false, true] {
             let counts = Rc::new(std::cell::Cell::new([[0; 2]; 2]));
-            let (mut w, a, b) = world(EcnMode::Accurate, Offloads::default(), true, std::boxed::Box::new(|_, _| ()));
-            // Three marks before the first answer would look like a way that clears the field (RFC 9768 3.2.2.4).
+            let (mut w, a, b) = world(
+                EcnMode::Accurate,
+                Offloads::default(),
+                true,
+                std::boxed::Box::new(|_, _| ()),
+            );
+            // Three marks before the first answer would look like a way that clears the field (RFC
+            // 9768 3.2.2.4).
             assert_eq!(w.transfer(0, a, b, b"first", secs(60)), b"first");
             assert_eq!(w.transfer(1, b, a, b"first", secs(60)), b"first");
             w.change = marker(one_of, &counts);
@@ -315,17 +373,24 @@ fn each_mark_of_a_transfer_is_known_to_both_ends() {
             assert_eq!(w.transfer(1, b, a, &pattern(30_000), secs(60)), pattern(30_000));
             assert_eq!(w.transfer(0, a, b, b"end", secs(60)), b"end");
             w.run(secs(2));
-            let [near, far] = [(0, a), (1, b)].map(|(end, id)| w.ends[end].stack.info(id).unwrap().ecn);
+            let [near, far] =
+                [(0, a), (1, b)].map(|(end, id)| w.ends[end].stack.info(id).unwrap().ecn);
             assert_eq!(near.feedback, EcnFeedback::Accurate);
-            // Where losses leave it open how often the counter came round, the worst is taken: some eights too many, and none too few.
-            let more = |told: u32, true_number: u32| told.checked_sub(true_number).is_some_and(|more| more % 8 == 0);
+            // Where losses leave it open how often the counter came round, the worst is taken: some
+            // eights too many, and none too few.
+            let more = |told: u32, true_number: u32| {
+                told.checked_sub(true_number).is_some_and(|more| more % 8 == 0)
+            };
             assert!(more(near.delivered_ce, far.received_ce), "one of {one_of}: {near:?} {far:?}");
             assert!(more(far.delivered_ce, near.received_ce), "one of {one_of}: {near:?} {far:?}");
             assert_eq!(near.delivered_bytes, far.received_bytes);
             assert_eq!(far.delivered_bytes, near.received_bytes);
             let marked = counts.get();
             if !loss {
-                assert_eq!((near.delivered_ce, near.delivered_bytes[1]), (marked[0][0], marked[0][1]));
+                assert_eq!(
+                    (near.delivered_ce, near.delivered_bytes[1]),
+                    (marked[0][0], marked[0][1])
+                );
                 assert_eq!(far.delivered_ce, marked[1][0]);
                 assert_eq!(w.ends[0].stack.counters().tcp.retransmitted_segs, 0);
             }
@@ -374,7 +439,8 @@ fn whatever_the_way_does_to_ecn_the_bytes_arrive() {
             ("turns", turns),
             ("ones", ones),
         ] {
-            let (mut w, a, b) = world(ecn, Offloads::default(), ecn != EcnMode::On, std::boxed::Box::new(change));
+            let (mut w, a, b) =
+                world(ecn, Offloads::default(), ecn != EcnMode::On, std::boxed::Box::new(change));
             let data = pattern(50_000);
             assert!(w.transfer(0, a, b, &data, secs(900)) == data, "{ecn:?} {name}");
             assert!(w.transfer(1, b, a, &data, secs(900)) == data, "{ecn:?} {name}");

@@ -10,7 +10,8 @@ fn options(cookie: Option<FastOpenCookie>) -> TcpOptions {
     TcpOptions { mss: Some(1000), fast_open: cookie, ..TcpOptions::NONE }
 }
 
-/// A listener that takes so many connections opened by cookies, and the cookie that it gives its peer.
+/// A listener that takes so many connections opened by cookies, and the cookie that it gives its
+/// peer.
 fn serving(config: Config, pending: u32) -> (Bench, ListenerId, FastOpenCookie) {
     let mut b = Bench::new(config);
     let listener = b.listen(8);
@@ -45,14 +46,20 @@ fn data_on_a_syn_with_a_good_cookie_is_taken_and_answered_before_the_handshake_i
     assert_eq!(b.read_all(), b"question");
     b.send(b"answer");
     let early = b.one();
-    assert_eq!((early.data.as_slice(), early.seg.ack, b.rel_seq(&early)), (&b"answer"[..], b.peer_iss + 9, 1));
+    assert_eq!(
+        (early.data.as_slice(), early.seg.ack, b.rel_seq(&early)),
+        (&b"answer"[..], b.peer_iss + 9, 1)
+    );
     assert_eq!(b.inject(ACK, 9, 7, 8000, b" more"), None);
     assert_eq!(b.net.stack.state(conn), State::Established);
     assert_eq!(b.read_all(), b" more");
     assert_eq!(b.one().seg.ack, b.peer_iss + 14);
     assert_eq!((b.info().unacked, b.info().bytes_acked, b.info().bytes_received), (0, 6, 13));
     let counted = b.counters();
-    assert_eq!((counted.fast_open_passive, counted.fast_open_cookies_given, counted.passive_opens), (1, 1, 1));
+    assert_eq!(
+        (counted.fast_open_passive, counted.fast_open_cookies_given, counted.passive_opens),
+        (1, 1, 1)
+    );
     let again = b.pass(secs(5));
     assert!(again.is_empty(), "nothing is sent again: {again:?}");
 }
@@ -98,7 +105,13 @@ fn beyond_the_bound_of_pending_ones_handshakes_are_as_ever() {
     let pending = &mut b.net.stack.tcp.pools.fast_open;
     for port in 0..FAST_OPEN_PENDING as u16 {
         let (local, remote) = (addr(US), addr(PEER));
-        let key = crate::flow::FlowKey { local, remote, local_port: 1, remote_port: port, table: Table(0) };
+        let key = crate::flow::FlowKey {
+            local,
+            remote,
+            local_port: 1,
+            remote_port: port,
+            table: Table(0),
+        };
         pending.opened(key, listener);
     }
     assert!(!pending.may_open(listener, u32::MAX));
@@ -115,7 +128,10 @@ fn the_syn_ack_of_an_early_connection_is_repeated_and_then_it_fails() {
     assert_eq!(b.one().seg.ack, first.seg.ack);
     let again = b.pass(secs(200));
     let retries = usize::from(config().tcp.syn_ack_retries);
-    assert_eq!(again.iter().filter(|(_, s)| s.flags() == SYN | ACK && s.seg.ack == first.seg.ack).count(), retries);
+    assert_eq!(
+        again.iter().filter(|(_, s)| s.flags() == SYN | ACK && s.seg.ack == first.seg.ack).count(),
+        retries
+    );
     assert_eq!(b.net.stack.failure(conn), Some(Failure::TimedOut));
     b.net.stack.close(conn);
     // Its place among the pending ones is free.
@@ -132,7 +148,10 @@ fn the_end_of_an_early_connection_waits_for_its_handshake() {
     b.send(b"bye");
     b.net.stack.shutdown(conn).unwrap();
     let seen = b.out();
-    assert_eq!((seen.len(), seen[0].data.as_slice(), seen[0].flags().fin()), (1, &b"bye"[..], false));
+    assert_eq!(
+        (seen.len(), seen[0].data.as_slice(), seen[0].flags().fin()),
+        (1, &b"bye"[..], false)
+    );
     assert_eq!(b.inject(ACK, 9, 4, 8000, &[]), None);
     assert!(b.one().flags().fin());
     assert_eq!(b.net.stack.state(conn), State::FinWait1);
@@ -197,17 +216,24 @@ fn a_client_asks_for_a_cookie_and_sends_data_with_its_next_syn() {
     assert_eq!(b.one().data.len(), 0);
     assert_eq!((b.info().bytes_acked, b.info().unacked, b.info().unsent), (6, 0, 0));
 
-    // A part, and none: the rest leaves again at once. No more leaves than the server takes in a segment, the option counted.
+    // A part, and none: the rest leaves again at once. No more leaves than the server takes in a
+    // segment, the option counted.
     let syn = opens(&mut b, &pattern(1500));
     assert_eq!(syn.data.len(), 1000 - (syn.seg.opts.header_len() - 20));
     answers(&mut b, 400, None);
-    assert_eq!(b.out().iter().map(|s| (b.rel_seq(s), s.data.len())).collect::<Vec<_>>(), [(401, 1000), (1401, 100)]);
+    assert_eq!(
+        b.out().iter().map(|s| (b.rel_seq(s), s.data.len())).collect::<Vec<_>>(),
+        [(401, 1000), (1401, 100)]
+    );
     opens(&mut b, b"third");
     answers(&mut b, 0, None);
     let seen = b.one();
     assert_eq!((b.rel_seq(&seen), seen.data.as_slice()), (1, &b"third"[..]));
     let counted = b.counters();
-    assert_eq!((counted.fast_open_active, counted.fast_open_not_taken, counted.retransmit_timeouts), (2, 1, 0));
+    assert_eq!(
+        (counted.fast_open_active, counted.fast_open_not_taken, counted.retransmit_timeouts),
+        (2, 1, 0)
+    );
 }
 
 #[test]
@@ -227,7 +253,10 @@ fn a_syn_that_may_bring_data_waits_for_it_and_no_other_does() {
     b.out();
 
     assert!(begin(&mut b));
-    assert!(b.pass(secs(100)).iter().all(|(_, seen)| seen.seg.src_port != b.port), "nothing waits for an answer");
+    assert!(
+        b.pass(secs(100)).iter().all(|(_, seen)| seen.seg.src_port != b.port),
+        "nothing waits for an answer"
+    );
     b.silent();
     b.send(b"early");
     let syn = b.one();
@@ -270,7 +299,8 @@ fn a_syn_that_is_lost_with_its_data_comes_again_without_and_for_a_while_all_do()
     b.inject(ACK, 1, 6, 8000, &[]);
     for pause in [60, 120] {
         assert_eq!(opens(&mut b, b"data").seg.opts.fast_open, Some(cookie));
-        let again: Vec<_> = b.pass(ms(1500)).into_iter().filter(|(_, s)| s.seg.src_port == b.port).collect();
+        let again: Vec<_> =
+            b.pass(ms(1500)).into_iter().filter(|(_, s)| s.seg.src_port == b.port).collect();
         assert_eq!(again.len(), 1);
         let (_, syn) = &again[0];
         assert_eq!((syn.flags(), syn.seg.opts.fast_open, syn.data.len()), (SYN, None, 0));
@@ -294,7 +324,13 @@ fn cookies_of_so_many_servers_are_kept_and_the_one_used_last_goes_last() {
     let mut kept = crate::tcp::fast_open::FastOpen::new();
     let local = addr(US);
     let server = |n: usize| Addr::v4([192, 0, (n / 256) as u8, (n % 256) as u8]);
-    let key = |n| crate::flow::FlowKey { local, remote: server(n), local_port: 1, remote_port: 2, table: Table(0) };
+    let key = |n| crate::flow::FlowKey {
+        local,
+        remote: server(n),
+        local_port: 1,
+        remote_port: 2,
+        table: Table(0),
+    };
     let cookie = FastOpenCookie::new(&[5; 8]).unwrap();
     let at = |n: usize| Instant::from_millis(n as u64);
     for n in 0..FAST_OPEN_PEERS {

@@ -57,13 +57,19 @@ impl Crowded {
                 _ => {}
             }
         }
-        let sent: Vec<Segment> = self.net.emit().iter().filter_map(|p| read(p)).map(|seen| seen.seg).collect();
+        let sent: Vec<Segment> =
+            self.net.emit().iter().filter_map(|p| read(p)).map(|seen| seen.seg).collect();
         sent.into_iter().find(|seg| seg.dst_port == port)
     }
 
     fn put(&mut self, from: &str, port: u16, seg: Segment, data: &[u8]) {
         let seg = Segment { src_port: port, dst_port: PORT, wnd: 8_000, ..seg };
-        self.net.ingest(&tcp_packet(from, if from.contains(':') { "2001:db8::1" } else { US }, &seg, data));
+        self.net.ingest(&tcp_packet(
+            from,
+            if from.contains(':') { "2001:db8::1" } else { US },
+            &seg,
+            data,
+        ));
     }
 
     /// A peer connects and says something.
@@ -85,18 +91,25 @@ impl Crowded {
 
     fn open_from(&self, from: &str) -> usize {
         let from = addr(from);
-        self.held.iter().filter(|conn| self.net.stack.remote(**conn).is_some_and(|end| end.addr == from)).count()
+        self.held
+            .iter()
+            .filter(|conn| self.net.stack.remote(**conn).is_some_and(|end| end.addr == from))
+            .count()
     }
 }
 
 #[test]
 fn the_idlest_of_the_busiest_source_make_room_for_new_ones() {
-    for (busy, quiet, newcomer) in
-        [("10.0.0.66", "10.0.0.7", "10.0.0.8"), ("2001:db8::66", "2001:db8:0:1::7", "2001:db8:0:2::8")]
-    {
+    for (busy, quiet, newcomer) in [
+        ("10.0.0.66", "10.0.0.7", "10.0.0.8"),
+        ("2001:db8::66", "2001:db8:0:1::7", "2001:db8:0:2::8"),
+    ] {
         let mut c = Crowded::new(WhenFull::MakeRoom);
         assert!((0..20).all(|port| c.come(quiet, 1000 + port) == Outcome::Open));
-        assert!((0..105).all(|port| c.come(busy, 2000 + port) == Outcome::Open), "they make room from the 120th on");
+        assert!(
+            (0..105).all(|port| c.come(busy, 2000 + port) == Outcome::Open),
+            "they make room from the 120th on"
+        );
         c.net.now += secs(2);
         assert!((0..60).all(|port| c.come(newcomer, 3000 + port) == Outcome::Open));
         // The sample is random: who has few of them is nearly never the busiest in it.
@@ -145,12 +158,17 @@ fn a_forged_syn_takes_nobodys_place() {
         c.put("10.0.0.9", 3000 + port, syn, &[]);
         c.turn(3000 + port);
     }
-    assert_eq!((c.net.stack.counters().tcp.idle_evicted, c.open_from("10.0.0.66")), (0, PLACES as usize));
+    assert_eq!(
+        (c.net.stack.counters().tcp.idle_evicted, c.open_from("10.0.0.66")),
+        (0, PLACES as usize)
+    );
 }
 
 #[test]
 fn a_full_table_refuses_or_drops_as_configured() {
-    for (when_full, outcome) in [(WhenFull::Reset, Outcome::Refused), (WhenFull::Drop, Outcome::Silence)] {
+    for (when_full, outcome) in
+        [(WhenFull::Reset, Outcome::Refused), (WhenFull::Drop, Outcome::Silence)]
+    {
         let mut c = Crowded::new(when_full);
         assert!((0..PLACES as u16).all(|port| c.come("10.0.0.66", 2000 + port) == Outcome::Open));
         c.net.now += secs(100);

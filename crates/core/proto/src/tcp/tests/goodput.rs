@@ -1,4 +1,5 @@
-//! What a path that loses or reorders costs a bulk transfer, in the time of the test: the same for each run.
+//! What a path that loses or reorders costs a bulk transfer, in the time of the test: the same for
+//! each run.
 
 extern crate std;
 
@@ -18,7 +19,8 @@ struct Path {
     seconds: u64,
     /// What would wait longer in the queue is lost; None: a round trip, and 20 ms at least.
     queue: Option<Duration>,
-    /// Each packet with data is late by up to so much, most of them by half of it, and overtakes others.
+    /// Each packet with data is late by up to so much, most of them by half of it, and overtakes
+    /// others.
     jitter: Duration,
     /// Bytes that both ends keep.
     room: u32,
@@ -58,24 +60,37 @@ struct Outcome {
 fn bulk(path: Path, config: Config) -> Outcome {
     let mut config = config;
     config.tcp.clock_step = config.tcp.clock_step.max(path.clock_step);
-    let mut world = World::roomy(config, Offloads::default(), Duration::from_micros(path.rtt_ms * 500), path.room);
+    let mut world = World::roomy(
+        config,
+        Offloads::default(),
+        Duration::from_micros(path.rtt_ms * 500),
+        path.room,
+    );
     let (a, b) = world.connect(ConnOptions::default());
     let bytes_per_second = path.mbit * 125_000;
     world.clock_step = path.clock_step;
-    world.link = Some(Link { bytes_per_second, queue: path.queue.unwrap_or(ms(path.rtt_ms).max(ms(20))) });
+    world.link =
+        Some(Link { bytes_per_second, queue: path.queue.unwrap_or(ms(path.rtt_ms).max(ms(20))) });
     let (mut dice, mut late) = (Rng::seed(7), Rng::seed(8));
-    world.lose =
-        std::boxed::Box::new(move |from, _, packet| from == 0 && packet.len() > 100 && dice.chance(path.loss_ppm));
-    let slot = Duration::from_nanos(1500 * 1_000_000_000 / bytes_per_second);
-    world.late = std::boxed::Box::new(move |from, _| match from == 0 && late.chance(path.reorder_ppm) {
-        true => slot.times(late.between(1, path.overtaken_by)) + Duration::from_nanos(slot.as_nanos() / 2),
-        // The sum of four draws is as good as normally distributed.
-        false if from == 0 && path.jitter > Duration::ZERO => {
-            Duration::from_nanos((0..4).map(|_| late.below(path.jitter.as_nanos() / 4)).sum())
-        }
-        false => Duration::ZERO,
+    world.lose = std::boxed::Box::new(move |from, _, packet| {
+        from == 0 && packet.len() > 100 && dice.chance(path.loss_ppm)
     });
-    let got = world.transfer(0, a, b, &zeros((bytes_per_second * path.seconds) as usize), secs(path.seconds)).len();
+    let slot = Duration::from_nanos(1500 * 1_000_000_000 / bytes_per_second);
+    world.late =
+        std::boxed::Box::new(move |from, _| match from == 0 && late.chance(path.reorder_ppm) {
+            true => {
+                slot.times(late.between(1, path.overtaken_by))
+                    + Duration::from_nanos(slot.as_nanos() / 2)
+            }
+            // The sum of four draws is as good as normally distributed.
+            false if from == 0 && path.jitter > Duration::ZERO => {
+                Duration::from_nanos((0..4).map(|_| late.below(path.jitter.as_nanos() / 4)).sum())
+            }
+            false => Duration::ZERO,
+        });
+    let got = world
+        .transfer(0, a, b, &zeros((bytes_per_second * path.seconds) as usize), secs(path.seconds))
+        .len();
     let t = &world.ends[0].stack.counters().tcp;
     let segments = world.ends[0].stack.info(a).unwrap().data_segs_out;
     let vain = t.retransmitted_segs.saturating_sub(world.lost);
@@ -88,14 +103,19 @@ fn bulk(path: Path, config: Config) -> Outcome {
     }
 }
 
-/// Bulk transfers over `paths`, as many Mbit/s at least as stand beside each, with as many spurious repetitions in 10,000 segments at most.
+/// Bulk transfers over `paths`, as many Mbit/s at least as stand beside each, with as many spurious
+/// repetitions in 10,000 segments at most.
 fn hold(paths: &[(&str, Path, f64, f64)]) {
     for (name, path, least, most) in paths {
         let outcome = bulk(*path, config());
         std::println!("{} ms, {name}: {outcome:.1?}", path.rtt_ms);
         assert!(outcome.goodput >= *least, "{} ms, {name}: {outcome:.1?}", path.rtt_ms);
         assert!(outcome.spurious <= *most, "{} ms, {name}: {outcome:.1?}", path.rtt_ms);
-        assert!(outcome.timeouts <= outcome.lost / 100, "{} ms, {name}: {outcome:.1?}", path.rtt_ms);
+        assert!(
+            outcome.timeouts <= outcome.lost / 100,
+            "{} ms, {name}: {outcome:.1?}",
+            path.rtt_ms
+        );
     }
 }
 
@@ -108,12 +128,18 @@ fn reordering_costs_next_to_nothing() {
             ("clean", clean, 44.0, 2.0),
             ("reordering 1 %", Path { reorder_ppm: 10_000, ..clean }, straight * 0.97, 2.0),
             ("reordering 10 %", Path { reorder_ppm: 100_000, ..clean }, straight * 0.97, 4.0),
-            ("reordering 1 % by 20", Path { reorder_ppm: 10_000, overtaken_by: 20, ..clean }, straight * 0.95, 4.0),
+            (
+                "reordering 1 % by 20",
+                Path { reorder_ppm: 10_000, overtaken_by: 20, ..clean },
+                straight * 0.95,
+                4.0,
+            ),
         ]);
     }
 }
 
-/// What Linux 6.18 brings over such a path is 5.9 Mbit/s at 20 ms and 1.8 at 66 ms with one packet in a hundred lost.
+/// What Linux 6.18 brings over such a path is 5.9 Mbit/s at 20 ms and 1.8 at 66 ms with one packet
+/// in a hundred lost.
 #[test]
 fn random_losses_cost_no_more_than_the_law_of_the_window_says() {
     let one = |rtt_ms| Path { loss_ppm: 10_000, seconds: 30, ..Path::of(rtt_ms) };
@@ -129,7 +155,8 @@ fn random_losses_cost_no_more_than_the_law_of_the_window_says() {
     ]);
 }
 
-/// Slow start fills a queue of a thousand packets and more until every second packet is lost: there are as many holes as half of that.
+/// Slow start fills a queue of a thousand packets and more until every second packet is lost: there
+/// are as many holes as half of that.
 #[test]
 fn a_deep_queue_that_overflows_has_next_to_nothing_sent_again_in_vain() {
     let deep = Path { mbit: 100, queue: Some(ms(120)), room: 8 << 20, seconds: 4, ..Path::of(66) };
@@ -155,8 +182,18 @@ fn reordering_of_a_fast_path_costs_no_more() {
         let straight = bulk(clean, config()).goodput;
         hold(&[
             ("400 Mbit/s", clean, 100.0, 10.0),
-            ("400 Mbit/s, reordering 1 %", Path { reorder_ppm: 10_000, ..clean }, straight * 0.9, 10.0),
-            ("400 Mbit/s, reordering 10 %", Path { reorder_ppm: 100_000, ..clean }, straight * 0.9, 20.0),
+            (
+                "400 Mbit/s, reordering 1 %",
+                Path { reorder_ppm: 10_000, ..clean },
+                straight * 0.9,
+                10.0,
+            ),
+            (
+                "400 Mbit/s, reordering 10 %",
+                Path { reorder_ppm: 100_000, ..clean },
+                straight * 0.9,
+                20.0,
+            ),
         ]);
     }
 }

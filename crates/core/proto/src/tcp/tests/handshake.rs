@@ -27,8 +27,13 @@ fn a_stranger_connects_and_is_accepted_once() {
 fn what_both_offer_is_agreed_on_and_nothing_else() {
     let mut b = Bench::new(config());
     b.listen(8);
-    let all =
-        TcpOptions { mss: Some(1000), wscale: Some(3), sack_permitted: true, ts: Some((5, 0)), ..TcpOptions::NONE };
+    let all = TcpOptions {
+        mss: Some(1000),
+        wscale: Some(3),
+        sack_permitted: true,
+        ts: Some((5, 0)),
+        ..TcpOptions::NONE
+    };
     let syn = Segment { opts: all, ..b.segment(SYN, 0, 0, 8000) };
     b.put(syn, &[]);
     let o = b.one().seg.opts;
@@ -144,7 +149,12 @@ fn we_connect_with_everything_on_offer() {
     let o = syn.seg.opts;
     assert!(o.mss == Some(1460) && o.wscale.is_some() && o.sack_permitted && o.ts.is_some());
     b.iss = syn.seg.seq;
-    let opts = TcpOptions { mss: Some(1400), wscale: Some(20), ts: Some((9, o.ts.unwrap().0)), ..TcpOptions::NONE };
+    let opts = TcpOptions {
+        mss: Some(1400),
+        wscale: Some(20),
+        ts: Some((9, o.ts.unwrap().0)),
+        ..TcpOptions::NONE
+    };
     b.put(Segment { opts, ..b.segment(SYN | ACK, 0, 1, 100) }, &[]);
     let ack = b.one();
     assert_eq!(ack.seg.opts.ts.unwrap().1, 9);
@@ -274,7 +284,8 @@ fn a_closed_port_answers_with_the_right_reset() {
 fn senseless_flags_to_a_listener_are_met_with_silence() {
     let mut b = Bench::new(plain());
     b.listen(8);
-    for flags in [Flags::NONE, FIN, SYN | FIN, FIN | PSH | Flags::URG, SYN | FIN | PSH | Flags::URG] {
+    for flags in [Flags::NONE, FIN, SYN | FIN, FIN | PSH | Flags::URG, SYN | FIN | PSH | Flags::URG]
+    {
         assert_eq!(b.inject(flags, 0, 0, 8000, &[]), Some(Drop::TcpBadFlags), "{flags}");
     }
     assert_eq!(b.inject(SYN | RST, 0, 0, 8000, &[]), Some(Drop::TcpResetForNobody));
@@ -294,8 +305,13 @@ fn a_full_backlog_answers_with_cookies_that_come_back_as_connections() {
         syn_from(&mut b, port, TcpOptions::NONE);
     }
     assert_eq!(b.out().len(), 4);
-    let opts =
-        TcpOptions { mss: Some(1400), wscale: Some(4), sack_permitted: true, ts: Some((100, 0)), ..TcpOptions::NONE };
+    let opts = TcpOptions {
+        mss: Some(1400),
+        wscale: Some(4),
+        sack_permitted: true,
+        ts: Some((100, 0)),
+        ..TcpOptions::NONE
+    };
     syn_from(&mut b, 500, opts);
     let answer = b.one();
     assert_eq!(answer.flags(), SYN | ACK);
@@ -303,7 +319,8 @@ fn a_full_backlog_answers_with_cookies_that_come_back_as_connections() {
     let (ours, echo) = answer.seg.opts.ts.unwrap();
     assert_eq!(echo, 100);
     let ts = TcpOptions { ts: Some((101, ours)), ..TcpOptions::NONE };
-    let ack = Segment { src_port: 500, ack: answer.seg.seq + 1, opts: ts, ..b.segment(ACK, 1, 0, 10) };
+    let ack =
+        Segment { src_port: 500, ack: answer.seg.seq + 1, opts: ts, ..b.segment(ACK, 1, 0, 10) };
     b.put(ack, b"request");
     assert_eq!(b.counters().syn_cookies_accepted, 1);
     let conn = b.net.stack.accept(listener).unwrap();
@@ -358,12 +375,16 @@ fn a_listener_that_waits_for_data_is_told_when_there_is_some() {
         assert_eq!(b.put(ack, &[]), Some(Drop::TcpDeferred));
         assert_eq!(b.net.stack.accept(listener), None);
         b.silent();
-        assert_eq!(b.put(ack, if port == 1 { b"GET" } else { b"" }), (port == 2).then_some(Drop::TcpDeferred));
+        assert_eq!(
+            b.put(ack, if port == 1 { b"GET" } else { b"" }),
+            (port == 2).then_some(Drop::TcpDeferred)
+        );
         b.out();
     }
     let conn = b.net.stack.accept(listener).expect("data has come");
     assert_eq!(b.net.stack.recv(conn).unwrap(), b"GET");
-    // The other says nothing. Our SYN is said again only when the time is over, 1 + 2 + 4 seconds after the first, and whatever comes then is enough.
+    // The other says nothing. Our SYN is said again only when the time is over, 1 + 2 + 4 seconds
+    // after the first, and whatever comes then is enough.
     let again = b.pass(secs(8));
     let [(when, syn_ack)] = &again[..] else { panic!("{again:?}") };
     assert!((secs(7)..secs(8)).contains(when), "{when:?}");
@@ -507,7 +528,8 @@ fn tos_and_ttl_of_a_connection_are_its_owners() {
 
 #[test]
 fn timestamps_count_milliseconds() {
-    let mut b = Bench::connected(config(), TcpOptions { ts: Some((1, 0)), ..TcpOptions::NONE }, 8000);
+    let mut b =
+        Bench::connected(config(), TcpOptions { ts: Some((1, 0)), ..TcpOptions::NONE }, 8000);
     let mut stamps = Vec::new();
     for _ in 0..3 {
         b.send(b"x");
@@ -523,6 +545,7 @@ fn timestamps_count_milliseconds() {
 fn push_stands_where_the_written_bytes_end() {
     let mut b = Bench::accepted(plain(), 1000, 60_000);
     b.send(&pattern(2500));
-    let seen: Vec<_> = b.out().iter().map(|seen| (seen.data.len(), seen.flags().contains(PSH))).collect();
+    let seen: Vec<_> =
+        b.out().iter().map(|seen| (seen.data.len(), seen.flags().contains(PSH))).collect();
     assert_eq!(seen, [(1000, false), (1000, false), (500, true)]);
 }

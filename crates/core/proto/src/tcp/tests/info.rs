@@ -40,7 +40,11 @@ fn both_ends_count_the_same() {
             assert_eq!((rx.data_segs_in, rx.segs_in), (tx.data_segs_out, tx.segs_out));
         }
         assert_eq!((tx.min_rtt, tx.path_mtu), (ms(10), 1_500));
-        assert!(tx.delivery_rate > 100_000 && tx.delivery_rate < 200_000_000, "{} B/s", tx.delivery_rate);
+        assert!(
+            tx.delivery_rate > 100_000 && tx.delivery_rate < 200_000_000,
+            "{} B/s",
+            tx.delivery_rate
+        );
         assert!(tx.busy >= ms(10) && tx.busy < secs(3), "{}", tx.busy);
         assert!(tx.last_data_sent >= ms(20) && tx.last_data_sent < ms(200));
         assert!(rx.last_data_received < ms(200) && tx.last_data_received > rx.last_data_received);
@@ -77,7 +81,8 @@ fn a_reader_that_stops_is_seen_as_the_peers_window() {
 #[test]
 fn a_small_send_queue_on_a_long_way_is_seen_as_what_limits() {
     let mut w = World::new(config(), Offloads::default(), ms(50));
-    w.ends[0].stack = Stack::new(config(), ChainRx::new(64, 1 << 16), RingTx::new(64, 4096, 20_000));
+    w.ends[0].stack =
+        Stack::new(config(), ChainRx::new(64, 1 << 16), RingTx::new(64, 4096, 20_000));
     let iface = w.ends[0].stack.add_interface(raw(1500)).unwrap();
     w.ends[0].stack.add_address(w.now, iface, crate::testing::cidr("10.0.0.1/24")).unwrap();
     let (a, b) = w.connect(ConnOptions::default());
@@ -168,8 +173,9 @@ fn a_connection_without_a_place_for_bbr_goes_by_cubic_and_says_so() {
     let second = w.ends[0].stack.connect(w.now, spec).unwrap();
     w.run(ms(60));
     let stack = &mut w.ends[0].stack;
-    let kinds =
-        |stack: &Stack<_>, conn| (stack.options(conn).unwrap().congestion, stack.info(conn).unwrap().congestion);
+    let kinds = |stack: &Stack<_>, conn| {
+        (stack.options(conn).unwrap().congestion, stack.info(conn).unwrap().congestion)
+    };
     assert_eq!(kinds(stack, first), (Congestion::Bbr, Congestion::Bbr));
     assert_eq!(kinds(stack, second), (Congestion::Cubic, Congestion::Cubic));
     assert_eq!(stack.counters().tcp.paced_refused, 1);

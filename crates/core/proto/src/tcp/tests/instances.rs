@@ -1,5 +1,7 @@
-//! One rule, several instances: what the fast path does with a segment or a write is what the general functions do, and what header prediction does is what
-//! the steps do one by one. The same random peer and owner are played to three stacks, which must not differ in a bit of the record or of what leaves.
+//! One rule, several instances: what the fast path does with a segment or a write is what the
+//! general functions do, and what header prediction does is what the steps do one by one. The same
+//! random peer and owner are played to three stacks, which must not differ in a bit of the record
+//! or of what leaves.
 
 use clearway_base::Rng;
 use clearway_wire::Ecn;
@@ -14,7 +16,8 @@ use crate::testing::TestEnv;
 /// Everything in the record but what names other tables.
 fn picture(c: &Conn<TestEnv>, p: &Pools<TestEnv>) -> std::string::String {
     std::format!(
-        "{:?} {:?} {:?} {:?} {:?} {} {} {} {} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {} {} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {} {} {} {} {:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} \
+         {:?} {:?} {:?} {} {} {} {:?}",
         c.state,
         c.events,
         c.marks,
@@ -93,8 +96,11 @@ impl Peer {
             1 => self.nxt - 300,
             _ => self.nxt,
         };
-        let wnd =
-            if self.rng.below(12) == 0 { self.rng.below(3000) as u16 } else { 40_000 + self.rng.below(9000) as u16 };
+        let wnd = if self.rng.below(12) == 0 {
+            self.rng.below(3000) as u16
+        } else {
+            40_000 + self.rng.below(9000) as u16
+        };
         let flags = if self.rng.below(2) == 0 { ACK } else { ACK | PSH };
         let mut seg = Segment { seq, ack, ..b.segment(flags, 0, 0, wnd) };
         if let Some((val, _)) = &mut seg.opts.ts {
@@ -146,8 +152,11 @@ fn all_instances_of_the_path_in_and_out_do_the_same() {
     for seed in 0..144 {
         let ecn = [(0, 0), (0b011, 0), (0b111, 0b010)][seed as usize % 3];
         let kind = |bit: u64| seed >> bit & 1 == 1;
-        let mut benches: Vec<Bench> = (0..3).map(|_| bench(kind(0), kind(1), kind(2), ecn)).collect();
-        for (b, which) in benches.iter_mut().zip([Instances::All, Instances::NoFastPath, Instances::StepByStep]) {
+        let mut benches: Vec<Bench> =
+            (0..3).map(|_| bench(kind(0), kind(1), kind(2), ecn)).collect();
+        for (b, which) in
+            benches.iter_mut().zip([Instances::All, Instances::NoFastPath, Instances::StepByStep])
+        {
             b.net.stack.tcp.pools.instances = which;
         }
         let mut peer = Peer { rng: Rng::seed(seed), nxt: benches[0].peer_iss + 1 };

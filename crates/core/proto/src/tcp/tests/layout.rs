@@ -17,7 +17,8 @@ use crate::testing::TestEnv;
 const SLAB: usize = 8;
 /// A node of the timer wheel.
 const TIMER: usize = 16;
-/// A slot of the flow table; at the highest load there are two for each flow, just above a doubling.
+/// A slot of the flow table; at the highest load there are two for each flow, just above a
+/// doubling.
 const FLOW: usize = 2 * 8;
 
 #[test]
@@ -44,8 +45,13 @@ fn what_an_in_order_data_segment_touches_fits_two_cache_lines() {
     // The slab's generation stands before the record.
     let end = SLAB + offset_of!(C, rx);
     assert!(end <= 128, "{end} bytes");
-    for at in [offset_of!(C, key), offset_of!(C, marks), offset_of!(C, rcv), offset_of!(C, snd), offset_of!(C, delack)]
-    {
+    for at in [
+        offset_of!(C, key),
+        offset_of!(C, marks),
+        offset_of!(C, rcv),
+        offset_of!(C, snd),
+        offset_of!(C, delack),
+    ] {
         assert!(at < offset_of!(C, rx));
     }
 }

@@ -1,4 +1,5 @@
-//! Stores that change while the stack works with them, as FIFOs in shared memory do: a program writes, and reads, between any two looks.
+//! Stores that change while the stack works with them, as FIFOs in shared memory do: a program
+//! writes, and reads, between any two looks.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +14,8 @@ fn byte_at(position: u64) -> u8 {
     (position ^ position >> 8 ^ position >> 16) as u8
 }
 
-/// One program: what it has written and read of its one connection, and whether it has notified the stack's notifier since that looked.
+/// One program: what it has written and read of its one connection, and whether it has notified the
+/// stack's notifier since that looked.
 struct Program {
     rng: Rng,
     /// Bytes it writes in all, and has written; where its send FIFO begins.
@@ -66,7 +68,9 @@ impl Program {
             self.tx[(self.wrote % len) as usize] = byte_at(self.wrote);
             self.wrote += 1;
         }
-        self.more = self.in_one && self.wrote < self.wants && self.wrote - self.acked < self.tx.len() as u64;
+        self.more = self.in_one
+            && self.wrote < self.wants
+            && self.wrote - self.acked < self.tx.len() as u64;
         self.rang_wrote = true;
     }
 
@@ -254,9 +258,11 @@ impl LiveEnd {
         }
     }
 
-    /// The right edge of the window never moves left, but by what the scale cannot say (RFC 7323 2.4).
+    /// The right edge of the window never moves left, but by what the scale cannot say (RFC 7323
+    /// 2.4).
     fn watch(&mut self, seen: &Seen) {
-        let shift = self.conn.and_then(|c| self.stack.info(c)).and_then(|i| i.rcv_wscale).unwrap_or(0);
+        let shift =
+            self.conn.and_then(|c| self.stack.info(c)).and_then(|i| i.rcv_wscale).unwrap_or(0);
         // TIME-WAIT remembers the window without its lowest bit, and takes nothing any more.
         let over = self.conn.is_some_and(|c| !self.stack.state(c).peer_may_send());
         if over || seen.flags().contains(SYN) || seen.flags().contains(RST) {
@@ -264,22 +270,30 @@ impl LiveEnd {
         }
         let edge = seen.seg.ack + (u32::from(seen.seg.wnd) << shift);
         if let Some(before) = self.edge {
-            assert!((edge + (1 << shift)).gt(before), "the window was taken back from {before:?} to {edge:?}");
+            assert!(
+                (edge + (1 << shift)).gt(before),
+                "the window was taken back from {before:?} to {edge:?}"
+            );
         }
         self.edge = Some(self.edge.map_or(edge, |before| before.max(edge)));
     }
 
     fn is_done(&self, other: &LiveEnd) -> bool {
         let (mine, theirs) = (self.program.borrow(), other.program.borrow());
-        let closed = self.conn.is_some_and(|c| self.stack.peer_closed(c) || self.stack.state(c) == State::Closed);
+        let closed = self
+            .conn
+            .is_some_and(|c| self.stack.peer_closed(c) || self.stack.state(c) == State::Closed);
         closed && mine.read == theirs.wants && mine.acked == mine.wants
     }
 }
 
-/// Lets two programs talk over a link that delays, loses and reorders; what went wrong, if anything.
+/// Lets two programs talk over a link that delays, loses and reorders; what went wrong, if
+/// anything.
 fn talk(seed: u64) {
     let mut rng = Rng::seed(seed);
-    let sizes = |rng: &mut Rng| (rng.between(1, 300_000), rng.between(2_000, 120_000), rng.between(500, 120_000));
+    let sizes = |rng: &mut Rng| {
+        (rng.between(1, 300_000), rng.between(2_000, 120_000), rng.between(500, 120_000))
+    };
     let loss = [0, 0, 20, 60][rng.below(4) as usize];
     let offloads = if rng.below(2) == 0 { Offloads::default() } else { cutting() };
     let ends = [0, 1].map(|at| {
@@ -292,7 +306,8 @@ fn talk(seed: u64) {
     drive(seed, rng, loss, ends, options, |_, _| {});
 }
 
-/// Lets both ends talk until all that they want to say has arrived; `saw` is shown each segment and by which end it was sent.
+/// Lets both ends talk until all that they want to say has arrived; `saw` is shown each segment and
+/// by which end it was sent.
 fn drive(
     seed: u64,
     mut rng: Rng,
@@ -324,7 +339,10 @@ fn drive(
                     saw(at, &seen);
                 }
                 if rng.below(1_000) >= loss {
-                    let due = now + Duration::from_micros(rng.between(500, if loss == 0 { 500 } else { 900 }));
+                    let due = now
+                        + Duration::from_micros(
+                            rng.between(500, if loss == 0 { 500 } else { 900 }),
+                        );
                     on_way.push((due, 1 - at, crate::testing::arrival(iface, &meta), frame));
                 }
             }
@@ -360,7 +378,8 @@ fn what_is_written_in_parts_leaves_in_full_segments_but_for_the_last() {
     for seed in 0..50 {
         let mut rng = Rng::seed(seed);
         let ends = [0, 1].map(|at| {
-            // There is room for everything on either side, so that nothing but the parts could make a segment short.
+            // There is room for everything on either side, so that nothing but the parts could make
+            // a segment short.
             let wants = if at == 0 { rng.between(10_000, 300_000) } else { 1 };
             let mut program = Program::new(rng.next_u64(), wants, 400_000, 400_000);
             program.in_one = true;

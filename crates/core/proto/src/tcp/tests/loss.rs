@@ -4,7 +4,11 @@ use super::*;
 
 /// A connection with ten segments of 1000 bytes in flight.
 fn ten_out(sack: bool) -> Bench {
-    let mut b = if sack { Bench::accepted_sack(1000, 60_000) } else { Bench::accepted(plain(), 1000, 60_000) };
+    let mut b = if sack {
+        Bench::accepted_sack(1000, 60_000)
+    } else {
+        Bench::accepted(plain(), 1000, 60_000)
+    };
     b.send(&pattern(10_000));
     assert_eq!(b.out().len(), 10);
     b
@@ -85,7 +89,11 @@ fn selective_acks_say_what_is_missing_and_only_that_is_sent_again() {
 #[test]
 fn lies_in_sack_blocks_are_ignored() {
     let mut b = ten_out(true);
-    for blocks in [[(5001, 4001), (0, 0)], [(20_000, 30_000), (1, 1)], [(0x8000_0000, 0x9000_0000), (9_001, 10_002)]] {
+    for blocks in [
+        [(5001, 4001), (0, 0)],
+        [(20_000, 30_000), (1, 1)],
+        [(0x8000_0000, 0x9000_0000), (9_001, 10_002)],
+    ] {
         let seg = sack(&b, 1, &blocks);
         b.put(seg, &[]);
     }
@@ -129,7 +137,12 @@ fn the_receiver_reports_holes_newest_first_and_duplicates() {
     let piece = |b: &mut Bench, seq: u32| {
         b.inject(ACK, seq, 1, 8000, &pattern(100));
         let seen = b.one();
-        seen.seg.opts.sack.iter().map(|(l, r)| (l.since(b.peer_iss), r.since(b.peer_iss))).collect::<Vec<_>>()
+        seen.seg
+            .opts
+            .sack
+            .iter()
+            .map(|(l, r)| (l.since(b.peer_iss), r.since(b.peer_iss)))
+            .collect::<Vec<_>>()
     };
     assert_eq!(piece(&mut b, 101), [(101, 201)]);
     assert_eq!(piece(&mut b, 301), [(301, 401), (101, 201)]);
@@ -169,7 +182,10 @@ fn an_ack_tells_of_as_many_spans_as_fit_and_a_full_segment_has_room_for_them() {
     for (ts, most) in [(None, 4), (Some((1, 0)), 3)] {
         let mut b = Bench::new(config.clone());
         b.listen(8);
-        b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ts, ..TcpOptions::NONE }, 8000);
+        b.handshake(
+            TcpOptions { mss: Some(1000), sack_permitted: true, ts, ..TcpOptions::NONE },
+            8000,
+        );
         for seq in [101, 301, 501, 701, 901] {
             b.inject(ACK, seq, 1, 8000, &pattern(100));
             b.out();
@@ -193,7 +209,9 @@ fn an_ack_tells_of_as_many_spans_as_fit_and_a_full_segment_has_room_for_them() {
 
 #[test]
 fn early_segments_of_one_turn_are_answered_one_by_one_unless_sack_says_it_all() {
-    for (mut b, answers) in [(Bench::accepted(plain(), 1000, 8000), 3), (Bench::accepted_sack(1000, 8000), 1)] {
+    for (mut b, answers) in
+        [(Bench::accepted(plain(), 1000, 8000), 3), (Bench::accepted_sack(1000, 8000), 1)]
+    {
         let early = [1001, 2001, 3001];
         for seq in early {
             let seg = b.segment(ACK, seq, 1, 8000);
@@ -241,7 +259,11 @@ fn one_loss_in_a_bulk_transfer_needs_no_timeout() {
         let data = pattern(300_000);
         assert_eq!(w.transfer(0, a, b, &data, secs(60)), data);
         let t = &w.ends[0].stack.counters().tcp;
-        assert_eq!((t.retransmit_timeouts, t.fast_recoveries, t.retransmitted_segs), (0, 1, 1), "sack {sack}");
+        assert_eq!(
+            (t.retransmit_timeouts, t.fast_recoveries, t.retransmitted_segs),
+            (0, 1, 1),
+            "sack {sack}"
+        );
     }
 }
 
@@ -250,7 +272,9 @@ fn a_segment_over_several_holes_fills_them_all() {
     for copies in [true, false] {
         let mut b = Bench::accepted_sack(1000, 60_000);
         if copies {
-            b.net.stack.set_buffer_maker(std::boxed::Box::new(|bytes| Some(crate::testing::TestBuf(bytes.to_vec()))));
+            b.net.stack.set_buffer_maker(std::boxed::Box::new(|bytes| {
+                Some(crate::testing::TestBuf(bytes.to_vec()))
+            }));
         }
         let data = pattern(3000);
         let part = |from: usize, to: usize| data[from - 1..to - 1].to_vec();
@@ -260,7 +284,11 @@ fn a_segment_over_several_holes_fills_them_all() {
         // Without buffers to copy into only the first piece is kept.
         let seen = b.out();
         let blocks = seen.last().unwrap().seg.opts.sack.as_slice().to_vec();
-        assert_eq!(blocks.iter().any(|(l, r)| (*l, *r) == (b.peer_iss + 501, b.peer_iss + 3001)), copies, "{blocks:?}");
+        assert_eq!(
+            blocks.iter().any(|(l, r)| (*l, *r) == (b.peer_iss + 501, b.peer_iss + 3001)),
+            copies,
+            "{blocks:?}"
+        );
         b.inject(ACK, 1, 1, 60_000, &part(1, 501));
         if !copies {
             b.inject(ACK, 1501, 1, 60_000, &part(1501, 3001));
@@ -278,7 +306,9 @@ fn duplicates_are_not_told_when_the_configuration_says_so() {
     let mut b = Bench::new(config);
     b.listen(8);
     b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE }, 8000);
-    for (seq, expected) in [(1, vec![]), (1, vec![]), (201, vec![(201, 301)]), (201, vec![(201, 301)])] {
+    for (seq, expected) in
+        [(1, vec![]), (1, vec![]), (201, vec![(201, 301)]), (201, vec![(201, 301)])]
+    {
         b.inject(ACK, seq, 1, 8000, &pattern(100));
         assert_eq!(blocks(&mut b), expected, "{seq}");
     }

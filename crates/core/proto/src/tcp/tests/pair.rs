@@ -23,7 +23,8 @@ fn large_pieces_are_handed_over_when_the_device_cuts_them() {
     assert!(w.sent - before < 1000, "{} packets", w.sent - before);
 }
 
-/// Every packet of a transfer with losses over a device that cuts, and how many were given to it in pieces.
+/// Every packet of a transfer with losses over a device that cuts, and how many were given to it in
+/// pieces.
 fn packets_of_a_transfer(gathers: bool) -> (Vec<Vec<u8>>, usize) {
     let mut w = World::new(config(), cutting(), ms(1));
     let (a, b) = w.connect(ConnOptions::default());
@@ -116,7 +117,8 @@ fn every_third_packet_lost_and_all_arrives() {
 }
 
 impl World {
-    /// As `step`, but the ends send only what they send before the next thing happens: the owner acts in between.
+    /// As `step`, but the ends send only what they send before the next thing happens: the owner
+    /// acts in between.
     fn step_without_emit(&mut self, until: Instant) -> bool {
         self.emit();
         let Some(&(arrival, ..)) = self.wire.front() else { return false };

@@ -1,4 +1,5 @@
-//! Connections so many that their records lie far from the processor: what they do is what they do when they are few.
+//! Connections so many that their records lie far from the processor: what they do is what they do
+//! when they are few.
 
 use super::*;
 
@@ -62,7 +63,10 @@ fn an_answer_takes_the_ack_along_and_without_one_it_leaves_in_time() {
     assert_eq!((b.rel_ack(&answer), answer.data.len()), (seq, 64));
     assert_eq!(b.inject(ACK, seq, 65, 10_000, &[]), None);
     let left = b.pass(ms(100));
-    assert!(left.iter().all(|(_, seen)| seen.seg.dst_port != PEER_PORT), "nothing was owed: {left:?}");
+    assert!(
+        left.iter().all(|(_, seen)| seen.seg.dst_port != PEER_PORT),
+        "nothing was owed: {left:?}"
+    );
 }
 
 #[test]
@@ -89,7 +93,11 @@ fn a_device_that_is_full_costs_nobody_his_place() {
             }
         }
         b.net.sink.room = None;
-        assert_eq!(ports, (1..=40).collect::<Vec<u16>>(), "they leave in the order in which they came, far: {far}");
+        assert_eq!(
+            ports,
+            (1..=40).collect::<Vec<u16>>(),
+            "they leave in the order in which they came, far: {far}"
+        );
         b.silent();
     }
 }

@@ -1,4 +1,5 @@
-//! Tail loss probes (RFC 8985 7), and timeouts and recoveries that turn out to have been for nothing (RFC 3522, RFC 4015, RFC 5682).
+//! Tail loss probes (RFC 8985 7), and timeouts and recoveries that turn out to have been for
+//! nothing (RFC 3522, RFC 4015, RFC 5682).
 
 use super::*;
 
@@ -8,7 +9,10 @@ fn far(stamps: bool) -> Bench {
         let mut b = Bench::new(config());
         b.listen(8);
         let ts = Some((10_000, 0));
-        b.handshake(TcpOptions { mss: Some(1012), sack_permitted: true, ts, ..TcpOptions::NONE }, 60_000);
+        b.handshake(
+            TcpOptions { mss: Some(1012), sack_permitted: true, ts, ..TcpOptions::NONE },
+            60_000,
+        );
         b
     } else {
         Bench::accepted_sack(1000, 60_000)
@@ -150,7 +154,10 @@ fn without_sack_or_when_told_so_nothing_probes() {
         let mut b = if sack {
             let mut b = Bench::new(config);
             b.listen(8);
-            b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE }, 60_000);
+            b.handshake(
+                TcpOptions { mss: Some(1000), sack_permitted: true, ..TcpOptions::NONE },
+                60_000,
+            );
             b
         } else {
             Bench::accepted(plain(), 1000, 60_000)
@@ -219,7 +226,8 @@ fn originals_that_arrive_after_a_timeout_show_that_it_was_for_nothing() {
 
 #[test]
 fn after_a_timeout_less_than_a_segment_of_new_data_keeps_no_repetition_back() {
-    // Nagle's algorithm holds new data back that would show whether the timeout was for nothing (RFC 5682 3.1, step 2.b).
+    // Nagle's algorithm holds new data back that would show whether the timeout was for nothing
+    // (RFC 5682 3.1, step 2.b).
     let mut b = Bench::new(plain());
     let spec = ListenSpec {
         table: Table(0),

@@ -2,11 +2,14 @@
 
 use super::*;
 
-/// A second of bulk transfer over 20 ms while one packet in twenty comes `late`: the bytes that arrived, and what the sender counted.
+/// A second of bulk transfer over 20 ms while one packet in twenty comes `late`: the bytes that
+/// arrived, and what the sender counted.
 fn second_of_bulk(late: Duration, config: Config) -> (usize, counters::TcpCounters, TcpInfo) {
     let mut world = World::new(config, Offloads::default(), ms(10));
     let (a, b) = world.connect(ConnOptions::default());
-    world.late = std::boxed::Box::new(move |from, n| if from == 0 && n % 20 == 7 { late } else { Duration::ZERO });
+    world.late = std::boxed::Box::new(
+        move |from, n| if from == 0 && n % 20 == 7 { late } else { Duration::ZERO },
+    );
     let got = world.transfer(0, a, b, &zeros(40_000_000), secs(1)).len();
     (got, world.ends[0].stack.counters().tcp, world.ends[0].stack.info(a).unwrap())
 }
@@ -57,7 +60,8 @@ fn a_loss_that_few_segments_follow_is_repaired_when_the_window_has_passed() {
     seg.opts.sack.push(b.iss + 3001, b.iss + 4001);
     b.put(seg, &[]);
     b.silent();
-    // The shortest round trip, that of the handshake, took no time: the window is as short as it gets.
+    // The shortest round trip, that of the handshake, took no time: the window is as short as it
+    // gets.
     let again = b.pass(ms(30));
     let (at, seen) = &again[0];
     assert!(*at >= ms(1) && *at < ms(3), "after {at:?}");
@@ -85,8 +89,9 @@ fn what_a_needless_recovery_did_to_the_window_is_taken_back() {
     let seen = b.out();
     assert_eq!(b.rel_seq(&seen[0]), 1);
     assert!(b.info().ssthresh < before && b.info().phase == Phase::Recovery);
-    // No more leaves than has arrived (RFC 9937): of the two that are lost, one. Both come after all, and behind them the copy. The end was never taken for
-    // lost: it is not sent again (no rescue, RFC 6675 4).
+    // No more leaves than has arrived (RFC 9937): of the two that are lost, one. Both come after
+    // all, and behind them the copy. The end was never taken for lost: it is not sent again (no
+    // rescue, RFC 6675 4).
     assert_eq!(seen.len(), 1);
     let seg = sack(&b, 5001, &[(1, 1001)]);
     b.put(seg, &[]);
@@ -102,7 +107,8 @@ fn a_recovery_in_which_nothing_was_sent_again_is_taken_back() {
     b.send(&pattern(8000));
     b.out();
     let before = b.info().cwnd;
-    // What tells of a loss and what fills the hole come in one burst: nothing leaves between them, and so no D-SACK and no echo will ever say that it was needless.
+    // What tells of a loss and what fills the hole come in one burst: nothing leaves between them,
+    // and so no D-SACK and no echo will ever say that it was needless.
     for end in [3001, 4001, 5001] {
         let mut seg = b.segment(ACK, 1, 1, 60_000);
         seg.opts.sack.push(b.iss + 2001, b.iss + end);
@@ -119,7 +125,10 @@ fn a_recovery_in_which_nothing_was_sent_again_is_taken_back() {
 fn a_duplicate_widens_the_window_also_when_timestamps_took_the_recovery_back_before() {
     let mut b = Bench::new(config());
     b.listen(8);
-    b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ts: Some((5, 0)), ..TcpOptions::NONE }, 60_000);
+    b.handshake(
+        TcpOptions { mss: Some(1000), sack_permitted: true, ts: Some((5, 0)), ..TcpOptions::NONE },
+        60_000,
+    );
     let id = b.id();
     let quarters = |b: &Bench| {
         let tcp = &b.net.stack.tcp;

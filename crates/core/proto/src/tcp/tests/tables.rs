@@ -1,4 +1,5 @@
-//! Two loopback interfaces in two tables of one stack, joined by routes that look up in the other table.
+//! Two loopback interfaces in two tables of one stack, joined by routes that look up in the other
+//! table.
 
 use clearway_wire::Cidr;
 
@@ -25,12 +26,19 @@ fn at(end: &str, port: u16) -> Endpoint {
 
 fn listen(net: &mut Net, table: u16, local: Endpoint) -> ListenerId {
     let options = ConnOptions::default();
-    let spec = ListenSpec { table: Table(table), local, v6_only: false, backlog: 4, token: 7, options };
+    let spec =
+        ListenSpec { table: Table(table), local, v6_only: false, backlog: 4, token: 7, options };
     net.stack.listen(spec).unwrap()
 }
 
 fn connect(net: &mut Net, table: u16, remote: Endpoint) -> ConnId {
-    let spec = ConnectSpec { table: Table(table), local: None, remote, token: 8, options: ConnOptions::default() };
+    let spec = ConnectSpec {
+        table: Table(table),
+        local: None,
+        remote,
+        token: 8,
+        options: ConnOptions::default(),
+    };
     net.stack.connect(net.now, spec).unwrap()
 }
 
@@ -132,7 +140,9 @@ fn datagrams_cross_both_ways_up_to_the_longest() {
     for (mtu, ends) in MTUS.iter().flat_map(|mtu| ENDS.map(|ends| (*mtu, ends))) {
         let mut net = joined(mtu, ends);
         let mut socket = |table: u16, local| {
-            net.stack.udp_bind(UdpSpec { table: Table(table), local, token: 0, v6_only: false }).unwrap()
+            net.stack
+                .udp_bind(UdpSpec { table: Table(table), local, token: 0, v6_only: false })
+                .unwrap()
         };
         let (server, client) = (socket(1, at(ends[0], 53)), socket(2, at(ends[1], 0)));
         let from = net.stack.udp_local(client).unwrap();
@@ -145,7 +155,10 @@ fn datagrams_cross_both_ways_up_to_the_longest() {
             assert!(got == Some((from, data.clone())), "{ends:?} {mtu} {len}");
             net.stack.udp_send(server, from, None, &data).unwrap();
             net.loop_back();
-            assert!(net.stack.udp_recv(client).is_some_and(|d| d.payload == data), "{ends:?} {mtu} {len}");
+            assert!(
+                net.stack.udp_recv(client).is_some_and(|d| d.payload == data),
+                "{ends:?} {mtu} {len}"
+            );
         }
         assert_eq!(net.drops, []);
     }
@@ -159,7 +172,10 @@ fn a_closed_port_in_the_other_table_refuses_at_once() {
         net.loop_back();
         assert_eq!(net.stack.failure(client), Some(Failure::Refused));
         let local = at(ends[1], 0);
-        let udp = net.stack.udp_bind(UdpSpec { table: Table(2), local, token: 0, v6_only: false }).unwrap();
+        let udp = net
+            .stack
+            .udp_bind(UdpSpec { table: Table(2), local, token: 0, v6_only: false })
+            .unwrap();
         net.stack.udp_connect(udp, at(ends[0], 9)).unwrap();
         net.stack.udp_send(udp, None, None, b"anyone?").unwrap();
         net.loop_back();
@@ -183,8 +199,10 @@ fn an_interface_moves_to_another_table_with_its_addresses() {
 
 #[test]
 fn an_interface_stays_where_it_is_when_its_address_is_taken_in_the_other_table() {
-    let specs: [(_, &[&str]); 2] =
-        [(loopback(1_500, 0), &["10.1.0.1/24", "10.2.0.1/24"]), (loopback(1_500, 1), &["10.2.0.1/24"])];
+    let specs: [(_, &[&str]); 2] = [
+        (loopback(1_500, 0), &["10.1.0.1/24", "10.2.0.1/24"]),
+        (loopback(1_500, 1), &["10.2.0.1/24"]),
+    ];
     let mut net = Net::new(&specs);
     let before: Vec<_> = net.stack.addresses().map(|a| (a.iface, a.cidr)).collect();
     assert_eq!(net.stack.set_interface_table(Iface(0), Table(1)), Err(AddError::Exists));

@@ -32,7 +32,8 @@ fn the_first_timeouts_of_little_data_do_not_double_where_the_owner_wants_it_so()
     b.net.stack.set_options(b.id(), ConnOptions { linear_timeouts: true, ..options });
     b.send(b"a game");
     b.one();
-    let times: Vec<u64> = b.pass(secs(300)).iter().map(|(at, _)| at.as_millis() / 100 * 100).collect();
+    let times: Vec<u64> =
+        b.pass(secs(300)).iter().map(|(at, _)| at.as_millis() / 100 * 100).collect();
     // Six by the same timeout, and from there on as always.
     assert_eq!(times, [200, 400, 600, 800, 1000, 1200, 1400, 1800, 2600]);
 }
@@ -233,7 +234,8 @@ fn keepalive_is_off_unless_asked_for_and_then_waits_two_hours() {
     let mut b = established();
     let id = b.id();
     assert!(b.pass(secs(100_000)).is_empty());
-    let on = ConnOptions { keepalive: Some(Keepalive::default()), ..b.net.stack.options(id).unwrap() };
+    let on =
+        ConnOptions { keepalive: Some(Keepalive::default()), ..b.net.stack.options(id).unwrap() };
     b.net.stack.set_options(id, on);
     b.out();
     b.inject(ACK, 1, 1, 8000, &[]);

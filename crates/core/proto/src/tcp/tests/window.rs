@@ -25,7 +25,8 @@ fn the_peers_window_is_never_overrun_and_growth_lets_more_out() {
     assert_eq!(b.one().data.len(), 1000);
 }
 
-/// Sends until our window is shut; the number that the peer is at. The last segment reaches beyond the window.
+/// Sends until our window is shut; the number that the peer is at. The last segment reaches beyond
+/// the window.
 fn fill(b: &mut Bench) -> u32 {
     let (mut seq, mut edge) = (1, 0);
     loop {
@@ -172,9 +173,16 @@ fn a_narrower_path_makes_segments_smaller() {
     let key = b.net.stack.tcp.owned(b.id()).unwrap().key;
     let iss = b.iss;
     let (tcp, mut cx) = b.net.stack.split();
-    tcp.on_icmp_error(&mut cx, &key, iss + 1, crate::net::icmp::IcmpError::PacketTooBig { mtu: 1000 }).unwrap();
+    tcp.on_icmp_error(
+        &mut cx,
+        &key,
+        iss + 1,
+        crate::net::icmp::IcmpError::PacketTooBig { mtu: 1000 },
+    )
+    .unwrap();
     let again = b.out();
-    // Sent again at once, without waiting for the timer, and not taken for a sign of congestion (RFC 8201 5.4).
+    // Sent again at once, without waiting for the timer, and not taken for a sign of congestion
+    // (RFC 8201 5.4).
     assert!(!again.is_empty());
     assert_eq!(again[0].seg.seq, b.iss + 1);
     assert_eq!((b.info().ssthresh, b.info().backoff), (u32::MAX, 0));
@@ -206,7 +214,8 @@ fn what_a_narrower_path_takes_for_lost_takes_no_earlier_cut_back() {
     let (tcp, mut cx) = b.net.stack.split();
     let narrow = crate::net::icmp::IcmpError::PacketTooBig { mtu: 1000 };
     tcp.on_icmp_error(&mut cx, &key, iss + 14_001, narrow).unwrap();
-    // Before anything is sent again, ACKs come: the message was old. What was cut before was cut for a loss all the same.
+    // Before anything is sent again, ACKs come: the message was old. What was cut before was cut
+    // for a loss all the same.
     b.inject(ACK, 1, 14_001 + 1400, 60_000, &[]);
     let mut seg = b.segment(ACK, 1, 14_001 + 1400, 60_000);
     seg.opts.sack.push(b.iss + 14_001 + 5600, b.iss + 14_001 + 7000);
@@ -223,9 +232,15 @@ fn what_a_cork_holds_back_leaves_after_200_ms_in_which_nothing_was_in_flight() {
     b.send(&pattern(200));
     b.silent();
     let left = b.pass(Duration::from_millis(100));
-    assert_eq!(left.iter().map(|(at, seen)| (at.as_millis(), seen.data.len())).collect::<Vec<_>>(), [(50, 500)]);
+    assert_eq!(
+        left.iter().map(|(at, seen)| (at.as_millis(), seen.data.len())).collect::<Vec<_>>(),
+        [(50, 500)]
+    );
     // The peer is not to blame: nothing counts as tried, and the timeout is not backed off.
-    assert_eq!((b.info().retransmits, b.info().backoff, b.net.stack.counters().tcp.window_probes), (0, 0, 0));
+    assert_eq!(
+        (b.info().retransmits, b.info().backoff, b.net.stack.counters().tcp.window_probes),
+        (0, 0, 0)
+    );
     b.send(&pattern(100));
     b.silent();
     assert!(b.pass(Duration::from_millis(150)).is_empty(), "something is in flight");
@@ -276,10 +291,13 @@ fn what_more_is_to_follow_waits_for_it_and_not_for_ever() {
 fn records_share_no_segment_neither_when_they_leave_nor_when_they_leave_again() {
     let mut b = with_options(ConnOptions::default());
     let id = b.id();
-    let sizes = |seen: &[Seen]| seen.iter().map(|s| (s.data.len(), s.flags().contains(PSH))).collect::<Vec<_>>();
+    let sizes = |seen: &[Seen]| {
+        seen.iter().map(|s| (s.data.len(), s.flags().contains(PSH))).collect::<Vec<_>>()
+    };
     b.send(&pattern(300));
     assert_eq!(b.one().data.len(), 300);
-    // What a small segment would keep back leaves as far as a record ends; what follows the last end waits.
+    // What a small segment would keep back leaves as far as a record ends; what follows the last
+    // end waits.
     for len in [100, 1200, 50] {
         assert_eq!(b.net.stack.send_record(id, &pattern(len)), Ok(len));
     }
@@ -287,7 +305,8 @@ fn records_share_no_segment_neither_when_they_leave_nor_when_they_leave_again() 
     assert_eq!(sizes(&b.out()), [(100, true), (1000, false), (200, true), (50, true)]);
     b.inject(ACK, 1, 301, 8000, &[]);
     b.silent();
-    let mut again: Vec<Seen> = b.pass(Duration::from_millis(300)).into_iter().map(|(_, seen)| seen).collect();
+    let mut again: Vec<Seen> =
+        b.pass(Duration::from_millis(300)).into_iter().map(|(_, seen)| seen).collect();
     assert_eq!(again[0].data.len(), 100);
     for ack in [401, 1401, 1601] {
         b.inject(ACK, 1, ack, 8000, &[]);

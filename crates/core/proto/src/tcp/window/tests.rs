@@ -78,8 +78,9 @@ fn an_update_of_its_own_is_for_two_segments_or_a_window_that_was_shut() {
 }
 
 proptest! {
-    /// Segments of one odd size arrive, the owner reads now and then: the edge never goes back, what the peer sees is never more than one step
-    /// of the scale away from it, and the window is never more than one step larger than the store.
+    /// Segments of one odd size arrive, the owner reads now and then: the edge never goes back,
+    /// what the peer sees is never more than one step of the scale away from it, and the window is
+    /// never more than one step larger than the store.
     #[test]
     fn edge_and_field_stay_honest(
         scale in 0u8..=14,

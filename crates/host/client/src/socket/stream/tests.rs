@@ -18,7 +18,8 @@ fn fifo(limit: u32) -> (Producer, Consumer) {
     (Producer::new(mem.clone()), Consumer::new(mem))
 }
 
-/// Writes `parts` as one call, and says what the worker sees whenever it is told: how many bytes there are, and whether more follow.
+/// Writes `parts` as one call, and says what the worker sees whenever it is told: how many bytes
+/// there are, and whether more follow.
 fn seen(limit: u32, parts: &[usize]) -> Vec<(u32, bool)> {
     seen_within(limit, parts, Bounds::behind(0))
 }
@@ -61,6 +62,10 @@ fn who_says_that_more_follows_says_so_with_the_last_chunk_too() {
     assert_eq!(seen_within(CAPACITY, &[100], more), [(100, true)]);
     assert_eq!(seen_within(CAPACITY, &[CHUNK as usize], more), [(CHUNK, true)]);
     assert_eq!(seen_within(CAPACITY, &[70_000], more), [(CHUNK, true), (70_000, true)]);
-    assert_eq!(seen_within(1000, &[2000], more), [(1000, false)], "where there is no room, nothing follows");
+    assert_eq!(
+        seen_within(1000, &[2000], more),
+        [(1000, false)],
+        "where there is no room, nothing follows"
+    );
     assert_eq!(seen_within(CAPACITY, &[2000], Bounds { most: 1000, ..more }), [(1000, false)]);
 }

@@ -22,7 +22,8 @@ impl World {
     pub(in crate::control) fn new(workers: usize) -> World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("cwcontrol-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("cwcontrol-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut settings = Settings { workers: vec![None; workers], ..Settings::default() };
         settings.pool = clearway_dev::PoolBudget::of_bytes(2 << 20);
@@ -31,7 +32,12 @@ impl World {
         let handle = host.handle();
         let supervisor = std::thread::spawn(move || host.run());
         let control = Control::new(handle.clone(), settings.control("clearway for tests".into()));
-        World { control: std::sync::Arc::new(control), folder, host: handle, supervisor: Some(supervisor) }
+        World {
+            control: std::sync::Arc::new(control),
+            folder,
+            host: handle,
+            supervisor: Some(supervisor),
+        }
     }
 
     fn answer(&self, line: &str) -> Answer {
@@ -97,7 +103,10 @@ fn chapter(workers: usize) -> World {
 fn the_loopback_chapter_works_line_by_line_on_every_worker() {
     let world = chapter(2);
     let shown = world.ok("show interface address");
-    assert_eq!(shown, "loop0 (up):\n  L3 172.16.1.1/24 table 1\nloop1 (up):\n  L3 172.16.2.1/24 table 2\n");
+    assert_eq!(
+        shown,
+        "loop0 (up):\n  L3 172.16.1.1/24 table 1\nloop1 (up):\n  L3 172.16.2.1/24 table 2\n"
+    );
     for worker in 0..2 {
         let routes = world.host.ask(worker, |worker| worker.stack().routes().count()).unwrap();
         let first = world.host.ask(0, |worker| worker.stack().routes().count()).unwrap();
@@ -105,7 +114,10 @@ fn the_loopback_chapter_works_line_by_line_on_every_worker() {
     }
     let routes = world.json("show ip fib table 2 172.16.1.1");
     assert_eq!(routes["routes"][0]["via"], "lookup in table 1");
-    assert_eq!(world.ok("show session verbose"), "Thread 0: active sessions 0\nThread 1: active sessions 0\n");
+    assert_eq!(
+        world.ok("show session verbose"),
+        "Thread 0: active sessions 0\nThread 1: active sessions 0\n"
+    );
 }
 
 #[test]
@@ -115,7 +127,12 @@ fn no_view_shows_a_secret() {
     assert_eq!(namespaces["namespaces"][1]["has-secret"], true);
     for form in clearway_command::forms().iter().filter(|form| form.pattern.starts_with("show")) {
         let words: Vec<&str> = form.pattern.split([' ', '/', '[', '(']).take(2).collect();
-        for line in [words.join(" "), "show app ns".into(), "show app verbose".into(), "show settings".into()] {
+        for line in [
+            words.join(" "),
+            "show app ns".into(),
+            "show app verbose".into(),
+            "show settings".into(),
+        ] {
             for line in [line.clone(), format!("{line} --json")] {
                 assert!(!world.answer(&line).text.contains("hush"), "{line}");
             }
@@ -164,10 +181,18 @@ fn every_show_answers_in_text_and_in_json() {
 #[test]
 fn what_is_not_there_is_told() {
     let world = World::new(1);
-    assert!(world.fails("set interface state loop0 up").starts_with("there is no interface `loop0`"));
+    assert!(
+        world.fails("set interface state loop0 up").starts_with("there is no interface `loop0`")
+    );
     world.ok("create loopback interface");
-    assert!(world.fails("set interface ip table loop0 3").contains("Make it with `ip table add 3`"));
-    assert!(world.fails("ip route del 10.0.0.0/8").contains("there is no route to 10.0.0.0/8 in table 0"));
+    assert!(
+        world.fails("set interface ip table loop0 3").contains("Make it with `ip table add 3`")
+    );
+    assert!(
+        world
+            .fails("ip route del 10.0.0.0/8")
+            .contains("there is no route to 10.0.0.0/8 in table 0")
+    );
     assert!(world.fails("app ns del nobody").contains("no namespace nobody"));
     assert!(world.fails("app ns add id a if loop9").contains("no interface `loop9`"));
     assert!(world.fails("test dpdk buffer allocate 5").contains("by hand is not built in"));
@@ -175,7 +200,11 @@ fn what_is_not_there_is_told() {
         assert!(world.fails("show dpdk version").contains("DPDK is not built in"));
         assert!(world.fails("show dpdk buffer").contains("DPDK is not built in"));
     }
-    assert!(world.fails("set interface ip address loop0 10.0.0.0/24").contains("not the address of one host"));
+    assert!(
+        world
+            .fails("set interface ip address loop0 10.0.0.0/24")
+            .contains("not the address of one host")
+    );
     assert!(world.fails("set interface mtu packet 100 loop0").contains("MTU"));
     assert!(world.fails("show explain 1").contains("no process 1 here"));
     assert!(world.fails("pcap trace off").contains("no capture"));
@@ -188,7 +217,9 @@ fn what_is_not_there_is_told() {
 fn what_one_worker_refuses_no_worker_has() {
     let world = chapter(2);
     assert!(world.fails("set interface ip address loop0 172.16.1.1/24").contains("already"));
-    assert!(world.fails("ip route add 172.16.2.1/32 table 1 via lookup in table 2").contains("already"));
+    assert!(
+        world.fails("ip route add 172.16.2.1/32 table 1 via lookup in table 2").contains("already")
+    );
     let shown = world.ok("show interface address loop0");
     assert_eq!(shown.matches("172.16.1.1").count(), 1, "what was there before is still there");
 }
@@ -213,7 +244,9 @@ fn interfaces_come_and_go() {
         world.ok("delete loopback interface intfc loop0");
     }
     assert_eq!(world.ok("create loopback interface instance 7"), "loop7\n");
-    assert!(world.fails("create loopback interface instance 7").contains("interface loop7 already"));
+    assert!(
+        world.fails("create loopback interface instance 7").contains("interface loop7 already")
+    );
     world.ok("set interface mtu packet 1500 loop7");
     assert_eq!(world.json("show interface loop7")["interfaces"][0]["mtu"], 1500);
 }
@@ -226,17 +259,29 @@ fn modes_are_set_and_shown() {
     assert_eq!(world.json("show interface rx-placement")["queues"][1]["mode"], "interrupt");
     assert!(world.fails("set interface rx-mode loop0 queue 2 polling").contains("no queue 2"));
     world.ok("set interface rx-placement loop0 queue 1 worker 1");
-    assert!(world.fails("set interface rx-placement loop0 queue 1 worker 0").contains("they stay there"));
-    assert!(world.fails("set interface rx-placement loop0 queue 0 worker 5").contains("no worker 5"));
+    assert!(
+        world
+            .fails("set interface rx-placement loop0 queue 1 worker 0")
+            .contains("they stay there")
+    );
+    assert!(
+        world.fails("set interface rx-placement loop0 queue 0 worker 5").contains("no worker 5")
+    );
 }
 
 #[test]
 fn rules_are_numbered_listed_and_taken_away() {
     let world = chapter(2);
-    assert_eq!(world.ok("acl add deny in intfc loop0 proto tcp src 172.16.2.0/24 dport 5201-5210"), "Rule 0\n");
+    assert_eq!(
+        world.ok("acl add deny in intfc loop0 proto tcp src 172.16.2.0/24 dport 5201-5210"),
+        "Rule 0\n"
+    );
     assert_eq!(world.ok("acl add permit"), "Rule 1\n");
     let rules = world.json("show acl");
-    assert_eq!(rules["rules"][0]["what"], "in intfc loop0 proto tcp src 172.16.2.0/24 dport 5201-5210");
+    assert_eq!(
+        rules["rules"][0]["what"],
+        "in intfc loop0 proto tcp src 172.16.2.0/24 dport 5201-5210"
+    );
     assert_eq!(rules["rules"][1]["what"], "any");
     world.ok("acl del 0");
     assert_eq!(world.json("show acl")["rules"].as_array().unwrap().len(), 1);
@@ -271,7 +316,9 @@ fn one_capture_at_a_time_and_its_file_is_ours_alone() {
     assert!(world.ok("pcap trace off").starts_with("Captured: rx tx drop into "));
     let link = world.folder.join("link");
     std::os::unix::fs::symlink(&file, &link).unwrap();
-    assert!(world.fails(&format!("pcap trace rx file {}", link.display())).contains("cannot write"));
+    assert!(
+        world.fails(&format!("pcap trace rx file {}", link.display())).contains("cannot write")
+    );
 }
 
 #[test]
@@ -283,8 +330,16 @@ fn a_script_is_checked_whole_and_ends_at_what_fails() {
     assert_eq!(answer.outcome, Outcome::WrongUse);
     assert!(answer.text.contains("line 2: `nothing` cannot stand here"), "{}", answer.text);
     assert_eq!(world.json("show interface")["interfaces"].as_array().unwrap().len(), 0);
-    std::fs::write(&script, "comment {\n x\n}\ncreate loopback interface\nset interface state loop9 up\n").unwrap();
-    assert!(world.fails(&format!("exec {}", script.display())).contains("line 5: there is no interface `loop9`"));
+    std::fs::write(
+        &script,
+        "comment {\n x\n}\ncreate loopback interface\nset interface state loop9 up\n",
+    )
+    .unwrap();
+    assert!(
+        world
+            .fails(&format!("exec {}", script.display()))
+            .contains("line 5: there is no interface `loop9`")
+    );
     std::fs::write(&script, format!("exec {}\n", script.display())).unwrap();
     assert!(world.fails(&format!("exec {}", script.display())).contains("too deeply"));
     std::fs::write(&script, "create loopback interface\n").unwrap();
@@ -310,7 +365,10 @@ fn a_wrong_line_in_json_says_where_and_what_instead() {
     let answer = world.answer("set interface stat3 loop0 up --json");
     assert_eq!(answer.outcome, Outcome::WrongUse);
     let json: Value = serde_json::from_str(&answer.text).unwrap();
-    assert_eq!((&json["from"], &json["to"], &json["nearest"]), (&14.into(), &19.into(), &"state".into()));
+    assert_eq!(
+        (&json["from"], &json["to"], &json["nearest"]),
+        (&14.into(), &19.into(), &"state".into())
+    );
 }
 
 #[test]

@@ -28,7 +28,8 @@ impl Peer {
 
 fn world() -> (World, ControlSocket) {
     let world = World::new(1);
-    let socket = ControlSocket::open(&world.folder.join("host.ctl"), Arc::clone(&world.control)).unwrap();
+    let socket =
+        ControlSocket::open(&world.folder.join("host.ctl"), Arc::clone(&world.control)).unwrap();
     (world, socket)
 }
 
@@ -42,7 +43,11 @@ fn each_line_has_one_answer_whoever_asks_and_however_it_comes() {
     one.send(b"ion\n\ncomment {\nshow nothing\n}\nshow version\n");
     let answers: Vec<Answer> = (0..6).map(|_| one.answer()).collect();
     assert_eq!(answers[0].text, "clearway for tests\n");
-    assert!(answers[1..5].iter().all(|answer| answer.text.is_empty() && answer.outcome == Outcome::Done));
+    assert!(
+        answers[1..5]
+            .iter()
+            .all(|answer| answer.text.is_empty() && answer.outcome == Outcome::Done)
+    );
     assert_eq!(answers[5].text, "clearway for tests\n");
     assert_eq!(two.ask("show nothing").outcome, Outcome::WrongUse);
     assert_eq!(two.ask("set interface state loop9 up").outcome, Outcome::Failed);
@@ -106,7 +111,10 @@ fn a_live_socket_is_left_alone_and_a_dead_one_replaced() {
     assert_eq!(Peer::new(&socket).ask("show version").outcome, Outcome::Done);
     let file = world.folder.join("file");
     std::fs::write(&file, "kept").unwrap();
-    assert!(ControlSocket::open(&file, Arc::clone(&world.control)).is_err(), "a file that is no socket is kept");
+    assert!(
+        ControlSocket::open(&file, Arc::clone(&world.control)).is_err(),
+        "a file that is no socket is kept"
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
 }
 

@@ -10,7 +10,8 @@ const FIFO: u32 = 1 << 20;
 
 #[test]
 fn a_reader_is_asked_to_tell_of_room_when_half_of_what_the_connection_is_worth_is_there() {
-    let account = Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
+    let account =
+        Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
     let plan = FifoPlan::default();
     plan.listen(7, Memory::new("test".into(), account), Sizes { rx: FIFO, tx: FIFO });
     let mut store = FifoRx::new(plan, FIFO);
@@ -18,7 +19,8 @@ fn a_reader_is_asked_to_tell_of_room_when_half_of_what_the_connection_is_worth_i
     let pool = Pool::new(4, 2_048);
     let wants = |queue: &RxFifo| {
         let live = queue.live.borrow();
-        live.as_ref().is_some_and(|live| live.end.mem().head().want_room.load(Ordering::Acquire) != 0)
+        live.as_ref()
+            .is_some_and(|live| live.end.mem().head().want_room.load(Ordering::Acquire) != 0)
     };
     let worth = FIFO / 2;
     let promised = store.room(&queue, worth);

@@ -32,15 +32,20 @@ fn names_with_spaces_and_parentheses_are_read() {
     let stat = Stat::parse(line).unwrap();
     assert!(!stat.dead);
     assert_eq!(stat.birth, 1 + 777 % 511);
-    let zombie = Stat::parse(b"12 (x) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20\n").unwrap();
+    let zombie =
+        Stat::parse(b"12 (x) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20\n").unwrap();
     assert!(zombie.dead);
 }
 
 #[test]
 fn lines_that_are_cut_off_say_nothing() {
-    for line in
-        [&b""[..], b"12 (x", b"12 (x)", b"12 (x) S 1 2 3", b"12 (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x"]
-    {
+    for line in [
+        &b""[..],
+        b"12 (x",
+        b"12 (x)",
+        b"12 (x) S 1 2 3",
+        b"12 (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x",
+    ] {
         assert!(Stat::parse(line).is_none());
     }
 }

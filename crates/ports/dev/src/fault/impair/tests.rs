@@ -86,7 +86,11 @@ fn a_full_queue_loses_what_comes_last() {
     assert_eq!(link.counts().overflowed, 1);
     let mut free = impair("loss=0%,limit=1", 1);
     for n in 0..100 {
-        assert_eq!(free.push(Instant::ZERO, 1250, n), Ok(()), "nothing waits without rate and delay");
+        assert_eq!(
+            free.push(Instant::ZERO, 1250, n),
+            Ok(()),
+            "nothing waits without rate and delay"
+        );
     }
 }
 
@@ -112,10 +116,12 @@ fn jitter_keeps_the_order_unless_frames_may_overtake_each_other() {
 #[test]
 fn normal_jitter_lies_closer_about_its_middle_than_uniform() {
     let near = |shape: &str| {
-        let (arrived, _) = run(&format!("jitter=40ms,jitter-order=free,jitter-shape={shape}"), 1, 4_000);
+        let (arrived, _) =
+            run(&format!("jitter=40ms,jitter-order=free,jitter-shape={shape}"), 1, 4_000);
         arrived.iter().filter(|(ms, item)| (10..=30).contains(&(ms - item))).count()
     };
-    // The middle half holds half of an even draw, and 1 - 2 * P(mean of four < 1/4) = 92 % of the mean of four (Irwin-Hall).
+    // The middle half holds half of an even draw, and 1 - 2 * P(mean of four < 1/4) = 92 % of the
+    // mean of four (Irwin-Hall).
     let (uniform, normal) = (near("uniform"), near("normal"));
     assert!(uniform.abs_diff(2_050) < 200 && normal > 3_500, "{uniform} {normal}");
 }

@@ -1,9 +1,12 @@
-//! TCP_INFO of a connection, asked for over netlink (`sock_diag`), because the socket option has no safe wrapper.
+//! TCP_INFO of a connection, asked for over netlink (`sock_diag`), because the socket option has no
+//! safe wrapper.
 
 use clearway_options::InfoField;
 use clearway_wire::{Addr, Endpoint};
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
+};
 
 use crate::backend::{Info, Net};
 use crate::settings::IpVersion;
@@ -19,17 +22,21 @@ const TCP: u8 = 6;
 
 /// Values of the connection between two ends, ours first.
 pub(super) fn tcp_info(ends: (Endpoint, Endpoint), net: Net) -> Result<Info, String> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))
-        .map_err(|error| format!("a netlink socket cannot be made: {error}"))?;
+    let socket =
+        socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))
+            .map_err(|error| format!("a netlink socket cannot be made: {error}"))?;
     let kernel = SocketAddrNetlink::new(0, 0);
-    sendto(&socket, &request(ends, net), SendFlags::empty(), &kernel).map_err(|error| format!("sock_diag: {error}"))?;
+    sendto(&socket, &request(ends, net), SendFlags::empty(), &kernel)
+        .map_err(|error| format!("sock_diag: {error}"))?;
     let mut answer = vec![0; 8192];
-    let (len, _) = recv(&socket, &mut answer, RecvFlags::empty()).map_err(|error| format!("sock_diag: {error}"))?;
+    let (len, _) = recv(&socket, &mut answer, RecvFlags::empty())
+        .map_err(|error| format!("sock_diag: {error}"))?;
     answer.truncate(len);
     if u16_at(&answer, 4) == Some(NLMSG_ERROR) {
         return Err("the kernel knows no such connection (any more)".into());
     }
-    let info = attribute(answer.get(HEADER_LEN + MESSAGE_LEN..).unwrap_or_default(), INET_DIAG_INFO);
+    let info =
+        attribute(answer.get(HEADER_LEN + MESSAGE_LEN..).unwrap_or_default(), INET_DIAG_INFO);
     Ok(fields(info.ok_or("the kernel's answer holds no TCP_INFO")?))
 }
 
@@ -39,7 +46,8 @@ fn request((local, remote): (Endpoint, Endpoint), net: Net) -> Vec<u8> {
     bytes.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     bytes.extend_from_slice(&[0; 8]);
-    let family = if net.version == IpVersion::V4 { AddressFamily::INET } else { AddressFamily::INET6 };
+    let family =
+        if net.version == IpVersion::V4 { AddressFamily::INET } else { AddressFamily::INET6 };
     bytes.extend_from_slice(&[family.as_raw() as u8, TCP, 1 << (INET_DIAG_INFO - 1), 0]);
     bytes.extend_from_slice(&u32::MAX.to_ne_bytes());
     bytes.extend_from_slice(&local.port.to_be_bytes());
@@ -66,7 +74,8 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
-/// The attribute of a kind out of a list: length and kind in two bytes each, then the value, padded to four.
+/// The attribute of a kind out of a list: length and kind in two bytes each, then the value, padded
+/// to four.
 fn attribute(mut bytes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
         let len = usize::from(u16_at(bytes, 0)?);

@@ -8,8 +8,8 @@ use nix::sched::{CloneFlags, unshare};
 use crate::backend::Net;
 use crate::settings::{knobs, only_knobs};
 
-/// Knobs with the values that scripts may rely on. Everything that RFCs do not ask for and that is newer than them is off, so that the
-/// kernel shows the behaviour that both stacks have in common.
+/// Knobs with the values that scripts may rely on. Everything that RFCs do not ask for and that is
+/// newer than them is off, so that the kernel shows the behaviour that both stacks have in common.
 const KNOBS: [(&str, &str); 28] = [
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),
@@ -58,8 +58,10 @@ pub fn may_run() -> Result<(), String> {
 
 /// Moves this thread into a new network namespace.
 pub(super) fn enter() -> Result<(), String> {
-    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace cannot be made: {error}"))?;
-    // Scripts are about time, so they go before the rest of a busy machine where that is allowed. Linux takes this for one thread.
+    unshare(CloneFlags::CLONE_NEWNET)
+        .map_err(|error| format!("a network namespace cannot be made: {error}"))?;
+    // Scripts are about time, so they go before the rest of a busy machine where that is allowed.
+    // Linux takes this for one thread.
     let _ = rustix::process::setpriority_process(None, -15);
     for (name, value) in KNOBS {
         // A kernel may be older or newer than a knob.
@@ -87,7 +89,8 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
 }
 
 fn run(command: &mut Command, name: &str) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("`{name}` cannot be started: {error}"))?;
+    let output =
+        command.output().map_err(|error| format!("`{name}` cannot be started: {error}"))?;
     if output.status.success() {
         return Ok(());
     }

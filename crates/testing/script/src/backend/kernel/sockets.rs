@@ -1,4 +1,5 @@
-//! What a script's calls do with the kernel's sockets. A call that may block runs on a thread of its own.
+//! What a script's calls do with the kernel's sockets. A call that may block runs on a thread of
+//! its own.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -69,7 +70,8 @@ fn endpoint(addr: SocketAddr) -> Endpoint {
 /// The two ends of a connection, ours first.
 pub(super) fn ends(socket: &Shared, _net: &Net) -> Result<(Endpoint, Endpoint), String> {
     let local = net::getsockname(socket).ok().and_then(|addr| SocketAddr::try_from(addr).ok());
-    let remote = net::getpeername(socket).ok().flatten().and_then(|addr| SocketAddr::try_from(addr).ok());
+    let remote =
+        net::getpeername(socket).ok().flatten().and_then(|addr| SocketAddr::try_from(addr).ok());
     match (local, remote) {
         (Some(local), Some(remote)) => Ok((endpoint(local), endpoint(remote))),
         _ => Err("the socket is not connected".into()),
@@ -94,9 +96,14 @@ pub(super) fn job(op: Op, sockets: &BTreeMap<Fd, Shared>, net: Net) -> Result<Jo
     let get = |fd: Fd| sockets.get(&fd).cloned().ok_or_else(|| format!("socket {fd} was closed"));
     Ok(match op {
         Op::Socket(stream) => {
-            let family = if net.version == IpVersion::V4 { AddressFamily::INET } else { AddressFamily::INET6 };
+            let family = if net.version == IpVersion::V4 {
+                AddressFamily::INET
+            } else {
+                AddressFamily::INET6
+            };
             let kind = if stream { SocketType::STREAM } else { SocketType::DGRAM };
-            // Made here and now: a new thread would make it in this namespace too, but only because it inherits it.
+            // Made here and now: a new thread would make it in this namespace too, but only because
+            // it inherits it.
             let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None);
             Box::new(move || new_socket(socket))
         }
@@ -143,15 +150,22 @@ pub(super) fn job(op: Op, sockets: &BTreeMap<Fd, Shared>, net: Net) -> Result<Jo
         }
         Op::TakeError(fd) => {
             let fd = get(fd)?;
-            Box::new(move || value(opt::socket_error(&fd).map(|r| r.err().map_or(0, |e| e.raw_os_error() as usize))))
+            Box::new(move || {
+                value(
+                    opt::socket_error(&fd)
+                        .map(|r| r.err().map_or(0, |e| e.raw_os_error() as usize)),
+                )
+            })
         }
         Op::Block(fd, block) => {
             let fd = get(fd)?;
             Box::new(move || nothing(rustix::io::ioctl_fionbio(&fd, !block)))
         }
         Op::Poll(wanted, timeout_ms) => {
-            let wanted =
-                wanted.into_iter().map(|(fd, bits)| Ok((get(fd)?, bits))).collect::<Result<Vec<_>, String>>()?;
+            let wanted = wanted
+                .into_iter()
+                .map(|(fd, bits)| Ok((get(fd)?, bits)))
+                .collect::<Result<Vec<_>, String>>()?;
             Box::new(move || poll_all(&wanted, timeout_ms))
         }
         Op::Edges(..) => return Err("epoll is the adapter's".into()),
@@ -203,14 +217,18 @@ fn set(fd: &OwnedFd, SetOption { option, value }: SetOption, net: Net) -> Outcom
         "TCP_NODELAY" => opt::set_tcp_nodelay(fd, on),
         "TCP_CORK" => opt::set_tcp_cork(fd, on),
         "TCP_QUICKACK" => opt::set_tcp_quickack(fd, on),
-        "TCP_MAXSEG" => nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::TcpMaxSeg, &count)
-            .map_err(|error| rustix::io::Errno::from_raw_os_error(error as i32)),
+        "TCP_MAXSEG" => {
+            nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::TcpMaxSeg, &count)
+                .map_err(|error| rustix::io::Errno::from_raw_os_error(error as i32))
+        }
         "TCP_USER_TIMEOUT" => opt::set_tcp_user_timeout(fd, count),
         "TCP_KEEPIDLE" => opt::set_tcp_keepidle(fd, seconds(count)),
         "TCP_KEEPINTVL" => opt::set_tcp_keepintvl(fd, seconds(count)),
         "TCP_KEEPCNT" => opt::set_tcp_keepcnt(fd, count),
         // A script says one word for both families.
-        "IP_TOS" | "IPV6_TCLASS" if net.version == IpVersion::V4 => opt::set_ip_tos(fd, count as u8),
+        "IP_TOS" | "IPV6_TCLASS" if net.version == IpVersion::V4 => {
+            opt::set_ip_tos(fd, count as u8)
+        }
         "IP_TOS" | "IPV6_TCLASS" => opt::set_ipv6_tclass(fd, count),
         _ => Err(rustix::io::Errno::NOPROTOOPT),
     })
@@ -218,9 +236,12 @@ fn set(fd: &OwnedFd, SetOption { option, value }: SetOption, net: Net) -> Outcom
 
 fn poll_all(wanted: &[(Shared, i16)], timeout_ms: Option<u32>) -> Outcome {
     let flags = |bits: i16| PollFlags::from_bits_retain(bits as u16);
-    let mut fds: Vec<PollFd<'_>> = wanted.iter().map(|(fd, bits)| PollFd::new(fd, flags(*bits))).collect();
-    let timeout =
-        timeout_ms.map(|ms| Timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * 1_000_000 });
+    let mut fds: Vec<PollFd<'_>> =
+        wanted.iter().map(|(fd, bits)| PollFd::new(fd, flags(*bits))).collect();
+    let timeout = timeout_ms.map(|ms| Timespec {
+        tv_sec: i64::from(ms / 1000),
+        tv_nsec: i64::from(ms % 1000) * 1_000_000,
+    });
     match poll(&mut fds, timeout.as_ref()) {
         Ok(count) => {
             let ready = fds.iter().map(|fd| fd.revents().bits() as i16).collect();

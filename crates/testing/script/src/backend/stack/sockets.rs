@@ -1,17 +1,20 @@
-//! Sockets as programs know them, over the verbs of the core: numbers, blocking, errors that are told once.
+//! Sockets as programs know them, over the verbs of the core: numbers, blocking, errors that are
+//! told once.
 
 use std::collections::BTreeMap;
 
 use clearway_base::{Duration, Instant};
 use clearway_options::{Field, How, SocketOptions};
 use clearway_proto::{
-    ConnId, ConnOptions, ConnectError, ConnectSpec, Event, Failure, ListenError, ListenSpec, ListenerId, RecvError,
-    SendError, Stack, State, Table, UdpError, UdpId, UdpSpec, Unreachable,
+    ConnId, ConnOptions, ConnectError, ConnectSpec, Event, Failure, ListenError, ListenSpec,
+    ListenerId, RecvError, SendError, Stack, State, Table, UdpError, UdpId, UdpSpec, Unreachable,
 };
 use clearway_wire::{Addr, Endpoint};
 
 use super::ScriptEnv;
-use crate::backend::{Fd, How as Side, Net, Op, OptionValue, ReadFlags, Reply, SetOption, Told, WriteFlags, poll};
+use crate::backend::{
+    Fd, How as Side, Net, Op, OptionValue, ReadFlags, Reply, SetOption, Told, WriteFlags, poll,
+};
 use crate::errno::Errno;
 use crate::settings::IpVersion;
 
@@ -29,7 +32,9 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(op: Op, now: Instant) -> Progress {
         let deadline = match &op {
-            Op::Poll(_, Some(ms)) | Op::Edges(_, Some(ms)) => now + Duration::from_millis(u64::from(*ms)),
+            Op::Poll(_, Some(ms)) | Op::Edges(_, Some(ms)) => {
+                now + Duration::from_millis(u64::from(*ms))
+            }
             _ => Instant::NEVER,
         };
         Progress { op, deadline, begun: false, written: 0 }
@@ -140,7 +145,9 @@ impl Sockets {
         match tried {
             Ok(reply) => Some(reply),
             Err(WouldBlock) if waits => None,
-            Err(WouldBlock) if matches!(progress.op, Op::Connect(..)) => Some(Reply::of(Err(Errno::IN_PROGRESS))),
+            Err(WouldBlock) if matches!(progress.op, Op::Connect(..)) => {
+                Some(Reply::of(Err(Errno::IN_PROGRESS)))
+            }
             Err(WouldBlock) if progress.written > 0 => Some(Reply::of(Ok(progress.written as i64))),
             Err(WouldBlock) => Some(Reply::of(Err(Errno::AGAIN))),
         }
@@ -166,8 +173,16 @@ impl Sockets {
     fn add(&mut self, kind: Kind, options: SocketOptions) -> Fd {
         let fd = self.next;
         self.next += 1;
-        let socket =
-            Socket { kind, blocks: true, bound: None, options, told: false, deaf: false, arrivals: 0, shorts: 0 };
+        let socket = Socket {
+            kind,
+            blocks: true,
+            bound: None,
+            options,
+            told: false,
+            deaf: false,
+            arrivals: 0,
+            shorts: 0,
+        };
         self.all.insert(fd, socket);
         fd
     }
@@ -189,7 +204,12 @@ impl Sockets {
         match socket.kind {
             Kind::Fresh { stream: true } => socket.bound = Some(local),
             Kind::Fresh { stream: false } => {
-                return match stack.udp_bind(UdpSpec { table: Table(0), local, token: u64::from(fd), v6_only: false }) {
+                return match stack.udp_bind(UdpSpec {
+                    table: Table(0),
+                    local,
+                    token: u64::from(fd),
+                    v6_only: false,
+                }) {
                     Ok(id) => self.with(fd, |socket| socket.kind = Kind::Udp(id)),
                     Err(error) => fail(udp_errno(error)),
                 };
@@ -205,7 +225,14 @@ impl Sockets {
             return fail(Errno::INVALID);
         };
         let options = of_core(stack, &socket.options);
-        let spec = ListenSpec { table: Table(0), local, v6_only: false, backlog, token: u64::from(fd), options };
+        let spec = ListenSpec {
+            table: Table(0),
+            local,
+            v6_only: false,
+            backlog,
+            token: u64::from(fd),
+            options,
+        };
         match stack.listen(spec) {
             Ok(id) => self.with(fd, |socket| socket.kind = Kind::Listener { id, incoming: false }),
             Err(ListenError::InUse) => fail(Errno::IN_USE),
@@ -227,29 +254,49 @@ impl Sockets {
         ok(new as usize)
     }
 
-    fn connect(&mut self, stack: &mut Stack<ScriptEnv>, now: Instant, fd: Fd, to: Endpoint, first: bool) -> Tried {
+    fn connect(
+        &mut self,
+        stack: &mut Stack<ScriptEnv>,
+        now: Instant,
+        fd: Fd,
+        to: Endpoint,
+        first: bool,
+    ) -> Tried {
         let mapped = self.net.version == IpVersion::V4Mapped;
         let any = if self.net.v6() || mapped { Addr::ANY_V6 } else { Addr::ANY_V4 };
         let socket = self.get(fd);
         match socket.kind {
             Kind::Fresh { stream: true } => {
                 // A mapped socket that was bound to every address takes the one of the route.
-                let local =
-                    socket.bound.map(|local| if mapped { Endpoint::new(Addr::ANY_V4, local.port) } else { local });
+                let local = socket.bound.map(|local| {
+                    if mapped { Endpoint::new(Addr::ANY_V4, local.port) } else { local }
+                });
                 let options = of_core(stack, &socket.options);
-                let spec = ConnectSpec { table: Table(0), local, remote: to, token: u64::from(fd), options };
+                let spec = ConnectSpec {
+                    table: Table(0),
+                    local,
+                    remote: to,
+                    token: u64::from(fd),
+                    options,
+                };
                 match stack.connect(now, spec) {
                     Ok(id) => socket.kind = Kind::Conn { id, connecting: true },
                     Err(ConnectError::NoRoute) => return fail(Errno::NET_UNREACHABLE),
                     Err(ConnectError::BadAddress) => return fail(Errno::NET_UNREACHABLE),
-                    Err(ConnectError::InUse | ConnectError::NoPorts) => return fail(Errno::NOT_AVAILABLE),
+                    Err(ConnectError::InUse | ConnectError::NoPorts) => {
+                        return fail(Errno::NOT_AVAILABLE);
+                    }
                     Err(_) => return fail(Errno::NO_MEMORY),
                 }
                 Err(WouldBlock)
             }
             Kind::Fresh { stream: false } => {
-                let spec =
-                    UdpSpec { table: Table(0), local: Endpoint::new(any, 0), token: u64::from(fd), v6_only: false };
+                let spec = UdpSpec {
+                    table: Table(0),
+                    local: Endpoint::new(any, 0),
+                    token: u64::from(fd),
+                    v6_only: false,
+                };
                 match stack.udp_bind(spec).and_then(|id| stack.udp_connect(id, to).map(|()| id)) {
                     Ok(id) => self.with(fd, |socket| socket.kind = Kind::Udp(id)),
                     Err(error) => fail(udp_errno(error)),
@@ -265,7 +312,9 @@ impl Sockets {
                     fail(failure_errno(failure))
                 }
                 (Some(_), _) => fail(Errno::REFUSED),
-                (None, State::SynSent | State::SynReceived) if first && !socket.blocks => fail(Errno::ALREADY),
+                (None, State::SynSent | State::SynReceived) if first && !socket.blocks => {
+                    fail(Errno::ALREADY)
+                }
                 (None, State::SynSent | State::SynReceived) => Err(WouldBlock),
                 (None, _) if *connecting => {
                     *connecting = false;
@@ -350,7 +399,9 @@ impl Sockets {
         };
         match taken {
             Ok(count) => progress.written += count,
-            Err(SendError::Failed(_)) => return fail(self.failure(stack, fd).unwrap_or(Errno::PIPE)),
+            Err(SendError::Failed(_)) => {
+                return fail(self.failure(stack, fd).unwrap_or(Errno::PIPE));
+            }
             Err(_) => return fail(Errno::PIPE),
         }
         self.get(fd).shorts += u64::from(progress.written < bytes.len());
@@ -358,10 +409,21 @@ impl Sockets {
         if enough { ok(progress.written) } else { Err(WouldBlock) }
     }
 
-    fn send_to(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, bytes: &[u8], to: Option<Endpoint>) -> Tried {
+    fn send_to(
+        &mut self,
+        stack: &mut Stack<ScriptEnv>,
+        fd: Fd,
+        bytes: &[u8],
+        to: Option<Endpoint>,
+    ) -> Tried {
         if let Kind::Fresh { stream: false } = self.get(fd).kind {
             let any = if self.net.v6() { Addr::ANY_V6 } else { Addr::ANY_V4 };
-            let spec = UdpSpec { table: Table(0), local: Endpoint::new(any, 0), token: u64::from(fd), v6_only: false };
+            let spec = UdpSpec {
+                table: Table(0),
+                local: Endpoint::new(any, 0),
+                token: u64::from(fd),
+                v6_only: false,
+            };
             match stack.udp_bind(spec) {
                 Ok(id) => self.get(fd).kind = Kind::Udp(id),
                 Err(error) => return fail(udp_errno(error)),
@@ -404,20 +466,31 @@ impl Sockets {
         ok(0)
     }
 
-    fn set(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, SetOption { option, value }: SetOption) -> Tried {
+    fn set(
+        &mut self,
+        stack: &mut Stack<ScriptEnv>,
+        fd: Fd,
+        SetOption { option, value }: SetOption,
+    ) -> Tried {
         let socket = self.get(fd);
         let options = &mut socket.options;
         match (option.how, value) {
-            (_, OptionValue::Linger(wait)) => options.linger = wait.map(|s| u16::try_from(s).unwrap_or(u16::MAX)),
-            (_, OptionValue::Name(name)) => match clearway_options::Congestion::named(name.as_bytes()) {
-                Some(congestion) => options.congestion = congestion,
-                None => return fail(Errno::NO_ENTRY),
-            },
+            (_, OptionValue::Linger(wait)) => {
+                options.linger = wait.map(|s| u16::try_from(s).unwrap_or(u16::MAX))
+            }
+            (_, OptionValue::Name(name)) => {
+                match clearway_options::Congestion::named(name.as_bytes()) {
+                    Some(congestion) => options.congestion = congestion,
+                    None => return fail(Errno::NO_ENTRY),
+                }
+            }
             (How::Shaped(Field::Tos), OptionValue::Number(number)) => options.tos = number as u8,
             (How::Shaped(Field::ReceiveBuffer), OptionValue::Number(number)) => {
                 options.receive_buffer = number.max(0) as u32;
             }
-            (How::Shaped(Field::SendBuffer), OptionValue::Number(number)) => options.send_buffer = number.max(0) as u32,
+            (How::Shaped(Field::SendBuffer), OptionValue::Number(number)) => {
+                options.send_buffer = number.max(0) as u32
+            }
             (_, OptionValue::Number(number)) => {
                 if let Err(errno) = option.set(options, number) {
                     return fail(Errno(errno));
@@ -444,11 +517,19 @@ impl Sockets {
     }
 
     fn poll(&mut self, stack: &Stack<ScriptEnv>, wanted: &[(Fd, i16)], over: bool) -> Tried {
-        let ready = wanted.iter().map(|(fd, bits)| self.ready(stack, *fd) & (bits | poll::ERR | poll::HUP)).collect();
+        let ready = wanted
+            .iter()
+            .map(|(fd, bits)| self.ready(stack, *fd) & (bits | poll::ERR | poll::HUP))
+            .collect();
         Self::found(ready, over)
     }
 
-    fn poll_edges(&mut self, stack: &Stack<ScriptEnv>, wanted: &[(Fd, i16, Told)], over: bool) -> Tried {
+    fn poll_edges(
+        &mut self,
+        stack: &Stack<ScriptEnv>,
+        wanted: &[(Fd, i16, Told)],
+        over: bool,
+    ) -> Tried {
         let news = |&(fd, bits, mut told): &(Fd, i16, Told)| {
             let ready = self.ready(stack, fd) & (bits | poll::ERR | poll::HUP);
             told.news(ready, self.edges(stack, fd))
@@ -465,7 +546,8 @@ impl Sockets {
         Ok(Reply { value: Ok(count as i64), data: Vec::new(), ready })
     }
 
-    /// What changes with each thing to read, and with each occasion to wait for room: epoll's edges.
+    /// What changes with each thing to read, and with each occasion to wait for room: epoll's
+    /// edges.
     pub(super) fn edges(&self, stack: &Stack<ScriptEnv>, fd: Fd) -> (u64, u64) {
         let Some(socket) = self.all.get(&fd) else { return (0, 0) };
         let Kind::Conn { id, .. } = socket.kind else { return (socket.arrivals, socket.shorts) };
@@ -534,7 +616,9 @@ fn failure_errno(failure: Failure) -> Errno {
 fn unreachable_errno(why: Unreachable) -> Errno {
     match why {
         Unreachable::Network => Errno::NET_UNREACHABLE,
-        Unreachable::Host | Unreachable::Prohibited | Unreachable::TimeExceeded => Errno::HOST_UNREACHABLE,
+        Unreachable::Host | Unreachable::Prohibited | Unreachable::TimeExceeded => {
+            Errno::HOST_UNREACHABLE
+        }
         Unreachable::Protocol => Errno::NO_PROTOCOL,
         Unreachable::Port => Errno::REFUSED,
         Unreachable::Parameter => Errno::PROTOCOL,

@@ -81,7 +81,10 @@ fn every_byte_arrives_and_is_told_of() {
     for direction in [Direction::Up, Direction::Down] {
         let outcome = transfer(Order { direction, amount: Amount::Bytes(100_000), seed: Some(3) });
         assert_eq!(outcome.error, None);
-        assert_eq!(outcome.receipt, Receipt { bytes: 100_000, sha256: Some(digest_of(3, 100_000)) });
+        assert_eq!(
+            outcome.receipt,
+            Receipt { bytes: 100_000, sha256: Some(digest_of(3, 100_000)) }
+        );
         let plain = transfer(Order { direction, amount: Amount::Bytes(0), seed: None });
         assert_eq!((plain.error, plain.receipt), (None, Receipt::default()));
     }

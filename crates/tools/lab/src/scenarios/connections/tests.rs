@@ -20,9 +20,14 @@ fn sample(round: u32, connections: f64, mib: f64) -> Sample {
 
 #[test]
 fn bytes_of_a_connection_are_those_beyond_the_first_point_of_the_same_round() {
-    let mut samples =
-        [sample(1, 10.0, 40.0), sample(1, 1_034.0, 41.0), sample(2, 10.0, 30.0), sample(2, 1_034.0, 32.0)];
+    let mut samples = [
+        sample(1, 10.0, 40.0),
+        sample(1, 1_034.0, 41.0),
+        sample(2, 10.0, 30.0),
+        sample(2, 1_034.0, 32.0),
+    ];
     super::Connections.derive(&mut samples);
-    let bytes: Vec<Option<f64>> = samples.iter().map(|s| s.values.get("bytes_per_connection").copied()).collect();
+    let bytes: Vec<Option<f64>> =
+        samples.iter().map(|s| s.values.get("bytes_per_connection").copied()).collect();
     assert_eq!(bytes, [None, Some(1_024.0), None, Some(2_048.0)]);
 }

@@ -25,7 +25,8 @@ enum Asks {
         clients: u32,
         /// Requests that a client sends before it waits for the answers.
         pipeline: u32,
-        /// How many requests are about a second: redis-benchmark takes a number of them and no time.
+        /// How many requests are about a second: redis-benchmark takes a number of them and no
+        /// time.
         a_second: u32,
     },
     Nginx {
@@ -36,7 +37,13 @@ enum Asks {
     },
 }
 
-const fn redis(key: &'static str, test: &'static str, clients: u32, pipeline: u32, a_second: u32) -> Load {
+const fn redis(
+    key: &'static str,
+    test: &'static str,
+    clients: u32,
+    pipeline: u32,
+    a_second: u32,
+) -> Load {
     Load { key, asks: Asks::Redis { test, clients, pipeline, a_second } }
 }
 
@@ -74,11 +81,18 @@ impl Load {
     }
 
     /// The server, at this address.
-    pub(super) fn serve(&self, world: &World<'_>, place: &Place, address: &str) -> anyhow::Result<Launch> {
+    pub(super) fn serve(
+        &self,
+        world: &World<'_>,
+        place: &Place,
+        address: &str,
+    ) -> anyhow::Result<Launch> {
         match self.asks {
             Asks::Redis { .. } => {
-                let words =
-                    format!("--bind {address} --port {REDIS_PORT} --protected-mode no --maxclients 4000 --save");
+                let words = format!(
+                    "--bind {address} --port {REDIS_PORT} --protected-mode no --maxclients \
+                     4000 --save"
+                );
                 Ok(place.launch(world, "redis-server", &words).arg(""))
             }
             Asks::Nginx { bytes, .. } => {
@@ -101,13 +115,19 @@ impl Load {
     }
 
     /// Asks, and takes what the client says.
-    pub(super) fn ask(&self, world: &World<'_>, place: &Place, address: &str) -> anyhow::Result<Measured> {
+    pub(super) fn ask(
+        &self,
+        world: &World<'_>,
+        place: &Place,
+        address: &str,
+    ) -> anyhow::Result<Measured> {
         let seconds = world.options.seconds.as_secs_f64().ceil();
         let (asking, read): (_, fn(&str) -> anyhow::Result<Measured>) = match self.asks {
             Asks::Redis { test, clients, pipeline, a_second } => {
                 let number = f64::from(a_second) * seconds;
                 let words = format!(
-                    "-h {address} -p {REDIS_PORT} -t {test} -c {clients} -P {pipeline} -n {number} -r 100000 --csv"
+                    "-h {address} -p {REDIS_PORT} -t {test} -c {clients} -P {pipeline} -n {number} \
+                     -r 100000 --csv"
                 );
                 (place.launch(world, "redis-benchmark", &words), read_redis)
             }
@@ -131,17 +151,21 @@ fn nginx_settings(root: &str, address: &str) -> String {
         "daemon off;\nuser root;\nworker_processes 1;\npid {root}/nginx.pid;\nerror_log stderr notice;\n\
          events {{ worker_connections 4096; }}\n\
          http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  \
-         client_body_temp_path {root}/body;\n  proxy_temp_path {root}/proxy;\n  fastcgi_temp_path {root}/fastcgi;\n  \
+         client_body_temp_path {root}/body;\n  proxy_temp_path {root}/proxy;\n  fastcgi_temp_path \
+             {root}/fastcgi;\n  \
          uwsgi_temp_path {root}/uwsgi;\n  scgi_temp_path {root}/scgi;\n  \
          server {{ listen {address}:{NGINX_PORT}; root {root}; }}\n}}\n"
     )
 }
 
-/// The last line of `redis-benchmark --csv`: test, requests per second, then milliseconds: mean, least, p50, p95, p99, most.
+/// The last line of `redis-benchmark --csv`: test, requests per second, then milliseconds: mean,
+/// least, p50, p95, p99, most.
 fn read_redis(out: &str) -> anyhow::Result<Measured> {
-    let line = out.lines().rev().find(|line| line.starts_with('"') && !line.starts_with("\"test\""));
+    let line =
+        out.lines().rev().find(|line| line.starts_with('"') && !line.starts_with("\"test\""));
     let line = line.context("redis-benchmark printed no figures")?;
-    let values: Vec<f64> = line.split(',').skip(1).filter_map(|value| value.trim_matches('"').parse().ok()).collect();
+    let values: Vec<f64> =
+        line.split(',').skip(1).filter_map(|value| value.trim_matches('"').parse().ok()).collect();
     let rate = *values.first().with_context(|| format!("redis-benchmark printed `{line}`"))?;
     let mut measured = Measured::default();
     measured.set("requests_per_second", rate);
@@ -151,13 +175,18 @@ fn read_redis(out: &str) -> anyhow::Result<Measured> {
 
 /// What `wrk --latency` prints.
 fn read_wrk(out: &str) -> anyhow::Result<Measured> {
-    let after = |word: &str| out.lines().find_map(|line| line.trim_start().strip_prefix(word)).map(str::trim);
+    let after = |word: &str| {
+        out.lines().find_map(|line| line.trim_start().strip_prefix(word)).map(str::trim)
+    };
     let rate = after("Requests/sec:").and_then(|rate| rate.parse::<f64>().ok());
     let mut measured = Measured::default();
     measured.set("requests_per_second", rate.context("wrk printed no figures")?);
     measured.set("p99_us", after("99%").and_then(microseconds));
     let complaints = ["Socket errors:", "Non-2xx or 3xx responses:"];
-    measured.warnings = complaints.iter().filter_map(|word| Some(format!("wrk: {word} {}", after(word)?))).collect();
+    measured.warnings = complaints
+        .iter()
+        .filter_map(|word| Some(format!("wrk: {word} {}", after(word)?)))
+        .collect();
     Ok(measured)
 }
 

@@ -12,7 +12,8 @@ impl Bbr {
     }
 
     fn update_round(&mut self, i: &Input) {
-        self.round_start = i.sample.prior_delivered.is_some_and(|before| before >= self.next_round_delivered);
+        self.round_start =
+            i.sample.prior_delivered.is_some_and(|before| before >= self.next_round_delivered);
         if self.round_start {
             self.start_round(i.delivered);
             self.round_count += 1;
@@ -51,7 +52,8 @@ impl Bbr {
         let marks = self.share_of_marks(i);
         if !self.is_probing() {
             let in_flight = self.inflight_latest.min(u64::from(MAX_CWND)) as u32;
-            // What a path loses by chance in each round trip would else take a share of the rate in each of them.
+            // What a path loses by chance in each round trip would else take a share of the rate in
+            // each of them.
             let has_lost_much = self.is_loss_in_round
                 && is_too_high(self.lost_in_round, in_flight.max(i.in_flight), w.mss(), i.has_sack);
             if has_lost_much || marks > 0 {
@@ -60,7 +62,8 @@ impl Bbr {
             if has_lost_much {
                 self.bw_shortterm = self.bw_latest.max(percent(self.bw_shortterm, BETA));
                 let least = percent_of(self.inflight_shortterm, BETA);
-                self.inflight_shortterm = self.inflight_latest.min(u64::from(MAX_CWND)).max(u64::from(least)) as u32;
+                self.inflight_shortterm =
+                    self.inflight_latest.min(u64::from(MAX_CWND)).max(u64::from(least)) as u32;
             }
             if marks > 0 {
                 self.give_way_to_marks();
@@ -84,7 +87,8 @@ impl Bbr {
         }
     }
 
-    /// A round trip has ended: the share of what was marked in it, in 1024ths. The average follows by a sixteenth, as in DCTCP (RFC 8257 3.3).
+    /// A round trip has ended: the share of what was marked in it, in 1024ths. The average follows
+    /// by a sixteenth, as in DCTCP (RFC 8257 3.3).
     fn share_of_marks(&mut self, i: &Input) -> u32 {
         let all = (i.delivered - self.delivered_before_round.min(i.delivered)).max(1);
         let share = (self.marked_in_round * 1024 / all).min(1024) as u32;
@@ -118,7 +122,10 @@ impl Bbr {
         self.note_loss(w, i.delivered);
         self.losses_in_round = self.losses_in_round.saturating_add(1);
         self.lost_in_round = self.lost_in_round.saturating_add(i.sample.newly_lost);
-        let Some((tx_in_flight, lost, is_app_limited)) = i.oldest.filter(|_| self.is_probe_sample) else { return };
+        let Some((tx_in_flight, lost, is_app_limited)) = i.oldest.filter(|_| self.is_probe_sample)
+        else {
+            return;
+        };
         let lost = lost.max(i.sample.newly_lost);
         if !is_too_high(lost, tx_in_flight, w.mss(), i.has_sack) {
             return;
@@ -126,7 +133,8 @@ impl Bbr {
         // InflightAtLoss.
         let size = i.sample.newly_lost;
         let before = u64::from(tx_in_flight).saturating_sub(size);
-        let prefix = (before * LOSS_THRESH).saturating_sub((lost - size.min(lost)) * 100) / (100 - LOSS_THRESH);
+        let prefix = (before * LOSS_THRESH).saturating_sub((lost - size.min(lost)) * 100)
+            / (100 - LOSS_THRESH);
         let at_loss = (before + prefix).min(u64::from(MAX_CWND)) as u32;
         let sample = RateSample { is_app_limited, ..i.sample };
         self.inflight_too_high(w, &Input { sample, ..*i }, at_loss, rng);
@@ -137,7 +145,8 @@ impl Bbr {
         self.is_probe_sample = false;
         if !i.sample.is_app_limited {
             let target = self.bdp(w, self.bw, 100).min(w.cwnd);
-            self.inflight_longterm = tx_in_flight.max(percent_of(target, BETA)).max(MIN_PIPE * w.mss());
+            self.inflight_longterm =
+                tx_in_flight.max(percent_of(target, BETA)).max(MIN_PIPE * w.mss());
         }
         if self.mode == Mode::Up {
             self.undo_mode = Some(Mode::Up);
@@ -153,15 +162,16 @@ impl Bbr {
 
     pub(super) fn update_ack_aggregation(&mut self, w: &Window, i: &Input) {
         let expected = |bw: u64, since: Instant| {
-            (u128::from(bw) * u128::from(i.now.since(since).as_nanos()) / 1_000_000_000).min(u128::from(u64::MAX))
-                as u64
+            (u128::from(bw) * u128::from(i.now.since(since).as_nanos()) / 1_000_000_000)
+                .min(u128::from(u64::MAX)) as u64
         };
         let mut due = expected(self.bw, self.extra_acked_since);
         if self.extra_acked_delivered <= due {
             (self.extra_acked_delivered, self.extra_acked_since, due) = (0, i.now, 0);
         }
         self.extra_acked_delivered += u64::from(i.sample.newly_acked);
-        let extra = (self.extra_acked_delivered - due.min(self.extra_acked_delivered)).min(u64::from(w.cwnd)) as u32;
+        let extra = (self.extra_acked_delivered - due.min(self.extra_acked_delivered))
+            .min(u64::from(w.cwnd)) as u32;
         let slot = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
         if self.round_count.wrapping_sub(self.extra_acked_round) >= slot {
             self.extra_acked_round = self.round_count;
@@ -230,8 +240,10 @@ impl Bbr {
 
     pub(super) fn check_drain_done(&mut self, w: &Window, i: &Input, rng: &mut Rng) {
         let bw = self.max_bw.max().min(self.bw_shortterm);
-        let is_done =
-            || i.in_flight <= self.target(w, bw, 100) || self.round_count > self.drain_start_round + DRAIN_ROUNDS;
+        let is_done = || {
+            i.in_flight <= self.target(w, bw, 100)
+                || self.round_count > self.drain_start_round + DRAIN_ROUNDS
+        };
         if self.mode == Mode::Drain && is_done() {
             self.start_down(i.now, i.delivered, rng);
         }
@@ -312,7 +324,8 @@ impl Bbr {
     }
 
     fn is_time_to_cruise(&self, w: &Window, i: &Input) -> bool {
-        i.in_flight <= self.inflight_with_headroom(w) && i.in_flight <= self.target(w, self.max_bw.max(), 100)
+        i.in_flight <= self.inflight_with_headroom(w)
+            && i.in_flight <= self.target(w, self.max_bw.max(), 100)
     }
 
     fn is_time_to_go_down(&mut self, w: &Window, i: &Input) -> bool {
@@ -419,7 +432,13 @@ impl Bbr {
         }
     }
 
-    pub(super) fn check_probe_rtt_done(&mut self, w: &mut Window, now: Instant, rng: &mut Rng, delivered: u64) {
+    pub(super) fn check_probe_rtt_done(
+        &mut self,
+        w: &mut Window,
+        now: Instant,
+        rng: &mut Rng,
+        delivered: u64,
+    ) {
         if self.probe_rtt_done_at.is_none_or(|at| now <= at) {
             return;
         }
@@ -435,8 +454,9 @@ impl Bbr {
     }
 }
 
-/// IsInflightTooHigh. Where fewer than three hundred segments are in flight, what is lost by chance is often more than LossThresh, and the draft would
-/// give up a part of the path for that: here it takes as many losses as it asks for in Startup (StartupFullLossCnt).
+/// IsInflightTooHigh. Where fewer than three hundred segments are in flight, what is lost by chance
+/// is often more than LossThresh, and the draft would give up a part of the path for that: here it
+/// takes as many losses as it asks for in Startup (StartupFullLossCnt).
 fn is_too_high(lost: u64, in_flight: u32, mss: u32, has_sack: bool) -> bool {
     let least = u64::from(in_flight) * LOSS_THRESH / 100;
     lost > least.max(u64::from(LOST_BY_CHANCE * mss)) || (lost > 0 && !has_sack)

@@ -24,7 +24,8 @@ struct Path {
     one_in: u64,
 }
 
-/// A sender that always has data, on a path. A lost segment is known to be lost when its ACK would have come, and leaves once more at once.
+/// A sender that always has data, on a path. A lost segment is known to be lost when its ACK would
+/// have come, and leaves once more at once.
 struct Flow {
     bbr: Bbr,
     window: Window,
@@ -86,7 +87,8 @@ impl Flow {
         while self.way.front().is_some_and(|(at, _)| *at <= self.now) {
             let Some((_, lost)) = self.way.pop_front() else { return };
             self.una = self.una.wrapping_add(MSS);
-            // What was lost counts as having arrived late: it leaves once more, and that is all the loss costs.
+            // What was lost counts as having arrived late: it leaves once more, and that is all the
+            // loss costs.
             self.lost += if lost { u64::from(MSS) } else { 0 };
             self.delivered += if lost { 0 } else { u64::from(MSS) };
             let sample = self.delivery.on_ack(self.now, (Seq(self.una), None), self.lost, least);
@@ -109,8 +111,8 @@ impl Flow {
 
     fn send(&mut self, path: &Path) {
         while self.next <= self.now && self.in_flight() + MSS <= self.window.cwnd {
-            let lost =
-                (path.one_in > 0 && self.chance.below(path.one_in) == 0) || self.queue + u64::from(MSS) > path.buffer;
+            let lost = (path.one_in > 0 && self.chance.below(path.one_in) == 0)
+                || self.queue + u64::from(MSS) > path.buffer;
             if !lost {
                 self.queue += u64::from(MSS);
                 self.most_queued = self.most_queued.max(self.queue);
@@ -124,7 +126,8 @@ impl Flow {
             self.window.on_sent(Seq(self.una), Seq(self.sent));
             let srtt = Duration::from_millis(path.rtt_ms);
             self.delivery.on_sent((before, MSS), Seq(self.sent), self.now, srtt);
-            let pause = Duration::from_nanos(u64::from(MSS) * 1_000_000_000 / self.bbr.pacing_rate());
+            let pause =
+                Duration::from_nanos(u64::from(MSS) * 1_000_000_000 / self.bbr.pacing_rate());
             self.next = self.next.max(self.now - STEP) + pause;
         }
     }
@@ -146,7 +149,11 @@ fn a_path_is_filled_and_its_queue_is_not() {
         let path = path(rate, rtt, 400, 0);
         let mut flow = Flow::new();
         flow.run(&path, Duration::from_secs(4));
-        assert!(!matches!(flow.bbr.mode(), Mode::Startup | Mode::Drain), "{:?} at {rate} {rtt}", flow.bbr.mode());
+        assert!(
+            !matches!(flow.bbr.mode(), Mode::Startup | Mode::Drain),
+            "{:?} at {rate} {rtt}",
+            flow.bbr.mode()
+        );
         flow.most_queued = 0;
         let share = flow.run(&path, Duration::from_secs(8)) * 100 / (rate * 8);
         assert!(share >= 93, "{share} % of {rate} B/s over {rtt} ms");

@@ -43,12 +43,14 @@ fn the_curve_rises_by_four_tenths_of_a_segment_after_a_second() {
 
 proptest! {
     #[test]
-    fn the_curve_is_that_of_the_formula(w_max in 0u32..MAX_CWND, d in -200_000i64..200_000, mss in 88u16..9000) {
+    fn the_curve_is_that_of_the_formula(w_max in 0u32..MAX_CWND, d in -200_000i64..200_000,
+        mss in 88u16..9000) {
         let rise = 0.4 * (d as f64 / 1000.0).powi(3) * f64::from(mss);
         let exact = (f64::from(w_max) + rise).clamp(0.0, f64::from(2 * MAX_CWND));
         let got = f64::from(cubic_at(w_max, d, mss));
-        // Far from the middle, the first of two divisions cuts less than one off a quotient of 2^45 / 10^6 or more, and the last one less than a byte.
-        // What is lost is therefore a part of the rise, however little of the window is left once it was taken off.
+        // Far from the middle, the first of two divisions cuts less than one off a quotient of 2^45
+        // / 10^6 or more, and the last one less than a byte. What is lost is therefore a part of
+        // the rise, however little of the window is left once it was taken off.
         let lost = 1.0 + rise.abs() / ((1u64 << 45) / 1_000_000) as f64;
         prop_assert!((got - exact).abs() <= lost + 1e-3, "{got} {exact} {lost}");
     }
@@ -92,7 +94,8 @@ fn after_a_loss_the_window_is_back_after_k_and_flat_there() {
     let mut now = Instant::from_millis(5000);
     // K = cbrt(300 / 0.4) = 9.086 s.
     let windows = run(&mut cc, &mut now, 100, 150);
-    // The window follows the curve about one round trip behind, which is up to 8 segments where it is steep.
+    // The window follows the curve about one round trip behind, which is up to 8 segments where it
+    // is steep.
     let near = |round: usize, segments: u32| {
         let got = windows[round] / MSS;
         assert!(got.abs_diff(segments) <= 10, "round {round}: {got} for {segments}");
@@ -164,6 +167,7 @@ fn growth_below_one_byte_per_ack_is_not_lost() {
         now += Duration::from_micros(10);
         cc.on_ack(&ack(now, 1, true), &rtt);
     }
-    // The target lies far ahead, yet one byte of acknowledgement moves the window by a small part of a byte.
+    // The target lies far ahead, yet one byte of acknowledgement moves the window by a small part
+    // of a byte.
     assert!(cc.cwnd() > start && cc.cwnd() - start < 200_000, "{}", cc.cwnd() - start);
 }

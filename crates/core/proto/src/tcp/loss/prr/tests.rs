@@ -2,7 +2,8 @@ use super::{Delivery, Prr};
 
 const MSS: u32 = 1000;
 
-/// A flight of 20 segments of which the first is lost, with ssthresh at 10; what leaves after each of the 19 ACKs that follow.
+/// A flight of 20 segments of which the first is lost, with ssthresh at 10; what leaves after each
+/// of the 19 ACKs that follow.
 fn one_lost(safe: bool) -> (Vec<u32>, u32) {
     let mut prr = Prr::begin(20 * MSS);
     let mut pipe = 19 * MSS;
@@ -25,7 +26,8 @@ use std::vec::Vec;
 #[test]
 fn every_second_segment_that_arrives_lets_one_out_when_the_window_halves() {
     let (left, pipe) = one_lost(false);
-    // RFC 9937 6.2: the first at once, then in proportion until what is in flight is ssthresh, and then what arrives.
+    // RFC 9937 6.2: the first at once, then in proportion until what is in flight is ssthresh, and
+    // then what arrives.
     assert_eq!(left[0], 1);
     assert_eq!(left.iter().sum::<u32>(), 10, "{left:?}");
     assert!(left[1..16].windows(2).all(|w| w.iter().sum::<u32>() <= 1), "{left:?}");
@@ -47,16 +49,34 @@ fn below_ssthresh_no_more_leaves_than_arrives_unless_the_ack_is_safe() {
 fn the_window_never_passes_ssthresh_from_below() {
     let mut prr = Prr::begin(20 * MSS);
     prr.on_sent(MSS);
-    prr.on_ack(&Delivery { delivered: 8 * MSS, pipe: 9 * MSS, ssthresh: 10 * MSS, safe: true, mss: MSS });
+    prr.on_ack(&Delivery {
+        delivered: 8 * MSS,
+        pipe: 9 * MSS,
+        ssthresh: 10 * MSS,
+        safe: true,
+        mss: MSS,
+    });
     assert_eq!(prr.window(), 10 * MSS);
 }
 
 #[test]
 fn the_first_repetition_leaves_whatever_is_in_flight() {
     let mut prr = Prr::begin(20 * MSS);
-    prr.on_ack(&Delivery { delivered: 0, pipe: 15 * MSS, ssthresh: 10 * MSS, safe: false, mss: MSS });
+    prr.on_ack(&Delivery {
+        delivered: 0,
+        pipe: 15 * MSS,
+        ssthresh: 10 * MSS,
+        safe: false,
+        mss: MSS,
+    });
     assert_eq!(prr.window(), 16 * MSS);
     prr.on_sent(MSS);
-    prr.on_ack(&Delivery { delivered: 0, pipe: 16 * MSS, ssthresh: 10 * MSS, safe: false, mss: MSS });
+    prr.on_ack(&Delivery {
+        delivered: 0,
+        pipe: 16 * MSS,
+        ssthresh: 10 * MSS,
+        safe: false,
+        mss: MSS,
+    });
     assert_eq!(prr.window(), 16 * MSS);
 }

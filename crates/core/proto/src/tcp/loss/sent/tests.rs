@@ -58,7 +58,11 @@ impl Model {
             }
             next = span.end;
         }
-        assert_eq!(next, FIRST + self.una + self.bytes.len() as u32, "all that is in flight is covered");
+        assert_eq!(
+            next,
+            FIRST + self.una + self.bytes.len() as u32,
+            "all that is in flight is covered"
+        );
     }
 }
 
@@ -69,7 +73,8 @@ proptest! {
     ) {
         let mut now = 1;
         let mut sent = Sent::new(span(0, 20), at(0), Duration::ZERO);
-        let mut model = Model { una: 0, bytes: (0..20).map(|_| (at(0), false)).collect(), exact: true };
+        let mut model = Model { una: 0, bytes: (0..20).map(|_| (at(0), false)).collect(),
+            exact: true };
         for (what, a, b, time) in acts {
             now += time;
             let flight = model.bytes.len() as u32;
@@ -127,7 +132,8 @@ fn what_was_sent_before_something_delivered_is_lost_when_the_window_has_passed()
     deliver(&mut sent, &board, at(22));
     let found = sent.detect(FIRST, at(22), ms(5), &board);
     assert_eq!((found.bytes, found.newly, found.look), (0, 0, Some(at(25))));
-    // The first flight is lost two milliseconds before what stands before the delivered part of the second.
+    // The first flight is lost two milliseconds before what stands before the delivered part of the
+    // second.
     let found = sent.detect(FIRST, at(25), ms(5), &board);
     assert_eq!((found.bytes, found.newly, found.look), (20, 20, Some(at(27))));
     let found = sent.detect(FIRST, at(27), ms(5), &board);
@@ -210,7 +216,10 @@ fn what_was_sent_again_and_is_overtaken_by_what_left_later_is_lost_again() {
     let found = sent.detect(FIRST, at(41), ms(5), &later);
     assert_eq!((found.newly, found.look), (0, Some(at(45))));
     assert_eq!(sent.detect(FIRST, at(45), ms(5), &later).newly, 10);
-    assert_eq!((sent.first_lost(FIRST, &later), sent.again_bytes(FIRST, &later)), (Some(span(0, 10)), 0));
+    assert_eq!(
+        (sent.first_lost(FIRST, &later), sent.again_bytes(FIRST, &later)),
+        (Some(span(0, 10)), 0)
+    );
 }
 
 #[test]

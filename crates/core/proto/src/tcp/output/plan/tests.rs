@@ -66,12 +66,21 @@ fn lost_bytes_and_the_lost_fin_leave_again_within_the_congestion_window() {
     let at = Seq(0xffff_ff00);
     let v = View { nxt: at + 2501, end: at + 2500, shut: true, fin_sent: true, ..view() };
     let lost = View { next: Next::Retransmit(Span::with_len(at, 1000)), ..v };
-    assert_eq!(next(&lost), Plan::Send { span: Span::with_len(at, 1000), fin: false, again: Again::Lost });
+    assert_eq!(
+        next(&lost),
+        Plan::Send { span: Span::with_len(at, 1000), fin: false, again: Again::Lost }
+    );
     assert_eq!(next(&View { allowance: 10, ..lost }), Plan::Stop(Why::Congestion));
     let end = View { next: Next::Retransmit(Span::with_len(at + 2000, 501)), ..v };
-    assert_eq!(next(&end), Plan::Send { span: Span::with_len(at + 2000, 500), fin: true, again: Again::Lost });
+    assert_eq!(
+        next(&end),
+        Plan::Send { span: Span::with_len(at + 2000, 500), fin: true, again: Again::Lost }
+    );
     let fin = View { next: Next::Rescue(Span::with_len(at + 2500, 1)), ..v };
-    assert_eq!(next(&fin), Plan::Send { span: Span::with_len(at + 2500, 0), fin: true, again: Again::Rescue });
+    assert_eq!(
+        next(&fin),
+        Plan::Send { span: Span::with_len(at + 2500, 0), fin: true, again: Again::Rescue }
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 use super::*;
 
 const WRK: &str = "Running 1s test @ http://10.98.1.2:8080/file\n  1 threads and 64 connections\n  \
-    Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency     1.02ms  300.00us   9.00ms   90.00%\n    \
+    Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency     1.02ms  300.00us   9.00ms   \
+        90.00%\n    \
     Req/Sec    62.51k     3.20k   70.01k    80.00%\n  Latency Distribution\n     50%    0.98ms\n     75%    1.10ms\n     \
     90%    1.30ms\n     99%    2.25ms\n  62345 requests in 1.00s, 18.55MB read\nRequests/sec:  62280.44\nTransfer/sec:     18.53MB\n";
 
@@ -11,8 +12,14 @@ fn what_wrk_says_is_read() {
     assert_eq!(measured.values["requests_per_second"], 62_280.44);
     assert_eq!(measured.values["p99_us"], 2_250.0);
     assert_eq!(measured.warnings, [""; 0]);
-    let failed = WRK.replace("Requests/sec:", "  Socket errors: connect 0, read 3, write 0, timeout 0\nRequests/sec:");
-    assert_eq!(read_wrk(&failed).unwrap().warnings, ["wrk: Socket errors: connect 0, read 3, write 0, timeout 0"]);
+    let failed = WRK.replace(
+        "Requests/sec:",
+        "  Socket errors: connect 0, read 3, write 0, timeout 0\nRequests/sec:",
+    );
+    assert_eq!(
+        read_wrk(&failed).unwrap().warnings,
+        ["wrk: Socket errors: connect 0, read 3, write 0, timeout 0"]
+    );
     assert!(read_wrk("unable to connect to 10.98.1.2:8080 Connection refused").is_err());
 }
 
@@ -21,8 +28,13 @@ fn what_redis_benchmark_says_is_read() {
     let out = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
                \"GET\",\"91743.12\",\"0.290\",\"0.104\",\"0.279\",\"0.391\",\"0.519\",\"1.943\"\n";
     let measured = read_redis(out).unwrap();
-    assert_eq!((measured.values["requests_per_second"], measured.values["p99_us"]), (91_743.12, 519.0));
-    assert!(read_redis("Could not connect to Redis at 10.98.1.2:6379: Connection refused\n").is_err());
+    assert_eq!(
+        (measured.values["requests_per_second"], measured.values["p99_us"]),
+        (91_743.12, 519.0)
+    );
+    assert!(
+        read_redis("Could not connect to Redis at 10.98.1.2:6379: Connection refused\n").is_err()
+    );
 }
 
 #[test]
