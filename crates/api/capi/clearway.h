@@ -85,7 +85,8 @@ typedef struct clw_host clw_host;
 #define CLW_OFFLOAD_TX_CHECKSUM 1
 
 /**
- * Packets never leave the memory of this machine: transport checksums are neither made nor looked at.
+ * Packets never leave the memory of this machine: transport checksums are neither made nor looked
+ * at.
  */
 #define CLW_OFFLOAD_TRUSTED 2
 
@@ -145,7 +146,8 @@ typedef struct clw_host clw_host;
 #define CLW_CONN_FAILED 16
 
 /**
- * Both sides are done and everything was acknowledged. Only to read what waits, and `clw_close`, are left to do.
+ * Both sides are done and everything was acknowledged. Only to read what waits, and `clw_close`,
+ * are left to do.
  */
 #define CLW_CONN_CLOSED 32
 
@@ -170,7 +172,8 @@ typedef struct clw_host clw_host;
 #define CLW_UDP_ERROR 4
 
 /**
- * The longest text that an address or an address with a prefix length can be, its zero byte counted.
+ * The longest text that an address or an address with a prefix length can be, its zero byte
+ * counted.
  */
 #define CLW_ADDR_TEXT 52
 
@@ -355,7 +358,8 @@ typedef enum clw_state {
 } clw_state;
 
 /**
- * How many of each thing, and the settings of TCP. All memory is taken when the stack is made; pages that were never used cost nothing.
+ * How many of each thing, and the settings of TCP. All memory is taken when the stack is made;
+ * pages that were never used cost nothing.
  */
 typedef struct clw_config {
     /**
@@ -411,7 +415,8 @@ typedef struct clw_config {
      */
     uint32_t receive_packets;
     /**
-     * Bytes of memory that the unread packets of one connection may hold on to. Windows grow up to half of it, as far as the connection is worth it.
+     * Bytes of memory that the unread packets of one connection may hold on to. Windows grow up to
+     * half of it, as far as the connection is worth it.
      */
     uint32_t receive_limit;
     /**
@@ -423,11 +428,13 @@ typedef struct clw_config {
      */
     uint32_t send_chunk_len;
     /**
-     * Bytes that one connection may have sent and not acknowledged, at most. It may have twice its congestion window.
+     * Bytes that one connection may have sent and not acknowledged, at most. It may have twice its
+     * congestion window.
      */
     uint32_t send_limit;
     /**
-     * Buffers of the stack's own: for packets that are handed in to be copied, and for what arrives in fragments.
+     * Buffers of the stack's own: for packets that are handed in to be copied, and for what
+     * arrives in fragments.
      */
     uint32_t copy_buffers;
     /**
@@ -475,7 +482,8 @@ typedef struct clw_config {
      */
     uint8_t when_full;
     /**
-     * The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All zero is refused by the bare layer; the easy layer fills it.
+     * The key of sequence numbers, ports and tables: 32 bytes from the system's random source. All
+     * zero is refused by the bare layer; the easy layer fills it.
      */
     uint8_t secret[32];
 } clw_config;
@@ -521,12 +529,14 @@ typedef struct clw_options {
      */
     uint32_t keepalive_interval_ms;
     /**
-     * Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 none, 1 asked for and accepted, 2 accepted (the default), 3 AccECN asked for and
-     * accepted, 4 AccECN accepted and ECN asked for, 5 AccECN accepted.
+     * Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 none, 1 asked for and
+     * accepted, 2 accepted (the default), 3 AccECN asked for and accepted, 4 AccECN accepted and
+     * ECN asked for, 5 AccECN accepted.
      */
     uint32_t ecn;
     /**
-     * Give up when data stays unacknowledged for so many milliseconds; 0: the count of retransmissions decides.
+     * Give up when data stays unacknowledged for so many milliseconds; 0: the count of
+     * retransmissions decides.
      */
     uint32_t user_timeout_ms;
     /**
@@ -564,7 +574,8 @@ typedef struct clw_counters {
      */
     uint64_t dropped;
     /**
-     * Packets that were to be copied and found no buffer (`copy_buffers`, `copy_buffer_len`). They never reached the stack.
+     * Packets that were to be copied and found no buffer (`copy_buffers`, `copy_buffer_len`). They
+     * never reached the stack.
      */
     uint64_t not_copied;
     /**
@@ -598,12 +609,14 @@ typedef struct clw_endpoint {
 } clw_endpoint;
 
 /**
- * The program's functions for a listener and what it accepts, for a connection, or for a UDP socket. Any of them may be NULL. All of them may use the host they are
- * given, but for `clw_host_step`, `clw_host_run`, `clw_host_free` and `clw_host_add_port`.
+ * The program's functions for a listener and what it accepts, for a connection, or for a UDP
+ * socket. Any of them may be NULL. All of them may use the host they are given, but for
+ * `clw_host_step`, `clw_host_run`, `clw_host_free` and `clw_host_add_port`.
  */
 typedef struct clw_handlers {
     /**
-     * Somebody has connected; `conn` names the connection from now on, with the functions and the `ctx` of its listener.
+     * Somebody has connected; `conn` names the connection from now on, with the functions and the
+     * `ctx` of its listener.
      */
     void (*accepted)(clw_host *host, uint64_t conn, void *ctx);
     /**
@@ -611,7 +624,8 @@ typedef struct clw_handlers {
      */
     void (*connected)(clw_host *host, uint64_t conn, void *ctx);
     /**
-     * Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams. It is called again while it reads a part of the bytes.
+     * Bytes are there to be read, or the end of them (`CLW_END`); for a UDP socket, datagrams. It
+     * is called again while it reads a part of the bytes.
      */
     void (*readable)(clw_host *host, uint64_t handle, void *ctx);
     /**
@@ -619,8 +633,10 @@ typedef struct clw_handlers {
      */
     void (*writable)(clw_host *host, uint64_t handle, void *ctx);
     /**
-     * The connection has ended, and the program did not end it: `CLW_OK` when both sides were done and, where there is a `readable`, all bytes
-     * were read; until then it waits. It is called once. Bytes that were not read can be read in it; afterwards they are lost and the handle is dead.
+     * The connection has ended, and the program did not end it: `CLW_OK` when both sides were done
+     * and, where there is a `readable`, all bytes were read; until then it waits. It is called
+     * once. Bytes that were not read can be read in it; afterwards they are lost and the handle is
+     * dead.
      */
     void (*closed)(clw_host *host, uint64_t conn, enum clw_status why, void *ctx);
     /**
@@ -740,8 +756,10 @@ typedef struct clw_interface {
 /**
  * A received packet in memory of the caller's.
  *
- * With `release` the stack takes the memory over, reads it where it lies, may write to it, and calls `release(owner)` exactly once when it
- * needs it no more: at once, or when the bytes were read, or when the stack is freed. Without `release` the bytes are copied before `clw_ingest` returns.
+ * With `release` the stack takes the memory over, reads it where it lies, may write to it, and
+ * calls `release(owner)` exactly once when it needs it no more: at once, or when the bytes were
+ * read, or when the stack is freed. Without `release` the bytes are copied before `clw_ingest`
+ * returns.
  */
 typedef struct clw_packet {
     /**
@@ -753,7 +771,8 @@ typedef struct clw_packet {
      */
     uint32_t len;
     /**
-     * How many bytes of memory it holds on to, for honest receive windows; less than `len` counts as `len`.
+     * How many bytes of memory it holds on to, for honest receive windows; less than `len` counts
+     * as `len`.
      */
     uint32_t footprint;
     /**
@@ -783,11 +802,13 @@ typedef struct clw_packet {
 } clw_packet;
 
 /**
- * What goes with a packet to be sent, for devices that do some of the work. All zero for those that do not.
+ * What goes with a packet to be sent, for devices that do some of the work. All zero for those
+ * that do not.
  */
 typedef struct clw_tx_meta {
     /**
-     * When not 0: the device makes the transport checksum, summing from this offset of the frame. The field holds the pseudo-header's sum.
+     * When not 0: the device makes the transport checksum, summing from this offset of the frame.
+     * The field holds the pseudo-header's sum.
      */
     uint16_t checksum_start;
     /**
@@ -813,7 +834,8 @@ typedef struct clw_tx_meta {
 } clw_tx_meta;
 
 /**
- * Where the stack puts packets that it sends. It asks for room before it changes any state; room that is not committed is as if it had never been asked for.
+ * Where the stack puts packets that it sends. It asks for room before it changes any state; room
+ * that is not committed is as if it had never been asked for.
  */
 typedef struct clw_sink {
     /**
@@ -821,7 +843,8 @@ typedef struct clw_sink {
      */
     void *ctx;
     /**
-     * Room for a frame of at least `len` bytes on `iface`, whatever the bytes hold; NULL while no more is taken. It stays good until the next call of either function.
+     * Room for a frame of at least `len` bytes on `iface`, whatever the bytes hold; NULL while no
+     * more is taken. It stays good until the next call of either function.
      */
     uint8_t *(*reserve)(void *ctx, uint16_t iface, uint32_t len);
     /**
@@ -831,7 +854,8 @@ typedef struct clw_sink {
 } clw_sink;
 
 /**
- * Something for the program to look at. Events are marks: however often a thing happens before the program looks, it is told once.
+ * Something for the program to look at. Events are marks: however often a thing happens before the
+ * program looks, it is told once.
  */
 typedef struct clw_event {
     /**
@@ -857,24 +881,26 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Only without the easy layer, where the program defines it: memory of `size` bytes at a multiple of `align`; NULL when there is none.
+ * Only without the easy layer, where the program defines it: memory of `size` bytes at a
+ * multiple of `align`; NULL when there is none.
  */
-extern void *clw_need_memory(size_t size,
-                             size_t align);
+extern void *clw_need_memory(size_t size, size_t align);
 
 /**
- * Only without the easy layer, where the program defines it: takes back what `clw_need_memory` gave.
+ * Only without the easy layer, where the program defines it: takes back what `clw_need_memory`
+ * gave.
  */
 extern void clw_give_memory(void *memory, size_t size, size_t align);
 
 /**
- * Only without the easy layer, where the program defines it: the stack has found a mistake in itself, or no memory; `text` has `len` bytes. Does not return.
+ * Only without the easy layer, where the program defines it: the stack has found a mistake in
+ * itself, or no memory; `text` has `len` bytes. Does not return.
  */
-extern void clw_panic(const uint8_t *text,
-                      size_t len);
+extern void clw_panic(const uint8_t *text, size_t len);
 
 /**
- * Fills a configuration with the defaults, the secret with zeros. Set what you want otherwise, then make the stack.
+ * Fills a configuration with the defaults, the secret with zeros. Set what you want otherwise,
+ * then make the stack.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -898,29 +924,27 @@ enum clw_status clw_options_init(struct clw_options *options);
 enum clw_status clw_counters_get(clw_stack *stack, struct clw_counters *counters);
 
 /**
- * One reason to drop a packet, counted from 0: its name, which does not end with a zero byte, and how often it happened. `CLW_END` behind the last.
+ * One reason to drop a packet, counted from 0: its name, which does not end with a zero byte, and
+ * how often it happened. `CLW_END` behind the last.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_drop_reason(clw_stack *stack,
-                                uint32_t index,
-                                const char **name,
-                                size_t *name_len,
-                                uint64_t *count);
+enum clw_status clw_drop_reason(clw_stack *stack, uint32_t index, const char **name, size_t *name_len, uint64_t *count);
 
 /**
- * Makes a host without ports. NULL `config`: the defaults. A secret of all zero is filled from the system's random source. `copy_buffers` and
- * `copy_buffer_len` mean nothing here. `clw_host_free` ends it.
+ * Makes a host without ports. NULL `config`: the defaults. A secret of all zero is filled from the
+ * system's random source. `copy_buffers` and `copy_buffer_len` mean nothing here. `clw_host_free`
+ * ends it.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_host_new(const struct clw_config *config,
-                             clw_host **host);
+enum clw_status clw_host_new(const struct clw_config *config, clw_host **host);
 
 /**
- * Ends a host: the `closed` callbacks of all connections are called with `CLW_STOPPED`, goodbyes are sent, ports are closed. NULL will do.
+ * Ends a host: the `closed` callbacks of all connections are called with `CLW_STOPPED`, goodbyes
+ * are sent, ports are closed. NULL will do.
  *
  * # Safety
  * Pointers as the rules at the top say; the host is not used any more, by no thread.
@@ -928,7 +952,8 @@ enum clw_status clw_host_new(const struct clw_config *config,
 enum clw_status clw_host_free(clw_host *host);
 
 /**
- * What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the next call that fails with `CLW_DEVICE`.
+ * What went wrong last with a port, as a sentence that ends with a zero byte; it stays until the
+ * next call that fails with `CLW_DEVICE`.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -936,14 +961,13 @@ enum clw_status clw_host_free(clw_host *host);
 const char *clw_host_error(const clw_host *host);
 
 /**
- * Opens a port and makes it an interface, whose number goes to `iface`. Ports: `tap:NAME`, `tun:NAME`, `loop`, `pcap:FILE` (docs/ports.md).
+ * Opens a port and makes it an interface, whose number goes to `iface`. Ports: `tap:NAME`,
+ * `tun:NAME`, `loop`, `pcap:FILE` (docs/ports.md).
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_host_add_port(clw_host *host,
-                                  const char *port,
-                                  uint16_t *iface);
+enum clw_status clw_host_add_port(clw_host *host, const char *port, uint16_t *iface);
 
 /**
  * Gives an interface an address with its prefix length, such as `10.0.0.2/24`.
@@ -962,17 +986,19 @@ enum clw_status clw_host_add_address(clw_host *host, uint16_t iface, const char 
 enum clw_status clw_host_add_route(clw_host *host, const char *cidr, const char *gateway);
 
 /**
- * One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms` milliseconds when there was nothing to do. `CLW_STOPPED` after
- * `clw_host_stop`: every connection has heard `closed`, whatever would begin something answers `CLW_STOPPED`, and only `clw_host_free` is left to do.
+ * One round: packets in, timers, callbacks, packets out, and a sleep of at most `wait_ms`
+ * milliseconds when there was nothing to do. `CLW_STOPPED` after `clw_host_stop`: every connection
+ * has heard `closed`, whatever would begin something answers `CLW_STOPPED`, and only
+ * `clw_host_free` is left to do.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_host_step(clw_host *host,
-                              uint32_t wait_ms);
+enum clw_status clw_host_step(clw_host *host, uint32_t wait_ms);
 
 /**
- * Runs until `clw_host_stop` is called, and then answers `CLW_OK`. Every connection has heard `closed` then, and only `clw_host_free` is left to do.
+ * Runs until `clw_host_stop` is called, and then answers `CLW_OK`. Every connection has heard
+ * `closed` then, and only `clw_host_free` is left to do.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -980,7 +1006,8 @@ enum clw_status clw_host_step(clw_host *host,
 enum clw_status clw_host_run(clw_host *host);
 
 /**
- * Makes `clw_host_run` and `clw_host_step` come back, for good. May be called out of a callback, by any thread, and by a signal handler.
+ * Makes `clw_host_run` and `clw_host_step` come back, for good. May be called out of a callback,
+ * by any thread, and by a signal handler.
  *
  * # Safety
  * Pointers as the rules at the top say; the host is not being freed.
@@ -996,7 +1023,8 @@ enum clw_status clw_host_stop(const clw_host *host);
 enum clw_status clw_host_counters_get(clw_host *host, struct clw_counters *counters);
 
 /**
- * Listens. What it accepts gets the same functions and the same `ctx`; `clw_host_set_ctx` changes that. NULL `options` are the defaults.
+ * Listens. What it accepts gets the same functions and the same `ctx`; `clw_host_set_ctx` changes
+ * that. NULL `options` are the defaults.
  *
  * # Safety
  * Pointers as the rules at the top say; so the functions in `handlers`.
@@ -1017,7 +1045,8 @@ enum clw_status clw_host_listen(clw_host *host,
 enum clw_status clw_host_unlisten(clw_host *host, uint64_t listener);
 
 /**
- * Begins a connection; `connected` or `closed` tells how it went, always. `CLW_STOPPED` when the host was stopped. NULL `options` are the defaults.
+ * Begins a connection; `connected` or `closed` tells how it went, always. `CLW_STOPPED` when the
+ * host was stopped. NULL `options` are the defaults.
  *
  * # Safety
  * Pointers as the rules at the top say; so the functions in `handlers`.
@@ -1162,14 +1191,13 @@ enum clw_status clw_host_udp_recv(clw_host *host,
 enum clw_status clw_host_udp_close(clw_host *host, uint64_t socket);
 
 /**
- * Adds an interface and tells its number; it is up. An Ethernet interface gets an IPv6 link-local address when its MTU allows IPv6.
+ * Adds an interface and tells its number; it is up. An Ethernet interface gets an IPv6 link-local
+ * address when its MTU allows IPv6.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_add_interface(clw_stack *stack,
-                                  const struct clw_interface *interface,
-                                  uint16_t *iface);
+enum clw_status clw_add_interface(clw_stack *stack, const struct clw_interface *interface, uint16_t *iface);
 
 /**
  * Sets an interface up (1) or down (0). While it is down nothing goes in or out.
@@ -1200,8 +1228,8 @@ enum clw_status clw_add_address(clw_stack *stack,
 enum clw_status clw_remove_address(clw_stack *stack, uint16_t iface, struct clw_addr addr);
 
 /**
- * Adds a route to a prefix. With a gateway it leads there, over `iface` if that is not negative (needed for link-local gateways); with a NULL gateway the
- * prefix is on the link of `iface`.
+ * Adds a route to a prefix. With a gateway it leads there, over `iface` if that is not negative
+ * (needed for link-local gateways); with a NULL gateway the prefix is on the link of `iface`.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1221,7 +1249,8 @@ enum clw_status clw_add_route(clw_stack *stack,
 enum clw_status clw_remove_route(clw_stack *stack, struct clw_addr dst, uint8_t prefix_len);
 
 /**
- * Sets a neighbour's Ethernet address for good: it is never asked for and never changes by itself. `mac` leads to 6 bytes.
+ * Sets a neighbour's Ethernet address for good: it is never asked for and never changes by itself.
+ * `mac` leads to 6 bytes.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1249,15 +1278,13 @@ enum clw_status clw_stack_new(const struct clw_config *config, clw_stack **stack
 enum clw_status clw_stack_free(clw_stack *stack);
 
 /**
- * Takes packets in, all of them or none: none when the answer is not `CLW_OK`. What they ask for is only marked; `clw_emit` sends.
+ * Takes packets in, all of them or none: none when the answer is not `CLW_OK`. What they ask for
+ * is only marked; `clw_emit` sends.
  *
  * # Safety
  * Pointers as the rules at the top say, and the packets as `clw_packet` says.
  */
-enum clw_status clw_ingest(clw_stack *stack,
-                           uint64_t now_ns,
-                           const struct clw_packet *packets,
-                           size_t count);
+enum clw_status clw_ingest(clw_stack *stack, uint64_t now_ns, const struct clw_packet *packets, size_t count);
 
 /**
  * Looks at all timers that are due. What they ask for is only marked; `clw_emit` sends.
@@ -1268,23 +1295,22 @@ enum clw_status clw_ingest(clw_stack *stack,
 enum clw_status clw_expire(clw_stack *stack, uint64_t now_ns);
 
 /**
- * Sends what is marked. `CLW_AGAIN`: something is left that could not leave, because the sink has no room or others had their turn first; call again soon.
+ * Sends what is marked. `CLW_AGAIN`: something is left that could not leave, because the sink has
+ * no room or others had their turn first; call again soon.
  *
  * # Safety
  * Pointers as the rules at the top say, and the functions of `sink` do what `clw_sink` says.
  */
-enum clw_status clw_emit(clw_stack *stack,
-                         uint64_t now_ns,
-                         const struct clw_sink *sink);
+enum clw_status clw_emit(clw_stack *stack, uint64_t now_ns, const struct clw_sink *sink);
 
 /**
- * When `clw_expire` must be called next, on the clock of `now_ns`; UINT64_MAX when no timer runs. May be early, never late.
+ * When `clw_expire` must be called next, on the clock of `now_ns`; UINT64_MAX when no timer runs.
+ * May be early, never late.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_next_deadline(clw_stack *stack,
-                                  uint64_t *deadline_ns);
+enum clw_status clw_next_deadline(clw_stack *stack, uint64_t *deadline_ns);
 
 /**
  * Whether `clw_emit` has something to send: `CLW_OK` when it has, `CLW_AGAIN` when not.
@@ -1303,13 +1329,15 @@ enum clw_status clw_wants_emit(clw_stack *stack);
 enum clw_status clw_next_event(clw_stack *stack, struct clw_event *event);
 
 /**
- * A sentence for people about a status; a constant text that ends with a zero byte, for any number.
+ * A sentence for people about a status; a constant text that ends with a zero byte, for any
+ * number.
  */
 const char *clw_status_text(uint32_t status);
 
 /**
- * Listens at an address of ours, or at all of a family: `::` stands for IPv4 too. Port 0 asks for any free one. `backlog` bounds handshakes in progress, and
- * again finished ones that were not accepted. `token` comes with its events; NULL `options` are the defaults.
+ * Listens at an address of ours, or at all of a family: `::` stands for IPv4 too. Port 0 asks for
+ * any free one. `backlog` bounds handshakes in progress, and again finished ones that were not
+ * accepted. `token` comes with its events; NULL `options` are the defaults.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1338,7 +1366,8 @@ enum clw_status clw_listener_local(clw_stack *stack, uint64_t listener, struct c
 enum clw_status clw_unlisten(clw_stack *stack, uint64_t listener);
 
 /**
- * Takes the oldest finished handshake; `CLW_AGAIN` when there is none. `token` comes with its events.
+ * Takes the oldest finished handshake; `CLW_AGAIN` when there is none. `token` comes with its
+ * events.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1346,8 +1375,9 @@ enum clw_status clw_unlisten(clw_stack *stack, uint64_t listener);
 enum clw_status clw_accept(clw_stack *stack, uint64_t listener, uint64_t token, uint64_t *conn);
 
 /**
- * Begins a connection; `CLW_CONN_CONNECTED` or `CLW_CONN_FAILED` tells how it went. NULL `local`, an address of all zero and port 0 leave the choice to the
- * stack. Bytes may be sent into it before.
+ * Begins a connection; `CLW_CONN_CONNECTED` or `CLW_CONN_FAILED` tells how it went. NULL `local`,
+ * an address of all zero and port 0 leave the choice to the stack. Bytes may be sent into it
+ * before.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1377,20 +1407,17 @@ enum clw_status clw_set_token(clw_stack *stack, uint64_t conn, uint64_t token);
 enum clw_status clw_set_options(clw_stack *stack, uint64_t conn, const struct clw_options *options);
 
 /**
- * Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all: `CLW_CONN_WRITABLE` will tell when there is room again.
- * `CLW_AGAIN`: none was.
+ * Writes bytes to be sent; they are copied. `sent` tells how many were taken; fewer than all:
+ * `CLW_CONN_WRITABLE` will tell when there is room again. `CLW_AGAIN`: none was.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_send(clw_stack *stack,
-                         uint64_t conn,
-                         const uint8_t *data,
-                         size_t len,
-                         size_t *sent);
+enum clw_status clw_send(clw_stack *stack, uint64_t conn, const uint8_t *data, size_t len, size_t *sent);
 
 /**
- * As `clw_send`, and more follows soon: what does not fill a segment waits for it, for 200 ms at most (`MSG_MORE`).
+ * As `clw_send`, and more follows soon: what does not fill a segment waits for it, for 200 ms at
+ * most (`MSG_MORE`).
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1398,7 +1425,8 @@ enum clw_status clw_send(clw_stack *stack,
 enum clw_status clw_send_more(clw_stack *stack, uint64_t conn, const uint8_t *data, size_t len, size_t *sent);
 
 /**
- * Reads bytes into the caller's memory. `CLW_AGAIN`: nothing is there now. `CLW_END`: nothing will come any more.
+ * Reads bytes into the caller's memory. `CLW_AGAIN`: nothing is there now. `CLW_END`: nothing will
+ * come any more.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1406,16 +1434,14 @@ enum clw_status clw_send_more(clw_stack *stack, uint64_t conn, const uint8_t *da
 enum clw_status clw_recv(clw_stack *stack, uint64_t conn, uint8_t *out, size_t capacity, size_t *len);
 
 /**
- * Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is copied. They stay until `clw_consumed`, and can be read until the
- * stack is used again. Otherwise as `clw_recv`.
+ * Shows the oldest unread bytes that lie together, in the packet that brought them: nothing is
+ * copied. They stay until `clw_consumed`, and can be read until the stack is used again. Otherwise
+ * as `clw_recv`.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_peek(clw_stack *stack,
-                         uint64_t conn,
-                         const uint8_t **data,
-                         size_t *len);
+enum clw_status clw_peek(clw_stack *stack, uint64_t conn, const uint8_t **data, size_t *len);
 
 /**
  * The program is done with the oldest `len` unread bytes; `CLW_RANGE` when there are not so many.
@@ -1434,13 +1460,13 @@ enum clw_status clw_consumed(clw_stack *stack, uint64_t conn, size_t len);
 enum clw_status clw_shutdown(clw_stack *stack, uint64_t conn);
 
 /**
- * Lets go; the handle is dead. What was written still goes out, then our FIN. A peer that sends more is answered with a reset.
+ * Lets go; the handle is dead. What was written still goes out, then our FIN. A peer that sends
+ * more is answered with a reset.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_close(clw_stack *stack,
-                          uint64_t conn);
+enum clw_status clw_close(clw_stack *stack, uint64_t conn);
 
 /**
  * Resets the connection; the handle is dead.
@@ -1480,7 +1506,8 @@ struct clw_addr clw_ipv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
 enum clw_status clw_addr_parse(const char *from, struct clw_addr *addr);
 
 /**
- * Reads an address and a port, such as `10.0.0.2:80` or `[2001:db8::2]:80`, from a text that ends with a zero byte.
+ * Reads an address and a port, such as `10.0.0.2:80` or `[2001:db8::2]:80`, from a text that ends
+ * with a zero byte.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1496,15 +1523,13 @@ enum clw_status clw_endpoint_parse(const char *from, struct clw_endpoint *endpoi
 enum clw_status clw_addr_format(const struct clw_addr *addr, char *out, size_t capacity);
 
 /**
- * Makes a socket at an address of ours, or at all of a family: `::` takes IPv4 too. Port 0 asks for any free one. `token` comes with its events.
+ * Makes a socket at an address of ours, or at all of a family: `::` takes IPv4 too. Port 0 asks
+ * for any free one. `token` comes with its events.
  *
  * # Safety
  * Pointers as the rules at the top say.
  */
-enum clw_status clw_udp_bind(clw_stack *stack,
-                             const struct clw_endpoint *local,
-                             uint64_t token,
-                             uint64_t *socket);
+enum clw_status clw_udp_bind(clw_stack *stack, const struct clw_endpoint *local, uint64_t token, uint64_t *socket);
 
 /**
  * Gives a socket one peer: it sends there, and hears nobody else.
@@ -1523,7 +1548,8 @@ enum clw_status clw_udp_connect(clw_stack *stack, uint64_t socket, const struct 
 enum clw_status clw_udp_local(clw_stack *stack, uint64_t socket, struct clw_endpoint *local);
 
 /**
- * Queues a datagram, which the next `clw_emit` sends. NULL `to`: the connected peer. `CLW_AGAIN`: the queue is full; `CLW_UDP_WRITABLE` will tell.
+ * Queues a datagram, which the next `clw_emit` sends. NULL `to`: the connected peer. `CLW_AGAIN`:
+ * the queue is full; `CLW_UDP_WRITABLE` will tell.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1535,8 +1561,9 @@ enum clw_status clw_udp_send(clw_stack *stack,
                              size_t len);
 
 /**
- * Takes the oldest datagram; `CLW_AGAIN` when there is none. `len` tells its true length: when that is more than `capacity`, the rest is lost, and the answer is
- * `CLW_TOO_LONG`. NULL `from` will do.
+ * Takes the oldest datagram; `CLW_AGAIN` when there is none. `len` tells its true length: when
+ * that is more than `capacity`, the rest is lost, and the answer is `CLW_TOO_LONG`. NULL `from`
+ * will do.
  *
  * # Safety
  * Pointers as the rules at the top say.
@@ -1549,7 +1576,8 @@ enum clw_status clw_udp_recv(clw_stack *stack,
                              struct clw_endpoint *from);
 
 /**
- * Takes the last ICMP error that came back to a connected socket: `CLW_UNREACHABLE`, or `CLW_OK` when there is none.
+ * Takes the last ICMP error that came back to a connected socket: `CLW_UNREACHABLE`, or `CLW_OK`
+ * when there is none.
  *
  * # Safety
  * Pointers as the rules at the top say.
