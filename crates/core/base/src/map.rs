@@ -83,22 +83,23 @@ impl FlowMap {
         self.position(hash, is_it).map(|(_, value)| value)
     }
 
-    /// The first value whose tag matches that of `hash`: almost always what [`FlowMap::find`] will
-    /// return, known without touching the entry, so that the entry can be prefetched.
+    /// The first value whose tag matches that of `hash`, or `u32::MAX`, which no value is: almost
+    /// always what [`FlowMap::find`] will return, known without touching the entry, so that the
+    /// entry can be prefetched.
     #[inline(always)]
-    pub fn candidate(&self, hash: u64) -> Option<u32> {
+    pub fn candidate(&self, hash: u64) -> u32 {
         // The usual answer: it lies in the slot that it wanted.
         let tag = tag_of(hash);
         match self.slots.get(tag as usize & self.mask) {
-            Some(&slot) if slot != 0 && (slot >> 32) as u32 == tag => Some(value_of(slot)),
+            Some(&slot) if slot != 0 && (slot >> 32) as u32 == tag => value_of(slot),
             _ => self.search(hash),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn search(&self, hash: u64) -> Option<u32> {
-        self.find(hash, |_| true)
+    fn search(&self, hash: u64) -> u32 {
+        self.find(hash, |_| true).unwrap_or(u32::MAX)
     }
 
     /// Adds `value` under `hash`, beside whatever is there: ask [`FlowMap::find`] first.

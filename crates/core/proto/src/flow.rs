@@ -232,10 +232,11 @@ impl Flows {
         clearway_hint::prefetch_slice_at(self.map.slots(), self.map.slot_of(hash));
     }
 
-    /// The first record whose hash is like this one's: almost always the right one.
+    /// The first record whose hash is like this one's, almost always the right one, or
+    /// [`FlowRef::NONE`].
     #[inline]
-    pub(crate) fn candidate(&self, hash: u64) -> Option<FlowRef> {
-        self.map.candidate(hash).map(FlowRef)
+    pub(crate) fn candidate(&self, hash: u64) -> FlowRef {
+        FlowRef(self.map.candidate(hash))
     }
 
     /// The record for which `is_it` says yes.

@@ -31,7 +31,8 @@ fn a_value_is_found_until_it_is_removed() {
     let mut map = FlowMap::new(10);
     assert_eq!(map.insert(42, 0), Ok(()));
     assert_eq!(map.find(42, |v| v == 0), Some(0));
-    assert_eq!(map.candidate(42), Some(0));
+    assert_eq!(map.candidate(42), 0);
+    assert_eq!(map.candidate(43), u32::MAX, "no value is that");
     assert_eq!(map.find(42, |_| false), None);
     assert_eq!(map.find(43, |_| true), None);
     assert!(map.slot_of(42) < map.slots().len());

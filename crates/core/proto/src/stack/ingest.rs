@@ -127,7 +127,7 @@ impl<E: Env> Stack<E> {
                 Class::Tcp => tcp.hash(&look.key),
                 _ => continue,
             };
-            look.flow = tcp.lookup_hash(look.hash).unwrap_or(FlowRef::NONE);
+            look.flow = tcp.lookup_hash(look.hash);
             tcp.prefetch(look.flow);
         }
     }
@@ -149,7 +149,7 @@ impl<E: Env> Stack<E> {
         }
         for look in looks.iter_mut().filter(|look| matches!(look.class, Class::TcpV4 | Class::Tcp))
         {
-            look.flow = tcp.lookup_hash(look.hash).unwrap_or(FlowRef::NONE);
+            look.flow = tcp.lookup_hash(look.hash);
             tcp.prefetch_far(look.flow);
         }
         for look in looks {
@@ -275,8 +275,9 @@ impl<E: Env> Stack<E> {
             start + usize::from(seg.header_len),
             look.len as usize - usize::from(seg.header_len),
         );
+        let payload = Some(buf);
         tcp_side
-            .on_segment(&mut cx, Arrival { key: &key, found, seg: &seg, meta, mark, payload: buf })
+            .on_segment(&mut cx, &mut Arrival { key: &key, found, seg: &seg, meta, mark, payload })
     }
 }
 

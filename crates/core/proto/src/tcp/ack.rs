@@ -175,23 +175,20 @@ fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_,
     let before = c.outstanding();
     let acked = una.since(c.snd.una);
     let cwnd_limited = c.cc.is_limited();
-    let sample = if c.marks.has(Marks::TIMING) {
-        timed_round_trip(cx.now, c, (una, una), cwnd_limited)
-    } else {
-        None
-    };
-    take_acked(c, cx, acked, una);
-    if let Some(sample) = sample {
-        c.rtt.on_sample(sample, ALONE, c.mss);
+    let mut sample = None;
+    if c.marks.has(Marks::TIMING) {
+        sample = timed_round_trip(cx.now, c, (una, una), cwnd_limited);
+        if let Some(sample) = sample {
+            c.rtt.on_sample(sample, ALONE, c.mss);
+        }
     }
+    take_acked(c, cx, acked, una);
     if cwnd_limited {
         if !(ECN && c.ecn_holds_back(cx.pools, una)) {
             grow(c, cx, (acked, before), sample);
         }
-    } else {
-        if !c.rare.is_none() {
-            c.pause_growth(cx.pools);
-        }
+    } else if !c.rare.is_none() {
+        c.pause_growth(cx.pools);
     }
     rearm(c, cx, Signal::Nothing);
     let p = &cx.pools;

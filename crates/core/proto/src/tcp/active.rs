@@ -21,7 +21,7 @@ use crate::store::Env;
 pub(crate) fn on_segment<E: Env>(
     c: &mut Conn<E>,
     cx: &mut ConnCx<'_, '_, E>,
-    arrival: Arrival<'_, E::Buf>,
+    arrival: &mut Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
     let (seg, len) = (arrival.seg, arrival.len());
     c.segs_in = c.segs_in.wrapping_add(1);
@@ -71,7 +71,7 @@ pub(crate) fn on_segment<E: Env>(
         // Data and FIN that came with the SYN-ACK are taken like any others; they stand one behind
         // it.
         let after = Segment { seq: seg.seq + 1, flags: seg.flags.without(Flags::SYN), ..*seg };
-        return open::step_7_and_8(c, cx, Arrival { seg: &after, ..arrival });
+        return open::step_7_and_8(c, cx, &after, arrival);
     }
     // Both ends began at once (RFC 9293 3.5, figure 8), or the peer splits its SYN-ACK in two: our
     // answer is SYN and ACK. What else is in the segment is not taken; its sender repeats it once

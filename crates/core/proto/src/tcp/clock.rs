@@ -38,7 +38,6 @@ impl Ms {
 
 /// log2 of the nanoseconds of a tick.
 const TICK_SHIFT: u32 = 16;
-const TICK_LESS_1: Duration = Duration::from_nanos((1 << TICK_SHIFT) - 1);
 
 /// A point in time in ticks of 2^16 ns, the wheel's, modulo 2^32: it orders what is less than a day
 /// and a half apart.
@@ -61,17 +60,25 @@ impl Tick {
     }
 }
 
-/// A deadline in ticks, as [`Tick`]; zero when it is not set. It is met up to a tick late, and must
-/// lie less than a day and a half ahead.
+/// A deadline in ticks, as [`Tick`]; zero when it is not set. It is met within a tick, and must lie
+/// less than a day and a half ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DueTick(u32);
 
 impl DueTick {
     pub(crate) const NEVER: DueTick = DueTick(0);
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn at(at: Instant) -> DueTick {
-        if at.is_set() { DueTick(Tick::of(at + TICK_LESS_1).0.max(1)) } else { DueTick::NEVER }
+        if at.is_set() { DueTick::of(at) } else { DueTick::NEVER }
+    }
+
+    /// The same, of an instant that is set. Every deadline is an odd tick, so that none of them is
+    /// zero and nothing has to be asked.
+    #[inline(always)]
+    pub(crate) fn of(at: Instant) -> DueTick {
+        debug_assert!(at.is_set());
+        DueTick(Tick::of(at).0 | 1)
     }
 
     #[inline(always)]

@@ -344,13 +344,12 @@ impl<E: Env> Conn<E> {
         if self.marks.has(Marks::STUCK) {
             self.busy_ms = self.busy_ms.wrapping_add(self.times.stuck_since.ms_ago(now));
         }
-        self.marks.clear(Marks::STUCK);
-        let has_deadline = self.waits_since(now);
-        if more {
-            self.marks.set(Marks::STUCK);
-            if has_deadline {
-                self.marks.set(Marks::REARM);
-            }
+        if !more {
+            return self.marks.clear(Marks::STUCK);
+        }
+        self.marks.set(Marks::STUCK);
+        if self.waits_since(now) {
+            self.marks.set(Marks::REARM);
         }
     }
 

@@ -101,7 +101,8 @@ impl<E: Env> DerefMut for ConnCx<'_, '_, E> {
     }
 }
 
-/// A segment that has arrived for somebody, checked, with the name of its flow.
+/// A segment that has arrived for somebody, checked, with the name of its flow. It is handed down
+/// where it lies; whoever keeps the payload takes it out.
 pub(crate) struct Arrival<'a, B> {
     pub key: &'a FlowKey,
     /// Where the record of its flow probably lies.
@@ -111,15 +112,15 @@ pub(crate) struct Arrival<'a, B> {
     pub meta: &'a RxMeta,
     /// The ECN bits of its IP header.
     pub mark: Ecn,
-    /// Holds the payload and nothing else.
-    pub payload: B,
+    /// Holds the payload and nothing else, until it is taken.
+    pub payload: Option<B>,
 }
 
 impl<B: Buf> Arrival<'_, B> {
     /// Payload bytes.
     #[inline(always)]
     pub(crate) fn len(&self) -> u32 {
-        self.payload.len() as u32
+        self.payload.as_ref().map_or(0, |payload| payload.len() as u32)
     }
 
     /// What ECN is told of it.

@@ -92,14 +92,19 @@ impl<E: Env> Conn<E> {
     #[inline(always)]
     pub(crate) fn cancel(&mut self, timer: Timer) {
         self.marks.clear(timer.mark());
-        self.put_deadline(timer, Instant::NEVER);
+        match timer.slot() {
+            Slot::Send => self.times.send = Instant::NEVER,
+            Slot::Ack => self.delack = DueTick::NEVER,
+            Slot::Life => self.times.life = DueFar::NEVER,
+            Slot::Derived => debug_assert!(false, "{timer:?} is never armed"),
+        }
     }
 
     #[inline(always)]
     fn put_deadline(&mut self, timer: Timer, at: Instant) {
         match timer.slot() {
             Slot::Send => self.times.send = at,
-            Slot::Ack => self.delack = DueTick::at(at),
+            Slot::Ack => self.delack = DueTick::of(at),
             Slot::Life => self.times.life = DueFar::at(at),
             Slot::Derived => debug_assert!(false, "{timer:?} is never armed"),
         }

@@ -85,7 +85,7 @@ impl<B: Buf> Bytes<B> for Payload<'_, B> {
     }
 }
 
-impl<B: Buf> Bytes<B> for Arrival<'_, B> {
+impl<B: Buf> Bytes<B> for &mut Arrival<'_, B> {
     #[inline(always)]
     fn len(&self) -> u32 {
         Arrival::len(self)
@@ -98,7 +98,7 @@ impl<B: Buf> Bytes<B> for Arrival<'_, B> {
 
     #[inline(always)]
     fn take(self) -> Option<(B, u32)> {
-        Some((self.payload, 0))
+        Some((self.payload.take()?, 0))
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn on_expected<E: Env, const LOSSLESS: bool>(
 pub(crate) fn on_segment<E: Env>(
     c: &mut Conn<E>,
     cx: &mut ConnCx<'_, '_, E>,
-    arrival: Arrival<'_, E::Buf>,
+    arrival: &mut Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
     let seg = arrival.seg;
     #[cfg(test)]
@@ -159,7 +159,7 @@ pub(crate) fn on_segment<E: Env>(
 fn on_other<E: Env>(
     c: &mut Conn<E>,
     cx: &mut ConnCx<'_, '_, E>,
-    arrival: Arrival<'_, E::Buf>,
+    arrival: &mut Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
     let len = arrival.len();
     if len > 0 {
@@ -183,7 +183,7 @@ fn on_other<E: Env>(
     // guesses the window alone could otherwise make all honest segments look old (RFC 7323 7.1).
     heard::<E, false>(c, cx.now, &seg.plain());
     step_6_urgent(c, cx.pools, seg);
-    step_7_and_8(c, cx, Arrival { seg, ..arrival })
+    step_7_and_8(c, cx, seg, arrival)
 }
 
 /// Whether a segment is what everybody expects: the next data or an ACK, in order, in the window,
@@ -512,9 +512,10 @@ fn is_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
 pub(super) fn step_7_and_8<E: Env>(
     c: &mut Conn<E>,
     cx: &mut ConnCx<'_, '_, E>,
-    mut arrival: Arrival<'_, E::Buf>,
+    seg: &Segment,
+    arrival: &mut Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
-    let (seg, len) = (arrival.seg, arrival.len());
+    let len = arrival.len();
     if !c.state.peer_may_send() {
         // RFC 9293: after the peer's FIN, text and FIN are ignored; such segments are unacceptable
         // anyway.
@@ -524,8 +525,8 @@ pub(super) fn step_7_and_8<E: Env>(
         // The stream ends where the FIN stood that came first; nothing behind it is part of it.
         let before_fin =
             if c.rcv_ahead.look.gt(seg.seq) { c.rcv_ahead.look.since(seg.seq) } else { 0 };
-        if len > before_fin {
-            arrival.payload.truncate(before_fin as usize);
+        if let Some(payload) = arrival.payload.as_mut().filter(|_| len > before_fin) {
+            payload.truncate(before_fin as usize);
         }
         if seg.flags.fin() {
             c.ack_now();
@@ -535,7 +536,8 @@ pub(super) fn step_7_and_8<E: Env>(
         c.marks.set(Marks::FIN_WAITS);
         c.ack_now();
     }
-    let taken = if arrival.len() > 0 { payload::step_7_payload(c, cx, arrival) } else { Ok(()) };
+    let taken =
+        if arrival.len() > 0 { payload::step_7_payload(c, cx, seg, arrival) } else { Ok(()) };
     step_8_fin(c);
     taken
 }

@@ -521,7 +521,15 @@ fn view<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32) -> View {
 }
 
 /// Bytes that SACK blocks, and counters of ECN, take from the payload of a segment.
+#[inline(always)]
 fn extra_options<E: Env>(c: &Conn<E>, p: &Pools<E>) -> u32 {
+    const SOME: Marks = Marks::HOLE.with(Marks::DUPLICATE).with(Marks::ECN);
+    if c.marks.any(SOME) { options_of_special(c, p) } else { 0 }
+}
+
+#[cold]
+#[inline(never)]
+fn options_of_special<E: Env>(c: &Conn<E>, p: &Pools<E>) -> u32 {
     let sack = if c.marks.has(Marks::SACK) && c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
         // Two paddings, type, length and the blocks.
         4 + 8 * most_sack_blocks(c) as u32
@@ -649,14 +657,16 @@ impl<E: Env> Conn<E> {
     /// and has not grown by two segments, which are then less than half of what the store takes.
     #[inline(always)]
     pub(crate) fn window_suffices(&self, p: &Pools<E>) -> bool {
-        let (most, promised) = (p.sizes.window(self.rcv.step), self.rcv.wnd());
+        let most = p.sizes.window(self.rcv.step);
+        // Less than nothing when the promise has run out.
+        let promised = self.rcv.edge.since(self.rcv.nxt);
         let two = 2 * u32::from(self.rcv_mss);
-        if promised <= two || promised >> self.rcv.shift == 0 {
+        if promised as i32 <= two as i32 || promised >> self.rcv.shift == 0 {
             return false;
         }
         // Without a hole there is never more room than `most`, and the store need not be asked.
-        most.saturating_sub(promised) < two && !self.marks.has(Marks::HOLE)
-            || p.rx.room(&self.rx, most).saturating_sub(promised) < two
+        most < promised + two && !self.marks.has(Marks::HOLE)
+            || p.rx.room(&self.rx, most) < promised + two
     }
 
     /// The header of a segment that leaves now, with ACK, window and options of an open connection.
@@ -756,13 +766,15 @@ fn offer<E: Env>(
     queue: &<E::Rx as RxStore<E::Buf>>::Queue,
     most: u32,
 ) -> Offer {
-    let (room, promised) = (rx.room(queue, most), rcv.wnd());
+    // The distance to the edge is what was promised, and wraps round once that has run out: then it
+    // is near no room.
+    let (room, promised) = (rx.room(queue, most), rcv.edge.since(rcv.nxt));
     let field = promised >> rcv.shift;
     let mss = u32::from(rcv_mss);
-    let in_steps = field << rcv.shift == promised;
-    if in_steps && room >= promised && room - promised < mss && room >= 2 * mss && field <= 0xffff {
+    let is_near = room.wrapping_sub(promised) < mss && room >= 2 * mss;
+    if is_near && field << rcv.shift == promised && field <= 0xffff {
         // Not worth telling yet: what was promised is said again.
-        return Offer { field: field as u16, edge: rcv.edge.max(rcv.nxt) };
+        return Offer { field: field as u16, edge: rcv.edge };
     }
     fresh_offer::<E>((rcv, rcv_mss), rx, queue, most)
 }

@@ -4,6 +4,7 @@
 use super::clock::stamp;
 use super::marks::Marks;
 use super::records::{SACKS, SCALING, STAMPS, Seeds, SynRcvd, ecn_bits};
+use super::rtt::LONGEST;
 use clearway_base::{Duration, Handle, Instant};
 use clearway_wire::tcp::FastOpenCookie;
 use clearway_wire::{Flags, Segment, Seq};
@@ -45,7 +46,7 @@ impl<E: Env> Tcp<E> {
     pub(super) fn on_unknown(
         &mut self,
         cx: &mut Cx<'_>,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let (key, seg, len) = (arrival.key, arrival.seg, arrival.len());
         if seg.flags.rst() {
@@ -76,10 +77,10 @@ impl<E: Env> Tcp<E> {
         &mut self,
         cx: &mut Cx<'_>,
         id: ListenerId,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
         after: Option<Seq>,
     ) -> Result<(), Drop> {
-        match self.on_syn(cx, id, &arrival, after)? {
+        match self.on_syn(cx, id, arrival, after)? {
             Some(index) => self.take_early_data(cx, index, arrival),
             None => Ok(()),
         }
@@ -250,7 +251,7 @@ impl<E: Env> Tcp<E> {
         &mut self,
         cx: &mut Cx<'_>,
         index: u32,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let Tcp { open, pools, .. } = self;
         let Some(c) = open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
@@ -260,11 +261,7 @@ impl<E: Env> Tcp<E> {
             0 => Ok(()),
             _ => {
                 payload::count(cx.now, c, arrival.meta.segment_size, len);
-                open::step_7_and_8(
-                    c,
-                    &mut ConnCx { pools, stack: cx },
-                    Arrival { seg: &after, ..arrival },
-                )
+                open::step_7_and_8(c, &mut ConnCx { pools, stack: cx }, &after, arrival)
             }
         };
         self.note_borrower(index);
@@ -331,7 +328,7 @@ impl<E: Env> Tcp<E> {
         &mut self,
         cx: &mut Cx<'_>,
         id: ListenerId,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let (key, seg, now) = (arrival.key, arrival.seg, cx.now);
         let (local, remote) = (key.local_endpoint(), key.remote_endpoint());
@@ -438,7 +435,7 @@ impl<E: Env> Tcp<E> {
             conn.note_rare(pools, |t| t.syns_retransmitted = seeds.tries.into());
         }
         if let Some(round_trip) = seeds.round_trip {
-            conn.rtt.on_sample(round_trip, 1, conn.mss);
+            conn.rtt.on_sample(round_trip.min(LONGEST), 1, conn.mss);
         }
         conn.set_window(u32::from(seg.wnd) << conn.snd.shift, seg.seq, seg.ack);
         // The SYN-ACK has found the way, most times.

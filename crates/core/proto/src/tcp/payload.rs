@@ -24,13 +24,14 @@ use crate::store::{Env, RxStore};
 pub(crate) fn step_7_payload<E: Env>(
     c: &mut Conn<E>,
     cx: &mut ConnCx<'_, '_, E>,
-    arrival: Arrival<'_, E::Buf>,
+    seg: &Segment,
+    arrival: &mut Arrival<'_, E::Buf>,
 ) -> Result<(), Drop> {
-    let (seg, len) = (arrival.seg, arrival.len());
+    let len = arrival.len();
     if c.marks.has(Marks::ORPHAN) {
         return nobody_reads(c, cx, seg, len);
     }
-    let mut buf = arrival.payload;
+    let Some(mut buf) = arrival.payload.take() else { return Ok(()) };
     let cut = c.rcv.cut(seg.seq, len, false);
     if cut.len < len {
         // Part of it, or all, was here before or lies beyond the window: the peer shall know soon

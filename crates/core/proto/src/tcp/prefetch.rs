@@ -43,7 +43,7 @@ impl<E: Env> Tcp<E> {
 
     /// As [`Tcp::lookup`], when the hash is known.
     #[inline(always)]
-    pub(crate) fn lookup_hash(&self, hash: u64) -> Option<FlowRef> {
+    pub(crate) fn lookup_hash(&self, hash: u64) -> FlowRef {
         self.flows.candidate(hash)
     }
 

@@ -43,7 +43,6 @@ impl<E: Env> Conn<E> {
         config.tail_loss_probe
             && self.marks.has(Marks::SACK)
             && self.recovery.is_lossless()
-            && self.recovery.tries == 0
             && self.snd.wnd > 0
             && self.state.is_synchronized()
             && self.rtt.srtt().is_some()

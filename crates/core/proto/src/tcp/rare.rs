@@ -63,6 +63,7 @@ impl<E: Env> Conn<E> {
 
     /// An ACK arrived outside of fast recovery while the congestion window was not in use.
     #[cold]
+    #[inline(never)]
     pub(crate) fn pause_growth(&mut self, p: &mut Pools<E>) {
         if let Some(rare) = self.rare.get_mut(&mut p.rare_stats) {
             rare.cold.law.pause();

@@ -21,9 +21,6 @@ impl DeliveryRate {
     /// the way would have taken; such a sample counts only when it shows more than was known.
     #[inline(always)]
     pub(crate) fn sample(&mut self, bytes: u32, time: Duration, app_limited: bool) {
-        if time == Duration::ZERO {
-            return;
-        }
         // What is usual: a request and its answer, much slower than what was known. No division is
         // needed to see that.
         let (amount, nanos) = (u64::from(bytes) * (NANOS / UNIT), time.as_nanos());
@@ -35,7 +32,8 @@ impl DeliveryRate {
 
     #[cold]
     fn take(&mut self, amount: u64, nanos: u64, app_limited: bool) {
-        let units = (amount / nanos).min(u64::from(u32::MAX)) as u32;
+        let Some(units) = amount.checked_div(nanos) else { return };
+        let units = units.min(u64::from(u32::MAX)) as u32;
         let new = units & !1 | u32::from(app_limited);
         if !app_limited || new > self.0 {
             self.0 = new;

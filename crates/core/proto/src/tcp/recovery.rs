@@ -92,8 +92,9 @@ impl<'a> Known<'a> {
 }
 
 /// What every segment asks about: it lies in the record of the connection, the rest where what is
-/// rare lies.
+/// rare lies. Its bytes make one word, so that one comparison tells that nothing is the matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(4))]
 pub(crate) struct Status {
     phase: Phase,
     dupacks: u8,
@@ -531,10 +532,11 @@ impl Status {
     }
 
     /// Whether nothing is lost and nothing hints at it: no duplicate ACK has come since SND.UNA
-    /// last moved, and no scoreboard is held.
+    /// last moved, no scoreboard is held, and nothing was repeated without an answer.
     #[inline(always)]
     pub(crate) fn is_lossless(&self) -> bool {
-        self.phase as u8 | self.dupacks | self.so_far == 0
+        let Status { phase, dupacks, so_far, tries } = *self;
+        u32::from_ne_bytes([phase as u8, dupacks, so_far, tries]) == 0
     }
 
     /// The same, whether a scoreboard is held or not.

@@ -9,8 +9,10 @@ use crate::export::Fields;
 /// little must not be nothing.
 const FRACTION: u32 = 8;
 
-/// Round-trip times are held below this, so that the fraction bits fit.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// No sample is longer, so that the fraction bits fit: what is timed is told up to
+/// [`super::clock::Recent::FAR`], an echo is believed up to ten minutes, and the age of a handshake
+/// is bounded by who asks for it.
+pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Unit in which the minimum is kept, in nanoseconds: 32 bits of it reach beyond a minute.
 const MIN_UNIT_NS: u64 = 16;
@@ -55,10 +57,12 @@ impl Rtt {
     /// trip.
     ///
     /// The caller obeys Karn: no sample from data that was sent twice unless a timestamp tells the
-    /// copies apart (RFC 6298 3, RFC 7323 4.1). The sample ends a backoff.
+    /// copies apart (RFC 6298 3, RFC 7323 4.1), and no sample beyond [`LONGEST`]. The sample ends
+    /// a backoff.
     #[inline(always)]
     pub(crate) fn on_sample(&mut self, r: Duration, flight: u32, mss: u16) {
-        let r = r.min(LONGEST).as_nanos();
+        debug_assert!(r <= LONGEST);
+        let r = r.as_nanos();
         self.min = u64::from(self.min).min(r / MIN_UNIT_NS) as u32;
         self.backoff = 0;
         let r = r << FRACTION;

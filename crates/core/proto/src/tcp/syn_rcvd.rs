@@ -132,7 +132,7 @@ impl<E: Env> Tcp<E> {
         &mut self,
         cx: &mut Cx<'_>,
         index: u32,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let (key, seg, len) = (arrival.key, arrival.seg, arrival.len());
         let Some(syn_rcvd) = self.syn_rcvd.by_index(index) else {

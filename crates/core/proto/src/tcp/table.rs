@@ -22,7 +22,7 @@ use crate::ports::Ports;
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::listen_table::ListenTable;
 
-use super::clock::{DueFar, Recent};
+use super::clock::{DueFar, Recent, Tick};
 use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
@@ -110,6 +110,7 @@ fn bounded<B: Buf>(config: &mut Config, rx: &impl RxStore<B>) -> u16 {
     config.tcp.max_receive_window = config.tcp.max_receive_window.min(rx.largest_room());
     config.tcp.rto_min = config.tcp.rto_min.max(rtt::GRANULARITY);
     config.tcp.rto_max = config.tcp.rto_max.min(Recent::FAR);
+    config.tcp.delayed_ack = config.tcp.delayed_ack.min(Tick::FAR);
     for life in [&mut config.tcp.orphan, &mut config.tcp.fin_wait_2] {
         *life = (*life).min(DueFar::FAR);
     }
@@ -193,7 +194,7 @@ impl<E: Env> Tcp<E> {
     #[inline(always)]
     pub(crate) fn lookup(&self, key: &FlowKey) -> Found {
         let hash = self.flows.hash(key);
-        Found { hash, at: self.flows.candidate(hash).unwrap_or(FlowRef::NONE) }
+        Found { hash, at: self.flows.candidate(hash) }
     }
 
     /// Asks the processor for the record, so that it is here when the segment is delivered.
@@ -336,7 +337,7 @@ impl<E: Env> Tcp<E> {
     pub(crate) fn on_segment(
         &mut self,
         cx: &mut Cx<'_>,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         cx.counters.tcp.segs_in += 1;
         let at = arrival.found.at;
@@ -352,7 +353,7 @@ impl<E: Env> Tcp<E> {
     pub(super) fn on_other_segment(
         &mut self,
         cx: &mut Cx<'_>,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let (key, found) = (arrival.key, arrival.found);
         let at = match found.at {
@@ -375,7 +376,7 @@ impl<E: Env> Tcp<E> {
         &mut self,
         cx: &mut Cx<'_>,
         index: u32,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let Some(c) = self.open.by_index_mut(index) else {
             return Err(Drop::TcpPortClosed);

@@ -103,7 +103,7 @@ impl<E: Env> Tcp<E> {
         &mut self,
         cx: &mut Cx<'_>,
         index: u32,
-        arrival: Arrival<'_, E::Buf>,
+        arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         let (key, seg, len) = (arrival.key, arrival.seg, arrival.len());
         let Some(wait) = self.time_wait.by_index(index) else {

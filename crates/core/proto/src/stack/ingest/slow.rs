@@ -396,7 +396,8 @@ impl<E: Env> Stack<E> {
         let Stack { config, counters, ip, replies, tcp, .. } = self;
         let found = tcp.lookup(key);
         let mut cx = Cx { now, config, counters, replies, ip };
-        tcp.on_segment(&mut cx, TcpArrival { key, found, seg, meta, mark, payload: buf })
+        let payload = Some(buf);
+        tcp.on_segment(&mut cx, &mut TcpArrival { key, found, seg, meta, mark, payload })
     }
 
     /// Everything above IP but TCP.

@@ -1,6 +1,6 @@
 use clearway_base::Duration;
 
-use super::Rtt;
+use super::{LONGEST, Rtt};
 use crate::config::TcpConfig;
 
 const MSS: u16 = 1460;
@@ -119,7 +119,7 @@ fn a_repeated_syn_leads_to_three_seconds_until_the_first_sample() {
 #[test]
 fn absurd_samples_do_not_overflow() {
     let mut rtt = Rtt::new();
-    for r in [Duration::MAX, Duration::ZERO, Duration::MAX, Duration::MAX] {
+    for r in [LONGEST, Duration::ZERO, LONGEST, LONGEST] {
         rtt.on_sample(r, u32::MAX, 1);
         rtt.on_timeout();
         assert!(rtt.rto(&config()) <= config().rto_max);
