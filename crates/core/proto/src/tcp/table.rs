@@ -419,8 +419,8 @@ impl<E: Env> Tcp<E> {
             ..Segment::default()
         };
         let (key, tos, ttl) = (c.key, c.settings.tos, c.settings.ttl);
+        // It is counted when it leaves, as every reply is.
         cx.reply(&key, seg, (tos, ttl));
-        cx.counters.tcp.segs_out += 1;
     }
 
     /// Puts the connection on the lists that its marks ask for, and ends it when they say so.
