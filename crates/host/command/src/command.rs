@@ -201,6 +201,8 @@ pub enum Show {
     Buffers,
     Tcp,
     Udp,
+    /// Counters by the names of Linux.
+    Nstat,
     Threads,
     DpdkVersion,
     DpdkBuffers,

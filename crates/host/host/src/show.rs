@@ -6,6 +6,7 @@ mod grid;
 mod host;
 mod interfaces;
 mod limits;
+mod linux;
 mod look;
 mod programs;
 mod routes;
@@ -51,6 +52,7 @@ pub(crate) fn show(
         Show::Buffers => look.buffers(),
         Show::Tcp => look.tcp(),
         Show::Udp => look.udp(),
+        Show::Nstat => look.nstat(),
         Show::Threads => look.threads(),
         Show::DpdkVersion => look.dpdk_version(),
         Show::DpdkBuffers => look.dpdk_buffers(),

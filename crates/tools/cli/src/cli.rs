@@ -7,7 +7,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::error::WrongUse;
-use crate::{bench, bulk, ctl, doctor, http, lab, man, pktgen, reflect, run, ss, up, wire};
+use crate::{
+    bench, bulk, ctl, doctor, http, ip, lab, man, nstat, pktgen, reflect, run, ss, up, wire,
+};
 
 /// A TCP/IP host stack in user space.
 ///
@@ -28,6 +30,8 @@ enum Command {
     Ctl(Box<ctl::Args>),
     Explain(Box<ctl::ExplainArgs>),
     Ss(Box<ss::Args>),
+    Nstat(Box<nstat::Args>),
+    Ip(Box<ip::Args>),
     Http(Box<http::Args>),
     Bulk(Box<bulk::Args>),
     Bench(Box<bench::Args>),
@@ -64,6 +68,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Ctl(args) => ctl::run(*args),
         Command::Explain(args) => ctl::explain(*args),
         Command::Ss(args) => ss::run(&args),
+        Command::Nstat(args) => nstat::run(&args),
+        Command::Ip(args) => ip::run(&args),
         Command::Http(args) => http::run(*args),
         Command::Bulk(args) => bulk::run(*args),
         Command::Bench(args) => bench::run(*args),

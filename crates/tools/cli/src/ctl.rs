@@ -195,7 +195,7 @@ impl Host {
 
 impl Place {
     /// The control socket: the one that was named, or the one beside the host's socket.
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         let attach_socket = self.socket.clone().unwrap_or_else(paths::attach_socket_of_host);
         if attach_socket.extension() == Path::new("x.ctl").extension() {
             attach_socket

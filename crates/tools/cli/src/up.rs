@@ -178,6 +178,8 @@ impl Butler<'_> {
     fn serve(&self, host: &HostHandle) -> anyhow::Result<()> {
         let mut options = self.settings.control(crate::cli::version_text());
         options.force = self.args.force;
+        let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        options.started = since_1970.map_or(0, |time| time.as_secs());
         let control = Arc::new(Control::new(host.clone(), options));
         let scripts: Vec<PathBuf> =
             self.settings.script.iter().chain(&self.args.scripts).cloned().collect();

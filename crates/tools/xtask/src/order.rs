@@ -157,7 +157,7 @@ pub const ORDERS: &[Order] = &[
     settled("host::show", &[
         floor("where views look", &["grid", "look"]),
         floor("views", &["counters", "interfaces", "limits", "programs", "routes", "sessions"]),
-        floor("of the host", &["host"]),
+        floor("of the host", &["host", "linux"]),
         floor("face", &["mod"]),
     ]),
 ];

@@ -113,6 +113,8 @@ pub(super) const FORMS: &[Form] = &[
     form("show buffers/buffer", "Packet buffers.", |_| show(Show::Buffers)),
     form("show tcp [stats]", "Counters of TCP.", |_| show(Show::Tcp)),
     form("show udp [stats]", "Counters of UDP.", |_| show(Show::Udp)),
+    form("show nstat", "Counters by the names of Linux, as nstat(8) has them.",
+        |_| show(Show::Nstat)),
     form("show threads/thread", "Workers: core, mode, turns, sleeps.", |_| show(Show::Threads)),
     form("show acl", "Rules, and how many packets each fitted.", |_| show(Show::Acl)),
     form("show pcap", "The same as `pcap trace status`.", |_| show(Show::Pcap)),

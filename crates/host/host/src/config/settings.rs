@@ -28,6 +28,8 @@ pub struct ControlOptions {
     pub cores: Vec<Option<usize>>,
     /// How long an adaptive worker looks before it sleeps.
     pub spin: clearway_base::Duration,
+    /// When the host began, in seconds of the calendar since 1970.
+    pub started: u64,
     /// Rows for `show settings`.
     pub settings: Vec<(String, String)>,
 }
@@ -245,6 +247,7 @@ impl Settings {
             tables: self.limits.tables,
             cores: self.workers.clone(),
             spin,
+            started: 0,
             settings: self.shown(),
         }
     }

@@ -11,6 +11,9 @@ use super::look::{Baselines, Look, Rows};
 use crate::host::HostHandle;
 use crate::outcome::{CommandError, Output};
 
+/// Picks counters of one group.
+type Gather = fn(&Counters) -> Rows;
+
 /// Lists fields of counters by their names.
 macro_rules! rows {
     ($counters:expr; $($field:ident),* $(,)?) => {
@@ -36,6 +39,20 @@ fn tcp_rows(counters: &Counters) -> Rows {
     ]
 }
 
+fn ip_rows(counters: &Counters) -> Rows {
+    rows![counters.ip;
+        packets_in, bytes_in, packets_out, bytes_out, delivered, fragments_in, reassembled,
+        reassembly_timeouts, fragments_discarded, fragmented, fragments_out, no_route,
+        path_mtu_learned,
+    ]
+}
+
+fn icmp_rows(counters: &Counters) -> Rows {
+    rows![counters.icmp;
+        messages_in, echo_replies_out, errors_out, errors_in, errors_limited, replies_lost,
+    ]
+}
+
 fn udp_rows(counters: &Counters) -> Rows {
     rows![counters.udp; datagrams_in, datagrams_out, send_failures, lost_after_close]
 }
@@ -45,13 +62,66 @@ fn drop_rows(counters: &Counters) -> Rows {
 }
 
 /// Rows of all workers in one.
-fn gather(host: &HostHandle, rows: fn(&Counters) -> Rows) -> Result<Rows, CommandError> {
-    let mut all = host.ask_all(move |worker| rows(worker.stack().counters()))?.into_iter();
+fn gather(host: &HostHandle, rows: Gather) -> Result<Rows, CommandError> {
+    Ok(summed(host.ask_all(move |worker| rows(worker.stack().counters()))?.into_iter()))
+}
+
+fn summed(mut all: impl Iterator<Item = Rows>) -> Rows {
     let mut sum = all.next().unwrap_or_default();
     for more in all {
         sum.iter_mut().zip(more).for_each(|(sum, more)| sum.1 += more.1);
     }
-    Ok(sum)
+    sum
+}
+
+/// What the stacks have counted since the host began, by group.
+pub(super) struct Counted {
+    groups: Vec<(&'static str, Rows)>,
+}
+
+impl Counted {
+    /// Of all workers together.
+    pub(super) fn of(host: &HostHandle) -> Result<Counted, CommandError> {
+        let all = host.ask_all(|worker| worker.stack().counters().clone())?;
+        Ok(Counted::sum(&all))
+    }
+
+    /// Every name, with nothing counted.
+    #[cfg(test)]
+    pub(super) fn of_nothing() -> Counted {
+        Counted::sum(&[Counters::default()])
+    }
+
+    fn sum(all: &[Counters]) -> Counted {
+        const GROUPS: &[(&str, Gather)] = &[
+            ("ip", ip_rows),
+            ("icmp", icmp_rows),
+            ("udp", udp_rows),
+            ("tcp", tcp_rows),
+            ("drop", drop_rows),
+        ];
+        let group = |rows: Gather| summed(all.iter().map(rows));
+        Counted { groups: GROUPS.iter().map(|(name, rows)| (*name, group(*rows))).collect() }
+    }
+
+    /// The rows of a group.
+    pub(super) fn rows(&self, group: &str) -> &[(&'static str, u64)] {
+        self.groups.iter().find(|(name, _)| *name == group).map_or(&[], |(_, rows)| rows)
+    }
+
+    /// A counter by its group and its name in kebab case, such as `tcp.segs-in`. A name that ends
+    /// in `*` is the sum of all that begin so.
+    pub(super) fn get(&self, path: &str) -> Option<u64> {
+        let (group, wanted) = path.split_once('.')?;
+        let rows = self.rows(group);
+        let fits = |name: &str| match wanted.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name.replace('_', "-") == wanted,
+        };
+        let mut found = rows.iter().filter(|(name, _)| fits(name)).map(|(_, count)| *count);
+        let first = found.next()?;
+        Some(first + found.sum::<u64>())
+    }
 }
 
 fn less(mut rows: Rows, baseline: &Rows) -> Rows {

@@ -56,8 +56,10 @@ impl Look<'_> {
             ]);
         }
         let row = |r: &Route| {
+            let (kind, gateway, interface) = self.parts(r.via);
             json!({ "table": self.table(r.table), "prefix": r.dst.to_string(),
-            "via": self.way(r.via) })
+                "via": self.way(r.via), "kind": kind, "gateway": gateway,
+                "interface": interface })
         };
         let json: Value = routes.iter().map(row).collect();
         Ok(Output::new(grid.text_or("There is no such route."), json!({ "routes": json })))
@@ -71,6 +73,20 @@ impl Look<'_> {
             NextHop::Lookup(table) => format!("lookup in table {}", self.table(table)),
             NextHop::Blackhole => "drop".into(),
             NextHop::Unreachable => "unreachable".into(),
+        }
+    }
+
+    /// The kind of a route, its router and its interface, as far as it names them.
+    fn parts(&self, via: NextHop) -> (&'static str, Option<String>, Option<String>) {
+        match via {
+            NextHop::Gateway(addr) => ("gateway", Some(addr.to_string()), None),
+            NextHop::GatewayOn { iface, addr } => {
+                ("gateway", Some(addr.to_string()), Some(self.name(iface)))
+            }
+            NextHop::Interface(iface) => ("interface", None, Some(self.name(iface))),
+            NextHop::Lookup(_) => ("lookup", None, None),
+            NextHop::Blackhole => ("drop", None, None),
+            NextHop::Unreachable => ("unreachable", None, None),
         }
     }
 

@@ -6,9 +6,11 @@ mod chapter;
 mod cut_through;
 mod death;
 mod ethernet;
+mod ip;
 mod iperf;
 #[path = "../common/netns.rs"]
 mod netns;
+mod nstat;
 mod orderly;
 #[path = "../common/preload.rs"]
 mod preload;

@@ -166,6 +166,7 @@ fn every_show_answers_in_text_and_in_json() {
         "show buffers",
         "show tcp",
         "show udp",
+        "show nstat",
         "show threads",
         "show acl",
         "show pcap",
