@@ -622,6 +622,47 @@ fn a_secret_is_in_no_log_no_answer_and_when_it_was_used_in_no_memory() {
 }
 
 #[test]
+fn the_log_says_when_how_grave_and_what_happened() {
+    let folder = Folder::new();
+    let settings = "[log]\nfile = \"host.log\"\n[limits]\nprocesses = 1\n";
+    let settings = folder.file("host.toml", settings);
+    let mut up = folder.up(&["-c", settings.to_str().unwrap()]);
+    let log = || fs::read_to_string(folder.0.join("host.log")).unwrap_or_default();
+    let until_logged = |level: &str, what: &[&str]| {
+        let begun = Instant::now();
+        let is_it = |line: &str| line.contains(level) && what.iter().all(|w| line.contains(w));
+        while !log().lines().any(is_it) {
+            assert!(begun.elapsed() < TIME_LIMIT, "{what:?} is not in the log: {}", log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let own = format!("pid={}", std::process::id());
+    let wrong = ask(&knock(&folder), &hello("absent", None)).0;
+    assert!(matches!(wrong, Reply::Error { .. }));
+    until_logged(" WARN ", &["refused", &own, "namespace=\"absent\"", "why="]);
+    let first = knock(&folder);
+    assert!(matches!(ask(&first, &hello("", None)).0, Reply::Welcome(_)));
+    until_logged(" INFO ", &["attached", &own]);
+    // Whose place it is keeps it; who comes then hears nothing but the end.
+    let second = knock(&folder);
+    let _ = socket::send(second.as_fd(), &hello("", None), &[]);
+    assert!(!matches!(socket::recv::<Reply>(second.as_fd(), 16), Ok(Some(_))));
+    until_logged(" WARN ", &["limit reached: limits.processes", &own]);
+    drop(first);
+    until_logged(" INFO ", &["detached", &own]);
+    folder.ends(0, &["ctl", "app", "ns", "add", "id", "new"]);
+    until_logged(" INFO ", &["app ns add id new"]);
+    up.signal(Signal::SIGTERM);
+    assert_eq!(up.code(), Some(0));
+    for line in log().lines() {
+        let mut words = line.split_whitespace();
+        let (time, level) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        assert!(time.starts_with("20") && time.contains('T') && time.ends_with('Z'), "{line}");
+        assert!(["ERROR", "WARN", "INFO"].contains(&level), "{line}");
+    }
+}
+
+#[test]
 fn what_is_in_the_way_is_said() {
     let folder = Folder::new();
     let plain = folder.file("plain.sock", "mine");
