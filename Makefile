@@ -25,7 +25,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http sweep-loss
+.PHONY: help setup install deb deb-test test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,21 @@ install: ## Build, then install the program, its libraries, manual pages and com
 	$(BINARY) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/clearway
+	install -d $(DESTDIR)$(PREFIX)/share/doc/clearway/examples
+	install -m 644 packaging/clearway.toml crates/api/capi/examples/*.c crates/api/clearway/examples/*.rs $(DESTDIR)$(PREFIX)/share/doc/clearway/examples/
+
+# What the package is made of: the same files that `make install` puts there.
+deb: setup ## Build a Debian package, target/debian/clearway_*.deb, with cargo-deb
+	@scripts/setup.sh --tool cargo-deb
+	rm -rf target/deb
+	$(MAKE) --no-print-directory install DESTDIR=$(CURDIR)/target/deb PREFIX=/usr
+	strip --strip-unneeded target/deb/usr/bin/* target/deb/usr/lib/*.so
+	strip --strip-debug target/deb/usr/lib/*.a
+	cargo deb --quiet --no-build --no-strip -p clearway-cli -o target/debian/
+
+deb-test: PACKAGES += debootstrap
+deb-test: deb ## Install the package in a bare Debian 12 made by debootstrap, use it, remove it, and look for traces (root)
+	@scripts/deb-test.sh target/debian/clearway_*.deb
 
 test: PACKAGES += $(TEST_PACKAGES)
 test: setup ## Run every gate: format, lints, layers, tests, simulation, documents

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages named as arguments that are missing, and a Rust that is new enough where there is none (RUST=keep: says so instead).
-# Run it through `make setup`, which holds the list of packages.
+# Run it through `make setup`, which holds the list of packages. `--tool NAME` alone installs that tool of cargo and nothing else.
 set -euo pipefail
 # rustup puts cargo here.
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
@@ -140,17 +140,22 @@ install_from_source() {
 
 # Tools of cargo that a gate runs, in the versions that [workspace.metadata.tools] of Cargo.toml names. A gate whose tool is missing says `absent`.
 install_tools() {
-    local tool wanted found
+    local tool wanted found section=$1 only=${2:-}
     while read -r tool wanted; do
+        [[ -z "$only" || "$only" == "$tool" ]] || continue
         found=$(cargo "${tool#cargo-}" --version 2>/dev/null | awk '{ print $2 }' || true)
         if [[ "$found" != "$wanted" ]]; then
             echo "setup: installing $tool $wanted${found:+ in place of $found} (seconds with cargo-binstall, else some minutes, once)"
             install_built "$tool" "$wanted" || install_from_source "$tool" "$wanted" ||
-                echo "setup: $tool could not be installed; its gate will say that it is absent" >&2
+                { echo "setup: $tool could not be installed; what needs it will say that it is absent" >&2; [[ -z "$only" ]] || exit 1; }
         fi
-    done < <(sed -n '/^\[workspace.metadata.tools\]$/,/^$/ s/^\([a-z-]*\) = "\(.*\)"$/\1 \2/p' Cargo.toml)
+    done < <(sed -n "/^\[workspace.metadata.$section\]$/,/^$/"' s/^\([a-z-]*\) = "\(.*\)"$/\1 \2/p' Cargo.toml)
 }
 
+if [[ "${1:-}" == --tool ]]; then
+    install_tools tools-on-demand "$2"
+    exit
+fi
 tools=
 if [[ "${1:-}" == --tools ]]; then
     tools=yes
@@ -163,5 +168,5 @@ else
 fi
 see_to_cargo
 if [[ -n "$tools" ]]; then
-    install_tools
+    install_tools tools
 fi

@@ -49,6 +49,36 @@ impl Drop for Running {
     }
 }
 
+/// A file of the package that is in the tree.
+fn packaged(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+#[test]
+fn what_the_debian_package_names_is_there_and_sh_reads_its_scripts() {
+    let manifest = fs::read_to_string(packaged("Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let deb = &manifest["package"]["metadata"]["deb"];
+    let assets = deb["assets"].as_array().unwrap();
+    // What is below target/deb was put there by `make install`.
+    let (staged, own): (Vec<_>, Vec<_>) =
+        assets.iter().map(|asset| asset[0].as_str().unwrap()).partition(|p| p.contains("target/"));
+    assert!(staged.iter().all(|path| path.starts_with("../../../target/deb/usr/")), "{staged:?}");
+    assert_eq!(own, ["../../../packaging/clearway.toml"]);
+    assert!(packaged(own[0]).is_file());
+    assert_eq!(
+        deb["conf-files"].as_array().unwrap()[0].as_str(),
+        Some("/etc/clearway/clearway.toml")
+    );
+    let scripts = packaged(deb["maintainer-scripts"].as_str().unwrap());
+    for script in ["postinst", "prerm", "postrm"] {
+        let path = scripts.join(script);
+        assert!(fs::read_to_string(&path).unwrap().contains("#DEBHELPER#"), "{script}");
+        let read = Command::new("sh").arg("-n").arg(&path).status().unwrap();
+        assert!(read.success(), "{script}");
+    }
+}
+
 fn unit(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/systemd").join(name);
     fs::read_to_string(path).unwrap()
