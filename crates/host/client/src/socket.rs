@@ -218,6 +218,12 @@ impl Socket {
         if connected { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 
+    /// A call that only looks is about to: a stack inside of this process is turned first, so that
+    /// what has come by now is seen, as with a kernel, which needs no turning.
+    pub fn refresh(&self) {
+        self.client.turn_inside();
+    }
+
     /// SO_ERROR: what went wrong since the last time it was asked.
     pub fn take_error(&self) -> Option<Errno> {
         self.core.take_error(self.is_alive())

@@ -280,6 +280,7 @@ fn queue(mine: &Ours, request: c_ulong) -> Answer<c_int> {
     if socket.is_listener() && request != SIOCATMARK {
         return fail(libc::EINVAL);
     }
+    socket.refresh();
     let number = match request {
         libc::FIONREAD => socket.readable_bytes(),
         libc::TIOCOUTQ => socket.unsent_bytes(),

@@ -84,6 +84,7 @@ interpose! {
     /// `getpeername(2)`
     fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int,
         if TABLE.has(fd) => ours(fd).map(|mine| {
+        mine.socket.refresh();
         match mine.socket.remote() {
             Some(remote) => {
                 addr::write(scope::beside(remote, mine.socket.local().ip()), mine.socket.is_v6(),

@@ -78,7 +78,10 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
     let (receive, send) = socket.buffer_sizes();
     let stream = ours.is_stream();
     Ok(Some(match name {
-        libc::SO_ERROR => Value::Number(socket.take_error().map_or(0, |errno| errno.0)),
+        libc::SO_ERROR => {
+            socket.refresh();
+            Value::Number(socket.take_error().map_or(0, |errno| errno.0))
+        }
         libc::SO_TYPE => Value::Number(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }),
         libc::SO_PROTOCOL => {
             Value::Number(if stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP })
@@ -127,6 +130,7 @@ fn memory_info(ours: &Ours) -> [u32; 9] {
     let socket = &ours.socket;
     let (options, (receive, send)) = (socket.options(), socket.buffer_sizes());
     let told = |set, real, least| buffer_told(set, real, least).unsigned_abs();
+    socket.refresh();
     let queued = u32::try_from(socket.unsent_bytes()).unwrap_or(u32::MAX);
     let received = u32::try_from(socket.readable_bytes()).unwrap_or(u32::MAX);
     let bounds = (

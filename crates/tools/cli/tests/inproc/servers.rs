@@ -148,25 +148,72 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// The program of this source, and where it lies.
+fn compiled(world: &World, source: &str) -> String {
+    let (file, program) = (world.file("program.c"), world.file("program"));
+    fs::write(&file, source).unwrap();
+    let compiled =
+        Command::new("cc").args(["-pthread", "-o"]).arg(&program).arg(&file).status().unwrap();
+    assert!(compiled.success());
+    program.to_str().unwrap().into()
+}
+
 #[test]
 fn a_thread_that_is_cancelled_leaves_the_stack_whole() {
     let Some(world) = World::with(&["cc"]) else { return };
-    let (source, program) = (world.file("cancelled.c"), world.file("cancelled"));
-    fs::write(&source, CANCELLED).unwrap();
-    let compiled =
-        Command::new("cc").args(["-pthread", "-o"]).arg(&program).arg(&source).status().unwrap();
-    assert!(compiled.success());
-    let words = [
-        "run",
-        "--inproc",
-        "--port",
-        "loop",
-        "-a",
-        "10.0.0.2/24",
-        "--",
-        program.to_str().unwrap(),
-        "10.0.0.2",
-    ];
+    let program = compiled(&world, CANCELLED);
+    let words =
+        ["run", "--inproc", "--port", "loop", "-a", "10.0.0.2/24", "--", &program, "10.0.0.2"];
     let output = world.netns.command(env!("CARGO_BIN_EXE_clearway"), &words).output().unwrap();
     assert_eq!(text(&output), "200 still there\n");
+}
+
+/// Both ends are in one process, and one of them is only looked at: by SO_ERROR after a reset, and
+/// by FIONREAD after bytes. How many of 20 times a few looks were enough. Between two of them the
+/// process may be kept from running, and the library's own thread may hold the stack then.
+const LOOKS: &str = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { ROUNDS = 20, FEW = 16 };
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(7000) };
+    struct linger at_once = { 1, 0 };
+    int by_bytes = 0, by_error = 0;
+    inet_pton(AF_INET, argv[1], &addr.sin_addr);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (struct sockaddr *)&addr, sizeof addr);
+    listen(listener, 8);
+    for (int i = 0; i < ROUNDS; i++) {
+        int ours = socket(AF_INET, SOCK_STREAM, 0), looks, there = 0, error = 0;
+        if (connect(ours, (struct sockaddr *)&addr, sizeof addr))
+            return 1;
+        int theirs = accept(listener, NULL, NULL);
+        send(theirs, "hello", 5, MSG_DONTWAIT);
+        for (looks = 0; there == 0; looks++)
+            ioctl(ours, FIONREAD, &there);
+        by_bytes += looks <= FEW && there == 5;
+        setsockopt(theirs, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        close(theirs);
+        for (looks = 0; error == 0; looks++)
+            getsockopt(ours, SOL_SOCKET, SO_ERROR, &error, &(socklen_t){ sizeof error });
+        by_error += looks <= FEW;
+        close(ours);
+    }
+    printf("%d %d\n", by_bytes, by_error);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_call_that_only_looks_sees_what_has_come() {
+    let Some(world) = World::with(&["cc"]) else { return };
+    let program = compiled(&world, LOOKS);
+    let said = text(&world.inside(&[&program, "10.0.0.2"]).output().unwrap());
+    let enough: Vec<u32> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert!(enough.len() == 2 && enough.iter().all(|times| *times > 10), "{said}");
 }
