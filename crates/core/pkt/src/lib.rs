@@ -16,4 +16,4 @@ pub use buf::Buf;
 pub use burst::{BURST, Burst};
 pub use meta::{Checksum, Iface, Offloads, RxMeta, Segmentation, TxMeta};
 pub use pool::{Pool, PoolBuf};
-pub use sink::{MAX_PIECES, Sink};
+pub use sink::{MAX_PIECES, Piece, Sink};

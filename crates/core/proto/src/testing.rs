@@ -8,7 +8,9 @@ use std::vec;
 use std::vec::Vec;
 
 use clearway_base::Instant;
-use clearway_pkt::{Buf, Burst, Checksum, Iface, Offloads, RxMeta, Segmentation, Sink, TxMeta};
+use clearway_pkt::{
+    Buf, Burst, Checksum, Iface, Offloads, Piece, RxMeta, Segmentation, Sink, TxMeta,
+};
 use clearway_wire::icmpv4::{self, Icmpv4};
 use clearway_wire::icmpv6::{self, Icmpv6};
 use clearway_wire::{Addr, Cidr, EtherType, Mac, Proto, Segment, eth, ipv4, ipv6, tcp, udp};
@@ -87,12 +89,12 @@ impl Sink for TestSink {
         self.gathers
     }
 
-    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[&[u8]], meta: TxMeta) {
+    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[Piece<'_>], meta: TxMeta) {
         let mut frame = self.reserved.remove(&iface).expect("room was asked for before");
         let len = head + body.iter().map(|piece| piece.len()).sum::<usize>();
         assert!(len <= frame.len(), "room was asked for for all of it");
         frame.truncate(head);
-        frame.extend(body.concat());
+        frame.extend(body.iter().flat_map(Piece::bytes));
         self.room = self.room.map(|room| room - 1);
         self.gathered += 1;
         self.sent.push_back((iface, frame, meta));

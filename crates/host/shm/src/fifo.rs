@@ -234,6 +234,15 @@ impl Producer {
     /// nothing.
     pub fn write_ahead(&mut self, at: u32, bytes: &[u8]) -> Result<u32, Hostile> {
         let wanted = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let len = self.begin_ahead(at, wanted)?;
+        self.mem.bytes.write(self.offset(at), &bytes[..len as usize]);
+        self.note_ahead(if len > 0 { at + len } else { 0 });
+        Ok(len)
+    }
+
+    /// So many bytes are about to be written at `at` bytes behind the tail: answers for how many of
+    /// them there is room.
+    pub(crate) fn begin_ahead(&mut self, at: u32, wanted: u32) -> Result<u32, Hostile> {
         let room = self.room_for(at.saturating_add(wanted))?.saturating_sub(at);
         let len = wanted.min(room);
         if at == 0 && self.used() > 0 && self.offset(0).saturating_add(len) > NEAR {
@@ -241,8 +250,6 @@ impl Producer {
             self.look()?;
         }
         self.begin_anew();
-        self.mem.bytes.write(self.offset(at), &bytes[..len as usize]);
-        self.note_ahead(if len > 0 { at + len } else { 0 });
         Ok(len)
     }
 

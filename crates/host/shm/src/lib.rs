@@ -3,8 +3,9 @@
 //!
 //! Everything here is safe to call whatever the other side does. Positions that matter are kept
 //! privately; a position of the other side is read once, checked, and refused with [`Hostile`] when
-//! it is impossible. No reference is formed to bytes that the other side may write: words are
-//! atomics, and everything else is copied through raw pointers.
+//! it is impossible. No reference is formed to bytes that the other side may write, but as atomics:
+//! words are such, bytes are when they are sent from where they lie, and everything else is copied
+//! through raw pointers.
 //!
 //! All system calls that a process makes go through `rustix` without libc, or through libc's
 //! `syscall`, so that nothing here calls a function that a preloaded library stands in for. The
@@ -26,6 +27,8 @@ mod words;
 
 #[cfg(not(loom))]
 pub mod host;
+#[cfg(not(loom))]
+mod in_place;
 #[cfg(not(loom))]
 pub mod in_process;
 #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use clearway_base::Instant;
-use clearway_pkt::{Buf, Burst, Offloads, RxMeta, TxMeta};
+use clearway_pkt::{Buf, Burst, Offloads, Piece, RxMeta, TxMeta};
 
 pub use clearway_wire::Mac;
 use clearway_wire::eth;
@@ -82,7 +82,7 @@ pub trait Transmit {
     /// Sends a frame that begins with the first `head` bytes of the room reserved last, and goes on
     /// with `body`, piece after piece. Only for devices that say so; the room was asked for for the
     /// whole frame.
-    fn commit_gathered(&mut self, head: usize, body: &[&[u8]], meta: TxMeta) {
+    fn commit_gathered(&mut self, head: usize, body: &[Piece<'_>], meta: TxMeta) {
         let _ = (head, body, meta);
         debug_assert!(false, "this device gathers no pieces");
     }
@@ -197,7 +197,7 @@ impl<D: Transmit + ?Sized> Transmit for Box<D> {
     fn gathers(&self) -> bool {
         (**self).gathers()
     }
-    fn commit_gathered(&mut self, head: usize, body: &[&[u8]], meta: TxMeta) {
+    fn commit_gathered(&mut self, head: usize, body: &[Piece<'_>], meta: TxMeta) {
         (**self).commit_gathered(head, body, meta);
     }
     fn reserved(&self) -> &[u8] {

@@ -9,7 +9,7 @@ use clearway_dev::{
 };
 #[cfg(feature = "dpdk")]
 use clearway_dpdk::DpdkQueue;
-use clearway_pkt::{Burst, Offloads, PoolBuf, RxMeta, TxMeta};
+use clearway_pkt::{Burst, Offloads, Piece, PoolBuf, RxMeta, TxMeta};
 use clearway_tap::TapQueue;
 
 use crate::open::check_one_wire;
@@ -134,7 +134,7 @@ impl Transmit for Port {
     }
 
     #[inline]
-    fn commit_gathered(&mut self, head: usize, body: &[&[u8]], meta: TxMeta) {
+    fn commit_gathered(&mut self, head: usize, body: &[Piece<'_>], meta: TxMeta) {
         each!(self, dev => dev.commit_gathered(head, body, meta));
     }
 

@@ -1,7 +1,6 @@
 //! One queue of a TUN/TAP interface as a device.
 
-use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_dev::device::{MAX_IP_PACKET, max_frame};
@@ -9,9 +8,10 @@ use clearway_dev::frames::LARGE_LEN;
 use clearway_dev::{
     DevCounters, DevError, Facts, FramePool, Mac, Receive, RxDrop, Transmit, TxDrop,
 };
-use clearway_pkt::{Buf, Burst, MAX_PIECES, Offloads, PoolBuf, Segmentation, TxMeta};
+use clearway_pkt::{Buf, Burst, Offloads, Piece, PoolBuf, Segmentation, TxMeta};
 
 use crate::open::{Attached, TapFd, set_mtu};
+use crate::sys;
 use crate::vnet::{self, HEADER_LEN};
 
 /// Bytes that end a burst. Joined frames are long, and what a turn has not looked at yet should
@@ -166,13 +166,13 @@ impl TapQueue {
 
     /// Has the kernel take the virtio-net header, the first `head` bytes of the room, and `body`
     /// behind them, in one system call.
-    fn write_frame(&self, head: usize, body: &[&[u8]], len: usize) -> Result<(), TxDrop> {
+    fn write_frame(&self, head: usize, body: &[Piece<'_>], len: usize) -> Result<(), TxDrop> {
         let Some(head) = self.tx.get(..HEADER_LEN + head) else { return Err(TxDrop::TooLong) };
         loop {
             let written = if body.is_empty() {
                 (&*self.file).write(head)
             } else {
-                write_pieces(&self.file, head, body)
+                sys::write_pieces(&self.file, head, body)
             };
             match written {
                 // The driver takes a frame whole or not at all.
@@ -195,7 +195,7 @@ impl TapQueue {
     fn send(
         &mut self,
         head: usize,
-        body: &[&[u8]],
+        body: &[Piece<'_>],
         len: usize,
         meta: &TxMeta,
     ) -> Result<(), TxDrop> {
@@ -219,20 +219,6 @@ impl TapQueue {
             Err(why) => self.counters.drop_tx(why),
         }
     }
-}
-
-#[inline(never)]
-fn write_pieces(mut file: &File, head: &[u8], body: &[&[u8]]) -> io::Result<usize> {
-    let mut slices = [IoSlice::new(&[]); 1 + MAX_PIECES];
-    let Some((first, rest)) = slices.get_mut(..1 + body.len()).and_then(<[_]>::split_first_mut)
-    else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    *first = IoSlice::new(head);
-    for (place, piece) in rest.iter_mut().zip(body) {
-        *place = IoSlice::new(piece);
-    }
-    file.write_vectored(&slices[..1 + body.len()])
 }
 
 impl Receive for TapQueue {
@@ -279,7 +265,7 @@ impl Transmit for TapQueue {
         true
     }
 
-    fn commit_gathered(&mut self, head: usize, body: &[&[u8]], meta: TxMeta) {
+    fn commit_gathered(&mut self, head: usize, body: &[Piece<'_>], meta: TxMeta) {
         let len = head + body.iter().map(|piece| piece.len()).sum::<usize>();
         let sent = self.send(head, body, len, &meta);
         self.account(len, sent);

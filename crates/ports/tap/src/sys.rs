@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
 
+use clearway_pkt::{MAX_PIECES, Piece};
 use libc::{c_int, c_short, c_ulong, ifreq};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
@@ -42,6 +44,24 @@ impl Request {
         let result = unsafe { libc::ioctl(fd.as_raw_fd(), what as _, &raw mut self.0) };
         check(result)
     }
+}
+
+/// Has the kernel copy `head`, and `body` behind it, as one frame.
+#[inline(never)]
+pub(crate) fn write_pieces(file: &File, head: &[u8], body: &[Piece<'_>]) -> io::Result<usize> {
+    let mut places = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 1 + MAX_PIECES];
+    let Some(places) = places.get_mut(..1 + body.len()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let pieces = [Piece::Own(head)].into_iter().chain(body.iter().copied());
+    for (place, piece) in places.iter_mut().zip(pieces) {
+        *place = libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() };
+    }
+    // SAFETY: so many places, each of bytes that live as long as the call, which only reads them.
+    // That a program writes what is shared meanwhile is nothing that this process's compiler
+    // reasons about; the kernel copies it once, and makes the checksum of its copy.
+    let written = unsafe { libc::writev(file.as_raw_fd(), places.as_ptr(), places.len() as c_int) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
 fn check(result: c_int) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use clearway_base::Instant;
 use clearway_dev::{Dev, DevCounters, DevError, Facts};
-use clearway_pkt::{Iface, Sink, TxMeta};
+use clearway_pkt::{Iface, Piece, Sink, TxMeta};
 use clearway_proto::{AddError, InterfaceSpec, Link, Table};
 use clearway_wire::{Addr, Cidr, Mac};
 
@@ -243,7 +243,7 @@ impl<D: Dev, P: Probe> Sink for Ports<D, P> {
         self.inspector.is_none() && self.get(iface).is_some_and(|port| port.dev.gathers())
     }
 
-    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[&[u8]], meta: TxMeta) {
+    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[Piece<'_>], meta: TxMeta) {
         let Some(Some(Port { dev, .. })) = self.slots.get_mut(usize::from(iface.0)) else { return };
         self.committed += 1;
         self.probe.enter(Stage::DriverOut);

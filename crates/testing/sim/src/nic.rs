@@ -2,7 +2,7 @@
 //! segments, and says on the way in what it saw.
 
 use clearway_base::Duration;
-use clearway_pkt::{Checksum, Iface, Offloads, Segmentation, Sink, TxMeta};
+use clearway_pkt::{Checksum, Iface, Offloads, Piece, Segmentation, Sink, TxMeta};
 use clearway_wire::ip::version;
 use clearway_wire::{Addr, Flags, Mac, Proto, checksum, ipv4, ipv6, tcp, udp};
 
@@ -78,11 +78,11 @@ impl Sink for NicSink<'_> {
         true
     }
 
-    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[&[u8]], meta: TxMeta) {
+    fn commit_gathered(&mut self, iface: Iface, head: usize, body: &[Piece<'_>], meta: TxMeta) {
         // What was not written into the room is nonsense, and stays behind.
         self.scratch.truncate(head);
         for piece in body {
-            self.scratch.extend_from_slice(piece);
+            self.scratch.extend(piece.bytes());
         }
         self.commit(iface, self.scratch.len(), meta);
     }

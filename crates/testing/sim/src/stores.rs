@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use clearway_pkt::Piece;
 use clearway_proto::store::chain::{ChainQueue, ChainRx};
 use clearway_proto::store::ring::{RingRx, RingTx, RxQueue, TxQueue};
 use clearway_proto::{Env, RxStore, TxStore};
@@ -205,10 +206,10 @@ impl TxStore for SimTx {
 
     fn lend<'a>(
         &'a self,
-        queue: &mut TxQueue,
+        queue: &'a mut TxQueue,
         at: u32,
         len: u32,
-        pieces: &mut [&'a [u8]],
+        pieces: &mut [Piece<'a>],
     ) -> usize {
         self.store.lend(queue, at, len, pieces)
     }

@@ -8,7 +8,7 @@
 pub(crate) mod segment;
 
 use clearway_base::{Handle, Instant};
-use clearway_pkt::{Iface, Segmentation, Sink, TxMeta};
+use clearway_pkt::{Iface, Piece, Segmentation, Sink, TxMeta};
 use clearway_wire::{EtherType, Mac, Proto, Sum, checksum, eth, ipv4, ipv6, ipv6_ext, tcp, udp};
 
 use crate::counters::Counters;
@@ -323,7 +323,7 @@ impl<S: Sink> IpOut<'_, S> {
 
     /// Hands over a finished packet whose last bytes, all that `body` points at, were never written
     /// into its room: [`Room::may_gather`] said yes.
-    pub(crate) fn commit_gathered(&mut self, done: Finished, body: &[&[u8]]) {
+    pub(crate) fn commit_gathered(&mut self, done: Finished, body: &[Piece<'_>]) {
         // What waits for a neighbour was not let.
         let Exit::Device(iface) = done.exit else { return };
         let behind: usize = body.iter().map(|piece| piece.len()).sum();

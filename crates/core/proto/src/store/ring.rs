@@ -10,7 +10,7 @@
 //!
 //! A queue that holds nothing has no chunk.
 
-use clearway_pkt::Buf;
+use clearway_pkt::{Buf, Piece};
 
 use super::arena::{Arena, NONE};
 use super::lending::Lending;
@@ -161,10 +161,10 @@ impl TxStore for RingTx {
 
     fn lend<'a>(
         &'a self,
-        queue: &mut TxQueue,
+        queue: &'a mut TxQueue,
         at: u32,
         len: u32,
-        pieces: &mut [&'a [u8]],
+        pieces: &mut [Piece<'a>],
     ) -> usize {
         if len == 0 || u64::from(at) + u64::from(len) > u64::from(queue.len) {
             return 0;
@@ -174,7 +174,7 @@ impl TxStore for RingTx {
         let mut left = len as usize;
         for (n, place) in pieces.iter_mut().enumerate() {
             let bytes = self.arena.chunk_from(chunk, offset);
-            *place = &bytes[..bytes.len().min(left)];
+            *place = Piece::Own(&bytes[..bytes.len().min(left)]);
             left -= place.len();
             if left == 0 {
                 (queue.cursor, queue.cursor_at) = (chunk, chunk_at);

@@ -1,6 +1,6 @@
 //! What a store does, as the state machine and its owner see it.
 
-use clearway_pkt::Buf;
+use clearway_pkt::{Buf, Piece};
 
 /// What is reserved for each queue of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -195,10 +195,10 @@ pub trait TxStore {
     #[inline]
     fn lend<'a>(
         &'a self,
-        queue: &mut Self::Queue,
+        queue: &'a mut Self::Queue,
         at: u32,
         len: u32,
-        pieces: &mut [&'a [u8]],
+        pieces: &mut [Piece<'a>],
     ) -> usize {
         let _ = (queue, at, len, pieces);
         0

@@ -9,7 +9,7 @@ use super::clock::{Ms, Recent};
 use super::marks::Marks;
 use super::mtu_search::Probe;
 use clearway_base::{Duration, Instant};
-use clearway_pkt::{MAX_PIECES, Sink};
+use clearway_pkt::{MAX_PIECES, Piece, Sink};
 use clearway_wire::tcp::{
     AccEcn, FastOpenCookie, HEADER_LEN, MAX_HEADER_LEN, MAX_OPTIONS_LEN, TcpOptions,
     emit as emit_header,
@@ -901,19 +901,19 @@ fn emit_span<E: Env, S: Sink>(
 
 /// Bytes of the send store, where they lie.
 struct Lent<'a> {
-    pieces: [&'a [u8]; MAX_PIECES],
+    pieces: [Piece<'a>; MAX_PIECES],
     count: usize,
 }
 
 impl<'a> Lent<'a> {
     /// None when they have to be copied.
-    fn of<T: TxStore>(tx: &'a T, queue: &mut T::Queue, at: u32, len: u32) -> Option<Lent<'a>> {
-        let mut pieces = [&[][..]; MAX_PIECES];
+    fn of<T: TxStore>(tx: &'a T, queue: &'a mut T::Queue, at: u32, len: u32) -> Option<Lent<'a>> {
+        let mut pieces = [Piece::EMPTY; MAX_PIECES];
         let count = tx.lend(queue, at, len, &mut pieces);
         (count > 0).then_some(Lent { pieces, count })
     }
 
-    fn pieces(&self) -> &[&'a [u8]] {
+    fn pieces(&self) -> &[Piece<'a>] {
         self.pieces.get(..self.count).unwrap_or_default()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use clearway_pkt::Piece;
 use clearway_proto::TxStore;
 use clearway_shm::attach_socket::FifoPlace;
 use clearway_shm::{Consumer, Hostile};
@@ -332,6 +333,25 @@ impl TxStore for FifoTx {
         copied
     }
 
+    /// The program's own memory, for who copies the bytes once. Where what is sent makes room, they
+    /// are peeked, which counts them.
+    fn lend<'a>(
+        &'a self,
+        queue: &'a mut Box<TxFifo>,
+        at: u32,
+        len: u32,
+        pieces: &mut [Piece<'a>],
+    ) -> usize {
+        if queue.unsent_bound.get() != u32::MAX || at.saturating_add(len) > queue.len.get() {
+            return 0;
+        }
+        let live = queue.live.get_mut().as_ref();
+        let lies = live.and_then(|live| live.end.pieces(at, len));
+        let (Some([front, back]), [first, second, ..]) = (lies, pieces) else { return 0 };
+        (*first, *second) = (Piece::Shared(front), Piece::Shared(back));
+        1 + usize::from(!back.is_empty())
+    }
+
     #[inline]
     fn consume(&mut self, queue: &mut Box<TxFifo>, n: u32) {
         {
@@ -360,3 +380,6 @@ impl TxStore for FifoTx {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

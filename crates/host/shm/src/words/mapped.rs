@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::{io, slice};
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::layout::{FifoHead, HostHead, QueuePairHead, RingHead, SessionHead, WorkerWord};
 use crate::memory::{Segment, ShmError};
 
@@ -123,6 +124,38 @@ impl Bytes {
         }
     }
 
+    /// The `len` bytes at `position` where they lie: those up to the end of the memory, and those
+    /// from its beginning.
+    pub(crate) fn shared(&self, position: u32, len: usize) -> [&[AtomicU8]; 2] {
+        let (start, first) = self.split(position, len);
+        // SAFETY: `split` keeps both parts inside the memory, which stays mapped as long as `self`
+        // is there; any bytes are atomics of bytes.
+        unsafe {
+            [
+                slice::from_raw_parts(start.as_ptr().cast(), first),
+                slice::from_raw_parts(self.base.as_ptr().cast(), len - first),
+            ]
+        }
+    }
+
+    /// Has the kernel copy bytes of a file, those from its byte `at` on, to `position`: `len` at
+    /// most. Answers how many.
+    pub(crate) fn read_file(
+        &self,
+        position: u32,
+        len: usize,
+        file: i32,
+        at: u64,
+    ) -> io::Result<usize> {
+        let (start, first) = self.split(position, len);
+        let got = read_at(file, start, first, at)?;
+        if got < first || first == len {
+            return Ok(got);
+        }
+        // What is there already counts, whatever comes of the rest.
+        Ok(got + read_at(file, self.base, len - first, at + first as u64).unwrap_or(0))
+    }
+
     /// Copies `len` bytes at `position` to `to_position` of other memory.
     pub(crate) fn copy_to(
         &self,
@@ -186,4 +219,22 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 unsafe fn copy_over(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's.
     unsafe { ptr::copy(from, to, len) }
+}
+
+/// By the system call itself, so that no thread is cancelled in it.
+fn read_at(file: i32, into: NonNull<u8>, len: usize, at: u64) -> io::Result<usize> {
+    loop {
+        // SAFETY: callers name memory of that length, which nobody here has a reference to but as
+        // atomics; the kernel writes it as another process would.
+        let got = unsafe { libc::syscall(libc::SYS_pread64, file, into.as_ptr(), len, at) };
+        match usize::try_from(got) {
+            Ok(got) => return Ok(got),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clearway_dev::{Facts, FramePool, PoolBudget, Receive, TapMode, TapSpec, Transmit};
-use clearway_pkt::{Buf, Burst, RxMeta, Segmentation, TxMeta};
+use clearway_pkt::{Buf, Burst, Piece, RxMeta, Segmentation, TxMeta};
 use clearway_tap::{TapQueue, open};
 use clearway_wire::tcp::{self, Segment};
 use clearway_wire::{Addr, EtherType, Flags, Mac, Proto, Seq, TcpOptions, eth, ipv4, ipv6, udp};
@@ -141,7 +141,7 @@ impl Link {
         let before = self.dev.counters();
         let room = self.dev.reserve(frame.len()).expect("room");
         room[..head].copy_from_slice(&frame[..head]);
-        let body: Vec<&[u8]> = frame[head..].chunks(piece).collect();
+        let body: Vec<Piece<'_>> = frame[head..].chunks(piece).map(Piece::from).collect();
         self.dev.commit_gathered(head, &body, meta);
         self.dev.flush();
         let after = self.dev.counters();

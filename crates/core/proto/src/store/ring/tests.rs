@@ -1,7 +1,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use clearway_pkt::{Pool, PoolBuf};
+use clearway_pkt::{Piece, Pool, PoolBuf};
 use proptest::prelude::*;
 
 use super::{RingRx, RingTx, RxQueue, TxQueue};
@@ -16,10 +16,10 @@ fn drain(store: &mut RingTx, queue: &mut TxQueue, at: u32, n: usize) -> Vec<u8> 
 
 /// The same by pieces; None when the store does not lend them.
 fn lent(store: &RingTx, queue: &mut TxQueue, at: u32, n: usize, places: usize) -> Option<Vec<u8>> {
-    let mut pieces = vec![&[][..]; places];
+    let mut pieces = vec![Piece::EMPTY; places];
     match store.lend(queue, at, n as u32, &mut pieces) {
         0 => None,
-        count => Some(pieces[..count].concat()),
+        count => Some(pieces[..count].iter().flat_map(Piece::bytes).collect()),
     }
 }
 
