@@ -21,6 +21,7 @@ use crate::{Client, Errno};
 
 mod datagram;
 mod errors;
+mod file;
 mod names;
 mod stream;
 mod urgent;

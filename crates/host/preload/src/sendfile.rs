@@ -1,5 +1,5 @@
-//! sendfile and splice with a socket of Clearway on one side: the bytes go through a buffer of
-//! ours.
+//! sendfile and splice with a socket of Clearway on one side. Into a stream a file is read to where
+//! its bytes are sent from; the others go through a buffer of ours.
 
 use std::ffi::{c_int, c_uint};
 use std::io::{IoSlice, IoSliceMut};
@@ -11,7 +11,7 @@ use libc::{off_t, size_t, ssize_t};
 use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, interpose};
 use crate::object::{Ours, TABLE, ours};
-use crate::transfer::{recv_into, send_from};
+use crate::transfer::{self, recv_into, send_from};
 
 /// Bytes that are moved at once.
 const CHUNK: usize = 64 * 1024;
@@ -74,30 +74,11 @@ fn send_file(
     if start < 0 {
         return fail(libc::EINVAL);
     }
-    let mut buffer = vec![0; CHUNK.min(count)];
-    let mut sent = 0;
-    let answer = loop {
-        let want = CHUNK.min(count - sent);
-        if want == 0 {
-            break Ok(());
-        }
-        let got = match read_at(from, &mut buffer[..want], start + sent as off_t) {
-            Ok(0) => break Ok(()),
-            Ok(got) => got,
-            Err(errno) => break Err(errno),
-        };
-        match send_from(mine, &[IoSlice::new(&buffer[..got])], 0, None) {
-            Ok(now) => sent += now as usize,
-            Err(errno) => break Err(errno),
-        }
-        if sent as u64 % CHUNK as u64 != 0 && sent < count && got == want {
-            // Less was taken than was read: the socket is full.
-            break Ok(());
-        }
+    let sent = if mine.is_stream() {
+        transfer::send_file(mine, from, start as u64, count)?
+    } else {
+        send_in_datagrams(mine, from, start, count)?
     };
-    if sent == 0 {
-        answer?;
-    }
     let end = start + sent as off_t;
     match offset {
         Some(offset) => *offset = end,
@@ -105,6 +86,26 @@ fn send_file(
         None => drop(check(unsafe { libc::lseek(from, end, libc::SEEK_SET) } as ssize_t)?),
     }
     Ok(sent as ssize_t)
+}
+
+/// Linux makes datagrams of a file, too.
+fn send_in_datagrams(mine: &Ours, from: c_int, start: off_t, count: size_t) -> Answer<usize> {
+    let mut buffer = vec![0; CHUNK.min(count)];
+    let mut sent = 0;
+    while sent < count {
+        let want = CHUNK.min(count - sent);
+        let done = match read_at(from, &mut buffer[..want], start + sent as off_t) {
+            Ok(0) => return Ok(sent),
+            Ok(got) => send_from(mine, &[IoSlice::new(&buffer[..got])], 0, None),
+            Err(errno) => Err(errno),
+        };
+        match done {
+            Ok(now) => sent += now as usize,
+            Err(errno) if sent == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(sent)
 }
 
 /// By the system call, so that no thread is cancelled in the midst of our own frames.

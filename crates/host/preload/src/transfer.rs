@@ -528,10 +528,7 @@ pub(crate) fn send_from(
             return fail(libc::EOPNOTSUPP);
         }
         let sent = blocking(|| mine.socket.send(from, flags), limited);
-        if sent == fail(libc::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
-            signals::raise_pipe();
-        }
-        return sent.map(|len| copied(mine, flags, len));
+        return raising(sent, flags).map(|len| copied(mine, flags, len));
     }
     // A datagram that is put together by several calls, or one out of band, is none that Clearway
     // makes.
@@ -549,6 +546,20 @@ pub(crate) fn send_from(
         blocking(|| mine.socket.send_to(from, &how, flags), limited)
     };
     sent.map(|len| copied(mine, flags, len))
+}
+
+/// Sends bytes of a file over a stream, which are read to where they are sent from.
+pub(crate) fn send_file(mine: &Ours, file: c_int, from: u64, count: usize) -> Answer<usize> {
+    let limited = || mine.socket.timeouts().1.is_some();
+    raising(blocking(|| mine.socket.send_file(file, from, count), limited), 0)
+}
+
+/// Who writes where nobody reads gets a signal.
+fn raising(sent: Answer<usize>, flags: c_int) -> Answer<usize> {
+    if sent == fail(libc::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
+        signals::raise_pipe();
+    }
+    sent
 }
 
 /// So many bytes were taken, by copying them: with MSG_ZEROCOPY, on a socket that allows that, the

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_shm::attach_socket::{Request, Session};
 use clearway_shm::layout::{AcceptRecord, Message, flags, request, state, taken_by};
-use clearway_shm::{Consumer, Hostile, Producer};
+use clearway_shm::{Consumer, FifoMem, Hostile, Producer};
 
 use super::{Received, broken};
 use crate::attach::Attachment;
@@ -101,14 +101,19 @@ impl Socket {
         }
     }
 
+    /// Bytes that may be written besides what room says (SO_SNDBUF). Call with `tx_lock` held.
+    pub(super) fn most_to_send(&self, tx: &FifoMem) -> usize {
+        match self.core.send_limit() {
+            u32::MAX => usize::MAX,
+            _ => self.core.room(tx) as usize,
+        }
+    }
+
     /// Writes what there is room for, behind the first `skip` bytes, and tells the worker.
     fn write_some(&self, from: &[IoSlice<'_>], skip: usize, flags: i32) -> Result<usize, Errno> {
         let Some(tx) = self.core.tx() else { return Ok(0) };
         let held = self.core.lock_tx();
-        let most = match self.core.send_limit() {
-            u32::MAX => usize::MAX,
-            _ => self.core.room(&tx.mem) as usize,
-        };
+        let most = self.most_to_send(&tx.mem);
         let bounds = Bounds { skip, most, more: flags & libc::MSG_MORE != 0 };
         let written =
             tx.with(&held, |tx| write_from(tx, from, bounds, || self.tell(request::WROTE, 0)));
@@ -462,7 +467,8 @@ pub(super) fn write_from(
     Ok(written)
 }
 
-fn publish(tx: &mut Producer, len: u32, more: bool, tell: impl Fn()) {
+/// The next `len` bytes are the worker's, who is told if it has looked since the last time.
+pub(super) fn publish(tx: &mut Producer, len: u32, more: bool, tell: impl Fn()) {
     if len > 0 {
         tx.say_more(more);
         tx.publish(len);

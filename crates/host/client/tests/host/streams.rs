@@ -1,7 +1,7 @@
 //! Streams: what calls return, and what ends a connection.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use clearway_client::{Client, Errno, How, Kind, SocketOptions};
@@ -64,6 +64,45 @@ fn more_than_the_fifos_hold() {
     }
     drop(ours);
     assert_eq!(reader.join().unwrap(), at);
+}
+
+/// A file of these bytes, which nobody else can open any more.
+fn file_of(bytes: &[u8]) -> std::fs::File {
+    let path = std::env::temp_dir().join(format!("clearway-file-{}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file
+}
+
+#[test]
+fn a_file_is_sent_whole_and_what_is_not_there_is_not_waited_for() {
+    let world = World::new();
+    let (ours, theirs) = pair(&world);
+    let bytes = pattern(3, 5_000_000);
+    let file = file_of(&bytes);
+    let fd = file.as_raw_fd();
+    let reader = {
+        let wanted = bytes.len() - 1_000 + 700;
+        std::thread::spawn(move || (recv_all(&theirs, wanted), theirs))
+    };
+    // More than the file has, and more than the FIFO takes at once.
+    assert_eq!(ours.send_file(fd, 1_000, 8_000_000), Ok(bytes.len() - 1_000));
+    assert_eq!(ours.send_file(fd, 0, 700), Ok(700));
+    let (seen, theirs) = reader.join().unwrap();
+    assert!(seen[..seen.len() - 700] == bytes[1_000..] && seen[seen.len() - 700..] == bytes[..700]);
+    assert_eq!(ours.send_file(fd, 5_000_000, 10), Ok(0));
+    assert_eq!(ours.send_file(fd, 0, 0), Ok(0));
+    assert_eq!(ours.send_file(-1, 0, 10), Err(Errno(libc::EBADF)));
+    // A file that ends where more was announced: its last bytes arrive all the same.
+    ours.set_flag(clearway_client::flags::NONBLOCK, true);
+    let sent = ours.send_file(fd, 0, 8_000_000).unwrap();
+    assert!((1..5_000_000).contains(&sent), "only what there is room for: {sent}");
+    assert!(recv_all(&theirs, sent) == bytes[..sent]);
+    ours.set_flag(clearway_client::flags::NONBLOCK, false);
+    let end = bytes.len() as u64 - 128 * 1024;
+    assert_eq!(ours.send_file(fd, end, 8_000_000), Ok(128 * 1024));
+    assert!(recv_all(&theirs, 128 * 1024) == bytes[end as usize..]);
 }
 
 #[test]
