@@ -2,7 +2,9 @@
 //! is as with the stack between.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use clearway_base::Rng;
 use clearway_engine::App;
 use clearway_host::Worker;
 use clearway_shm::attach_socket::Request;
@@ -11,6 +13,7 @@ use nix::errno::Errno;
 
 use crate::child::eventually;
 use crate::guest::{Guest, Sock, hello};
+use crate::minute::StillHost;
 use crate::world::World;
 
 fn guest(world: &World, namespace: &str, cut_through: bool) -> Guest {
@@ -262,4 +265,66 @@ fn many_connections_of_several_workers_find_their_other_ends() {
     let sessions =
         || world.host.ask_all(|worker| worker.sessions().count()).unwrap().iter().sum::<u32>();
     eventually("all sessions are gone", || sessions() == 0);
+}
+
+/// Sizes of this transfer's writes and reads.
+struct Sizes {
+    rng: Rng,
+    most: u64,
+}
+
+impl Sizes {
+    fn next(&mut self) -> usize {
+        1 + self.rng.below(self.most) as usize
+    }
+}
+
+/// Writer and reader sleep whenever they have nothing to do, and a time that stands still ends no
+/// sleep: what goes on goes on because somebody was told. Only the last bytes may wait for time, for
+/// nobody knows that no more follow.
+#[test]
+fn a_transfer_past_the_stack_goes_on_though_time_stands_still() {
+    const LEN: usize = 6 << 20;
+    for (seed, writes, reads) in
+        [(1, 200_000, 200_000), (2, 3_000_000, 50_000), (3, 30_000, 2_000_000), (4, 70_000, 70_000)]
+    {
+        let host = StillHost::new(&format!("past-{seed}"));
+        let attach = |namespace| {
+            let mut hello = hello(namespace, None);
+            hello.cut_through = true;
+            Guest::attach(&host.attach_socket, hello).unwrap()
+        };
+        let (server, client) = (attach("server"), attach("client"));
+        let mut listener = server.listener("172.16.1.1:80");
+        let mut ours = client.connect("172.16.1.1:80").unwrap();
+        let mut theirs = server.accept(&mut listener);
+        let writer = std::thread::spawn(move || {
+            let mut sizes = Sizes { rng: Rng::seed(seed), most: writes };
+            let mut sent = 0;
+            while sent < LEN {
+                let bytes: Vec<u8> = (sent..LEN.min(sent + sizes.next())).map(pattern).collect();
+                assert!(client.write_all(&mut ours, &bytes), "stands still at {sent}");
+                sent += bytes.len();
+            }
+            (client, ours)
+        });
+        let reader = std::thread::spawn(move || {
+            let mut sizes = Sizes { rng: Rng::seed(seed + 100), most: reads };
+            let (mut got, mut out) = (0, vec![0; reads as usize]);
+            while got < LEN {
+                let most = sizes.next().min(LEN - got);
+                let n = server.read(&mut theirs, &mut out[..most]);
+                assert!(n > 0, "stands still at {got}");
+                assert!(out[..n].iter().enumerate().all(|(at, byte)| *byte == pattern(got + at)));
+                got += n;
+            }
+        });
+        let ends = writer.join().expect("the writer goes on");
+        while !reader.is_finished() {
+            host.tick(clearway_base::Duration::from_micros(50));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reader.join().expect("the reader goes on");
+        drop(ends);
+    }
 }

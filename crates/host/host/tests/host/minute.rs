@@ -229,6 +229,42 @@ fn the_notifier_of_one_that_reads_in_bulk_is_held_until_its_time_is_over() {
     read(&mut theirs);
 }
 
+/// The writer waits for the reader then, and nobody shall have to wait for a time to be over.
+#[test]
+fn a_notifier_held_past_the_stack_waits_no_longer_when_half_the_fifo_is_full() {
+    let host = StillHost::new("held-past");
+    let guest = |namespace| {
+        let mut hello = hello(namespace, None);
+        hello.cut_through = true;
+        Guest::attach(&host.attach_socket, hello).unwrap()
+    };
+    let (server, client) = (guest("server"), guest("client"));
+    let mut listener = server.listener("172.16.1.1:80");
+    let mut ours = client.connect("172.16.1.1:80").unwrap();
+    let mut theirs = server.accept(&mut listener);
+    let mut write = |theirs: &mut Sock, bytes: usize, there: usize| {
+        assert_eq!(client.write_some(&mut ours, &vec![7; bytes]), bytes);
+        crate::child::eventually("all is there", || {
+            theirs.rx.as_mut().unwrap().len().unwrap() == there as u32
+        });
+        host.tick(clearway_base::Duration::ZERO);
+    };
+    for _ in 0..8 {
+        host.tick(clearway_base::Duration::from_secs(1));
+        server.lie_down(&theirs);
+        write(&mut theirs, BURST, BURST);
+        assert!(server.is_rung());
+        server.get_up();
+        theirs.rx.as_mut().unwrap().consume(BURST as u32);
+    }
+    server.lie_down(&theirs);
+    write(&mut theirs, BURST, BURST);
+    assert!(!server.is_rung(), "it was woken just now");
+    write(&mut theirs, 600_000, BURST + 600_000);
+    assert!(server.is_rung(), "more than half of its FIFO is full, and time stands still");
+    server.get_up();
+}
+
 #[test]
 fn what_a_flood_of_messages_takes_of_a_turn_is_bounded_and_everybody_is_heard() {
     const GUESTS: usize = 20;

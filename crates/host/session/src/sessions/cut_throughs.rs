@@ -145,11 +145,14 @@ impl Sessions {
                 }
             }
         };
-        let tell_reader =
-            (moved > 0 && rx.kick()).then(|| When::for_bytes(rx.fill(), rx.granted()));
+        let when = (moved > 0).then(|| (rx.kick(), When::for_bytes(rx.fill(), rx.granted())));
         self.report.passed += u64::from(moved);
-        if let Some(when) = tell_reader {
-            self.tell_when(peer, event::READABLE, when);
+        match when {
+            Some((true, when)) => self.tell_when(peer, event::READABLE, when),
+            // It was told, and sleeps perhaps because its notifier is held: the writer may wait for
+            // it by now, and no longer than that anything gathers.
+            Some((false, When::Now)) => self.flush(peer),
+            _ => {}
         }
         if writer_waits {
             self.tell(handle, event::WRITABLE);
