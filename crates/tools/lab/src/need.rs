@@ -8,6 +8,9 @@ use crate::machine;
 use crate::process::answer;
 use crate::world::{Options, find_baselines};
 
+const PRELOAD: &str = "libclearway_preload.so";
+const INPROC: &str = "libclearway_inproc.so";
+
 /// Something without which a system is left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
@@ -21,6 +24,8 @@ pub enum Need {
     Dpdk,
     /// The library that stands between a program and its sockets.
     Preload,
+    /// The library with the stack, for programs that have it inside.
+    Inproc,
     /// A server of another stack.
     Baseline(&'static str),
 }
@@ -33,7 +38,8 @@ impl Need {
             Need::Tun => "/dev/net/tun".into(),
             Need::Program(name, _) => (*name).into(),
             Need::Dpdk => "DPDK".into(),
-            Need::Preload => "libclearway_preload.so".into(),
+            Need::Preload => PRELOAD.into(),
+            Need::Inproc => INPROC.into(),
             Need::Baseline(name) => format!("{name} (make baselines)"),
         }
     }
@@ -55,9 +61,13 @@ impl Need {
                  build --release"
                     .into(),
             ),
-            Need::Preload if !facts.preload => Some(
-                "libclearway_preload.so is not beside the program: cargo build --release".into(),
-            ),
+            Need::Preload if !facts.preload => {
+                Some(format!("{PRELOAD} is not beside the program: cargo build --release"))
+            }
+            Need::Inproc if !facts.inproc => Some(format!(
+                "{INPROC} is not beside the program: cargo build --release -p clearway-preload -p \
+                 clearway-inproc"
+            )),
             Need::Baseline(name) if !facts.baselines.join(name).is_file() => {
                 Some(format!("{name} is not built: make baselines"))
             }
@@ -71,6 +81,7 @@ pub struct Facts {
     root: bool,
     dpdk: bool,
     preload: bool,
+    inproc: bool,
     pub(crate) huge_pages: bool,
     pub(crate) baselines: PathBuf,
     pub(crate) version: String,
@@ -88,16 +99,17 @@ impl Facts {
             );
         };
         let folder = options.program.parent().unwrap_or(Path::new("."));
-        let library = |place: PathBuf| place.join("libclearway_preload.so").is_file();
         let near = ["", "deps", "../lib", "../lib/clearway", "../lib64", ".."]
             .map(|place| folder.join(place));
         let arch = folder.join(format!("../lib/{}-linux-gnu", std::env::consts::ARCH));
+        let has = |library| near.iter().chain([&arch]).any(|place| place.join(library).is_file());
         let text = folder.to_string_lossy().into_owned();
         Ok(Facts {
             // The kernel's folder of a process belongs to the user that it runs as.
             root: std::fs::metadata("/proc/self").is_ok_and(|folder| folder.uid() == 0),
             dpdk: said.contains("dpdk:"),
-            preload: near.into_iter().chain([arch]).any(library),
+            preload: has(PRELOAD),
+            inproc: has(INPROC),
             huge_pages: options.huge_pages && machine::huge_pages_free(),
             baselines: std::path::absolute(find_baselines(options))?,
             version: said.lines().next().unwrap_or_default().to_string(),
@@ -116,6 +128,7 @@ impl Facts {
             root: false,
             dpdk: false,
             preload: false,
+            inproc: false,
             huge_pages: false,
             baselines: baselines.into(),
             version,
@@ -140,7 +153,7 @@ impl Facts {
                 Need::Baseline(name) => {
                     add(name, answer(self.baselines.join(name), &["--version"]))
                 }
-                Need::Root | Need::Tun | Need::Preload => {}
+                Need::Root | Need::Tun | Need::Preload | Need::Inproc => {}
             }
         }
         versions

@@ -14,6 +14,8 @@ use crate::world::World;
 pub(crate) struct Place {
     /// Namespace of ours and its secret; none for the kernel's sockets.
     pub(crate) ours: Option<(PathBuf, &'static str, &'static str)>,
+    /// A TAP device, and the address there of a program that has the stack inside.
+    pub(crate) inproc: Option<(&'static str, &'static str)>,
     /// Between programs of one host that both want it, bytes go past the stack.
     pub(crate) cut_through: bool,
     /// The process whose network namespace it is in.
@@ -25,7 +27,12 @@ impl Place {
     /// `program` with these words, there.
     pub(crate) fn launch(&self, world: &World<'_>, program: &str, words: &str) -> Launch {
         let launch = match &self.ours {
-            None => Launch::new(program),
+            None => match self.inproc {
+                None => Launch::new(program),
+                Some((device, address)) => Launch::new(&world.options.program).words(&format!(
+                    "run --inproc --port tap:{device} -a {address}/24 -- {program}"
+                )),
+            },
             Some((socket, namespace, secret)) => {
                 let cut_through = if self.cut_through { "--cut-through" } else { "" };
                 Launch::new(&world.options.program)
@@ -57,6 +64,28 @@ pub(crate) struct Tap {
     pub(crate) kernels: &'static str,
 }
 
+impl Tap {
+    /// Makes the device in the client's namespace, for a program on `cores` that has the stack
+    /// inside, and the place of that program.
+    pub(crate) fn for_inproc(&self, world: &World<'_>, cores: &[usize]) -> anyhow::Result<Place> {
+        let client = &world.ends()?.client;
+        client.ip(&format!("tuntap add dev {} mode tap", self.device), world.stop)?;
+        client.ip(&format!("addr add {}/24 dev {}", self.kernels, self.device), world.stop)?;
+        client.ip(&format!("link set {} up", self.device), world.stop)?;
+        Ok(Place {
+            inproc: Some((self.device, self.ours)),
+            inside: Some(client.holder()),
+            cores: cores.to_vec(),
+            ..Place::default()
+        })
+    }
+
+    /// Takes the device away, when the program is gone.
+    pub(crate) fn remove(&self, world: &World<'_>) -> anyhow::Result<()> {
+        world.ends()?.client.ip(&format!("link del {}", self.device), world.stop)
+    }
+}
+
 impl Host {
     /// On this core, with a TAP device, and where its programs run on `cores`.
     pub(crate) fn with_tap(
@@ -78,9 +107,9 @@ impl Host {
         let ours = Some((host.socket.clone(), "wire", "abc"));
         let place = Place {
             ours,
-            cut_through: false,
             inside: Some(client.holder()),
             cores: cores.to_vec(),
+            ..Place::default()
         };
         Ok((host, place))
     }

@@ -143,8 +143,8 @@ fn over_host(
     let place = |namespace, secret, cores: &[usize]| Place {
         ours: Some((host.socket.clone(), namespace, secret)),
         cut_through,
-        inside: None,
         cores: cores.to_vec(),
+        ..Place::default()
     };
     let server = place("server", "1234", server_cores);
     let client = place("client", "5678", &world.options.client_cores);

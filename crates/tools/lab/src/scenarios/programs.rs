@@ -39,7 +39,8 @@ pub(crate) const PROGRAMS: Programs = Programs {
     about: "redis-server and nginx with one worker on the server's core, redis-benchmark and wrk \
         with one thread, over the kernel, on \
             the client's. Clearway's host has a TAP device in the client's namespace and runs on \
-            the client's core, or on the server's; \
+            the client's core, or on the server's; with the stack inside, the server has that TAP \
+            device itself, and nginx no master process; \
             the kernel's server is at the other end of a veth pair. The letters after nginx are \
             the size of the file, `-1` is one \
             connection and else there are 64, `-close` is a connection for each request; redis has \
@@ -104,7 +105,7 @@ impl Scenario for Programs {
             };
             Box::new(Server { note, link: self.link, host }) as Box<dyn System>
         };
-        vec![
+        let mut all = vec![
             system("clearway", "over a host of Clearway's on the client's core", Over::ClientCore),
             system(
                 "clearway-shared",
@@ -112,7 +113,13 @@ impl Scenario for Programs {
                 Over::ServerCore,
             ),
             system("kernel", "over the kernel", Over::Kernel),
-        ]
+        ];
+        if self.link == Link::Ethernet {
+            // Two programs with a stack each have no loopback in common.
+            let about = "with Clearway's stack inside of the server, on its core";
+            all.insert(2, system("clearway-inproc", about, Over::Itself));
+        }
+        all
     }
 
     fn reference(&self) -> &'static str {
@@ -125,6 +132,8 @@ impl Scenario for Programs {
 enum Over {
     ClientCore,
     ServerCore,
+    /// The stack is inside of the server.
+    Itself,
     Kernel,
 }
 
@@ -154,7 +163,7 @@ impl Server {
         let (near, far) = (&world.options.client_cores, &world.options.server_cores);
         let host_core = match self.host {
             Over::ClientCore => near.first(),
-            Over::ServerCore | Over::Kernel => far.first(),
+            Over::ServerCore | Over::Itself | Over::Kernel => far.first(),
         };
         let host_core = *host_core.context("no core for the host")?;
         Ok(match (self.link, self.host) {
@@ -169,6 +178,13 @@ impl Server {
                     _namespace: None,
                 }
             }
+            (Link::Ethernet, Over::Itself) => Scene {
+                server: TAP.for_inproc(world, far)?,
+                client: place(Some(world.ends()?.client.holder()), near),
+                address: TAP.ours,
+                host: None,
+                _namespace: None,
+            },
             (Link::Ethernet, _) => {
                 let ends = world.ends()?;
                 let (host, server) = Host::with_tap(world, host_core, &TAP, far)?;
@@ -224,6 +240,9 @@ impl System for Server {
         if self.host != Over::Kernel {
             needs.extend([Need::Tun, Need::Preload]);
         }
+        if self.host == Over::Itself {
+            needs.push(Need::Inproc);
+        }
         needs
     }
 
@@ -231,17 +250,24 @@ impl System for Server {
         let load = Load::find(&point.key).context("no such load")?;
         let scene = self.scene(world)?;
         let serving = load.serve(world, &scene.server, scene.address)?;
-        let running = serving.start_until(load.says_when_ready(), world.stop)?;
-        let asked = load.ask(world, &scene.client, scene.address);
-        // The server and the host end also when the client has failed.
-        let ended = running.stop(Signal::SIGTERM, world.stop);
+        let asked = match serving.start_until(load.says_when_ready(&scene.server), world.stop) {
+            Ok(running) => {
+                let asked = load.ask(world, &scene.client, scene.address);
+                // The server and the host end also when the client has failed.
+                let ended = running.stop(Signal::SIGTERM, world.stop);
+                asked.and_then(|measured| ended.map(|_| measured))
+            }
+            Err(error) => Err(error),
+        };
+        if self.host == Over::Itself {
+            TAP.remove(world)?;
+        }
         let mut programs = vec![serving.text()];
         if let Some(host) = scene.host {
             programs.insert(0, host.text.clone());
             host.stop(world)?;
         }
         let mut measured = asked?;
-        ended?;
         programs.append(&mut measured.programs);
         measured.programs = programs;
         Ok(measured)

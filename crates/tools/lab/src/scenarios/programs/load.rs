@@ -99,7 +99,8 @@ impl Load {
                 let (root, settings) = (world.file("www"), world.file("nginx.conf"));
                 std::fs::create_dir_all(&root)?;
                 std::fs::write(root.join("file"), vec![b'x'; bytes])?;
-                std::fs::write(&settings, nginx_settings(&root.to_string_lossy(), address))?;
+                let words = nginx_settings(&root.to_string_lossy(), address, !is_alone(place));
+                std::fs::write(&settings, words)?;
                 let words = format!("-p {} -c {}", root.display(), settings.display());
                 Ok(place.launch(world, "nginx", &words))
             }
@@ -107,9 +108,11 @@ impl Load {
     }
 
     /// What the server prints when it can be asked.
-    pub(super) fn says_when_ready(&self) -> &'static str {
+    pub(super) fn says_when_ready(&self, place: &Place) -> &'static str {
         match self.asks {
             Asks::Redis { .. } => "Ready to accept connections",
+            // The last that it says, behind `listen`, when it is its own worker.
+            Asks::Nginx { .. } if is_alone(place) => "getrlimit(RLIMIT_NOFILE)",
             Asks::Nginx { .. } => "start worker process ",
         }
     }
@@ -145,10 +148,17 @@ impl Load {
     }
 }
 
-/// nginx with one worker in the foreground, which says so on standard error.
-fn nginx_settings(root: &str, address: &str) -> String {
+/// A process with the stack inside shares its sockets with no other.
+fn is_alone(place: &Place) -> bool {
+    place.inproc.is_some()
+}
+
+/// nginx with one worker in the foreground, which says so on standard error; without a master it is
+/// its own worker.
+fn nginx_settings(root: &str, address: &str, has_master: bool) -> String {
+    let master = if has_master { "on" } else { "off" };
     format!(
-        "daemon off;\nuser root;\nworker_processes 1;\npid {root}/nginx.pid;\nerror_log stderr notice;\n\
+        "daemon off;\nmaster_process {master};\nuser root;\nworker_processes 1;\npid {root}/nginx.pid;\nerror_log stderr notice;\n\
          events {{ worker_connections 4096; }}\n\
          http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  \
          client_body_temp_path {root}/body;\n  proxy_temp_path {root}/proxy;\n  fastcgi_temp_path \
