@@ -98,6 +98,29 @@ fn a_segment_alone_leaves_the_peer_time_for_a_delayed_ack() {
 }
 
 #[test]
+fn a_fin_alone_waits_as_long_as_any_segment_that_is_alone() {
+    let mut b = far(false);
+    b.net.stack.shutdown(b.id()).unwrap();
+    assert_eq!(b.one().flags(), FIN | ACK);
+    let c = b.net.stack.tcp.owned(b.id()).unwrap();
+    let wait = c.times.send.since(b.net.now);
+    assert!(wait >= ms(220), "nobody is woken in vain before: in {wait:?}");
+    let seen = b.pass(ms(400));
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    let (at, again) = &seen[0];
+    assert!(*at >= ms(220), "a FIN has no company that tells sooner: after {at:?}");
+    assert_eq!((again.flags(), b.rel_seq(again)), (FIN | ACK, BEGIN));
+    // The same FIN behind data that does not fill a window is the end of a burst.
+    let mut b = far(false);
+    b.send(&pattern(3000));
+    b.net.stack.shutdown(b.id()).unwrap();
+    assert_eq!(b.out().last().unwrap().flags(), FIN | ACK | Flags::PSH);
+    let seen = b.pass(ms(150));
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert!(seen[0].0 <= ms(90) && seen[0].1.flags().contains(FIN), "{seen:?}");
+}
+
+#[test]
 fn what_a_probe_brings_back_shows_the_holes_before_it() {
     let mut b = far(false);
     b.send(&pattern(4000));
