@@ -203,6 +203,8 @@ pub enum Show {
     Udp,
     /// Counters by the names of Linux.
     Nstat,
+    /// What Prometheus is told.
+    Metrics,
     Threads,
     DpdkVersion,
     DpdkBuffers,

@@ -12,7 +12,10 @@ mod value;
 
 pub use error::SettingsError;
 pub use keys::{KEYS, Key};
-pub use settings::{ControlOptions, LogLevel, NamespaceSetting, Policy, PortSetting, Settings};
+pub use settings::{
+    ControlOptions, LogLevel, MetricsAddress, MetricsSettings, NamespaceSetting, Policy,
+    PortSetting, Settings,
+};
 
 #[cfg(test)]
 mod tests;

@@ -15,5 +15,5 @@ mod routes;
 mod server;
 mod taps;
 
-pub use plane::Control;
+pub use plane::{Control, MetricsFormat, classic_metrics};
 pub use server::{ControlSocket, socket_beside};

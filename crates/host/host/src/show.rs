@@ -8,6 +8,7 @@ mod interfaces;
 mod limits;
 mod linux;
 mod look;
+mod metrics;
 mod programs;
 mod routes;
 mod sessions;
@@ -23,6 +24,7 @@ use look::Look;
 
 pub(crate) use interfaces::counters;
 pub(crate) use look::{Baselines, View};
+pub(crate) use metrics::{classic, for_textfile};
 
 /// One view.
 pub(crate) fn show(
@@ -53,6 +55,7 @@ pub(crate) fn show(
         Show::Tcp => look.tcp(),
         Show::Udp => look.udp(),
         Show::Nstat => look.nstat(),
+        Show::Metrics => look.metrics(),
         Show::Threads => look.threads(),
         Show::DpdkVersion => look.dpdk_version(),
         Show::DpdkBuffers => look.dpdk_buffers(),

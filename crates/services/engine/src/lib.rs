@@ -31,6 +31,7 @@ pub mod stages;
 pub mod talk;
 pub mod team;
 pub mod turn;
+pub mod turn_times;
 pub mod wait;
 
 pub use app::App;
@@ -45,4 +46,5 @@ pub use stages::{NoProbe, Probe, Stage, StageCycles, StageProbe};
 pub use talk::{Ended, Io, Next, Service, Source, Talks};
 pub use team::{CoreReport, Seat, Team};
 pub use turn::{Engine, Step, Turn};
+pub use turn_times::TurnTimes;
 pub use wait::Notifier;

@@ -16,7 +16,7 @@ use crate::inspect::Inspect;
 use crate::ports::{OnDeviceError, PortOptions, Ports};
 use crate::team::{CoreReport, Seat};
 use crate::wait;
-use crate::{App, Clock, Mode, NoProbe, Probe, Stage, Time};
+use crate::{App, Clock, Mode, NoProbe, Probe, Stage, Time, TurnTimes};
 
 /// How often figures are left for the watcher.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ pub struct Engine<E: Env, D, A: App<E>, P = NoProbe, M = FramePool> {
     // Something happened since the last report.
     news: bool,
     // How long turns with work took, and when the present one began; NEVER while there is none.
-    busy: Duration,
+    times: TurnTimes,
     busy_since: Instant,
 }
 
@@ -136,7 +136,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             sleeps: 0,
             reported: Instant::ZERO,
             news: true,
-            busy: Duration::ZERO,
+            times: TurnTimes::new(),
             busy_since: Instant::NEVER,
         };
         for (index, dev) in devs.into_iter().enumerate() {
@@ -208,6 +208,11 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
     /// Turns of the loop so far, and how often it slept.
     pub fn turns_and_sleeps(&self) -> (u64, u64) {
         (self.turns, self.sleeps)
+    }
+
+    /// How long turns with work took.
+    pub fn turn_times(&self) -> &TurnTimes {
+        &self.times
     }
 
     /// Runs until the team is stopped, the application is finished, or something fails:
@@ -315,7 +320,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
     fn rest(&mut self, now: Instant) {
         self.ports.probe.turn_ends(self.busy_since.is_set());
         if self.busy_since.is_set() {
-            self.busy = self.busy + now.since(self.busy_since);
+            self.times.record(now.since(self.busy_since));
             self.busy_since = Instant::NEVER;
         }
     }
@@ -366,7 +371,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             self.stack.expire(time.now);
         }
         self.ports.probe.enter(Stage::App);
-        self.app.on_turn(self.busy);
+        self.app.on_turn(self.times.sum());
         self.app.on_events(time, &mut self.stack);
         if self.stack.reaches_out() {
             self.seat.core_queues.reach_out();

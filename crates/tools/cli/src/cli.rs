@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::error::WrongUse;
 use crate::{
-    bench, bulk, ctl, doctor, http, ip, lab, man, nstat, pktgen, reflect, run, ss, up, wire,
+    bench, bulk, ctl, doctor, health, http, ip, lab, man, nstat, pktgen, reflect, run, ss, up, wire,
 };
 
 /// A TCP/IP host stack in user space.
@@ -32,6 +32,7 @@ enum Command {
     Ss(Box<ss::Args>),
     Nstat(Box<nstat::Args>),
     Ip(Box<ip::Args>),
+    Health(Box<health::Args>),
     Http(Box<http::Args>),
     Bulk(Box<bulk::Args>),
     Bench(Box<bench::Args>),
@@ -70,6 +71,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Ss(args) => ss::run(&args),
         Command::Nstat(args) => nstat::run(&args),
         Command::Ip(args) => ip::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Http(args) => http::run(*args),
         Command::Bulk(args) => bulk::run(*args),
         Command::Bench(args) => bench::run(*args),

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use clearway_host::control::socket_beside;
@@ -143,6 +144,13 @@ impl Host {
         Ok(Host { input: BufReader::new(stream), over: false })
     }
 
+    /// Waits no longer than this for each answer.
+    pub(crate) fn answers_within(&mut self, time: Duration) -> anyhow::Result<()> {
+        let stream = self.input.get_mut();
+        stream.set_read_timeout(Some(time))?;
+        Ok(stream.set_write_timeout(Some(time))?)
+    }
+
     /// Sends one line and reads its answer.
     fn ask(&mut self, line: &str, json: bool) -> anyhow::Result<Answer> {
         let ended = || anyhow!("the host has ended the conversation");
@@ -152,6 +160,9 @@ impl Host {
         let answer = Answer::read((&mut self.input).lines());
         let answer = match (written, answer) {
             (_, Ok(Some(answer))) => answer,
+            (_, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                bail!("the host does not answer in time")
+            }
             (Err(error), _) | (_, Err(error)) => return Err(anyhow!(error).context(ended())),
             (_, Ok(None)) => return Err(ended()),
         };

@@ -18,6 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::error::WrongUse;
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::service::ServiceManager;
 use crate::signals::{Signals, Woken};
 
@@ -197,6 +198,7 @@ impl Butler<'_> {
         let path = control_path(self.settings, self.socket);
         let commands = ControlSocket::open(&path, Arc::clone(&control))
             .with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        let metrics = Metrics::begin(self.settings, &control, host)?;
         host.open_attach_sockets()?;
         let status = self.tell_ready(commands.path(), host.workers())?;
         let mut manager = ServiceManager::of_environment();
@@ -218,7 +220,7 @@ impl Butler<'_> {
         }
         manager.stopping();
         tracing::info!("the host stops");
-        drop(commands);
+        drop((metrics, commands));
         // A capture that goes on is made whole.
         let _ = control.run(&Command::PcapOff);
         Ok(())

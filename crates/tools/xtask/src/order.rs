@@ -158,6 +158,7 @@ pub const ORDERS: &[Order] = &[
         floor("where views look", &["grid", "look"]),
         floor("views", &["counters", "interfaces", "limits", "programs", "routes", "sessions"]),
         floor("of the host", &["host", "linux"]),
+        floor("all of it, for Prometheus", &["metrics"]),
         floor("face", &["mod"]),
     ]),
 ];

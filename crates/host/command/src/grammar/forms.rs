@@ -115,6 +115,8 @@ pub(super) const FORMS: &[Form] = &[
     form("show udp [stats]", "Counters of UDP.", |_| show(Show::Udp)),
     form("show nstat", "Counters by the names of Linux, as nstat(8) has them.",
         |_| show(Show::Nstat)),
+    form("show metrics", "All that is measured, as the text of OpenMetrics.",
+        |_| show(Show::Metrics)),
     form("show threads/thread", "Workers: core, mode, turns, sleeps.", |_| show(Show::Threads)),
     form("show acl", "Rules, and how many packets each fitted.", |_| show(Show::Acl)),
     form("show pcap", "The same as `pcap trace status`.", |_| show(Show::Pcap)),

@@ -7,7 +7,9 @@ use clearway_proto::{Congestion, EcnMode, FastOpenMode, MtuProbing, WhenFull};
 use clearway_shm::attach_socket::Secret;
 
 use super::error::Wrong;
-use super::settings::{LogLevel, NamespaceSetting, Policy, PortSetting, SPIN_US, Settings};
+use super::settings::{
+    LogLevel, MetricsAddress, NamespaceSetting, Policy, PortSetting, SPIN_US, Settings,
+};
 use super::value::{Set, Value};
 
 /// A key of the settings.
@@ -232,6 +234,16 @@ pub const KEYS: &[Key] = &[
     key("control", "core-dumps", "Whether the system may write the host's memory, with secrets and \
         bytes of all programs, into a core dump, and debuggers of its user may read it: true or \
         false. Without it: false.", to!(core_dumps = |v: &Value<'_, '_>| v.boolean())),
+
+    key("metrics", "listen", "Where metrics are served over HTTP: an address with a port, such as \
+        \"127.0.0.1:9466\", or the path of a socket. Without it: nowhere.",
+        to!(metrics.listen = |v: &Value<'_, '_>| v.parsed::<MetricsAddress>().map(Some))),
+    key("metrics", "file", "A file of metrics for node_exporter's textfile collector, which takes \
+        those that end in .prom. Without it: none.",
+        to!(metrics.file = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
+    key("metrics", "file-seconds", "How often that file is written, in seconds, 1 to 3600. \
+        Without it: 15.",
+        to!(metrics.file_every = |v: &Value<'_, '_>| v.number(1..=3_600).map(Duration::from_secs))),
 
     key("log", "file", "The file that the log goes to. Without it: standard error; of a host in \
         the background the file beside the socket, ending in .log.",

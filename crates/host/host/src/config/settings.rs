@@ -1,6 +1,7 @@
 //! The settings themselves, and what is made of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clearway_command::AppLimits;
@@ -115,6 +116,57 @@ impl std::fmt::Debug for NamespaceSetting {
     }
 }
 
+/// Where those who scrape metrics come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MetricsAddress {
+    /// An address of the kernel's.
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for MetricsAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MetricsAddress::Tcp(address) => write!(f, "{address}"),
+            MetricsAddress::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl std::str::FromStr for MetricsAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<MetricsAddress, &'static str> {
+        if text.starts_with('/') {
+            return Ok(MetricsAddress::Unix(text.into()));
+        }
+        let address = text.parse().map(MetricsAddress::Tcp);
+        address.map_err(|_| "expected an address with a port, or a path that begins with /")
+    }
+}
+
+/// Who is told what is measured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MetricsSettings {
+    /// Where those who scrape come to.
+    pub listen: Option<MetricsAddress>,
+    /// A file for node_exporter's textfile collector.
+    pub file: Option<PathBuf>,
+    /// How often that file is written.
+    pub file_every: clearway_base::Duration,
+}
+
+impl Default for MetricsSettings {
+    fn default() -> MetricsSettings {
+        let file_every = clearway_base::Duration::from_secs(METRICS_FILE_EVERY_S);
+        MetricsSettings { listen: None, file: None, file_every }
+    }
+}
+
+/// How often the file of metrics is written, in seconds.
+const METRICS_FILE_EVERY_S: u64 = 15;
+
 /// All settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -154,6 +206,8 @@ pub struct Settings {
     pub control: Option<PathBuf>,
     /// Commands to begin with.
     pub script: Option<PathBuf>,
+    /// Who is told what is measured.
+    pub metrics: MetricsSettings,
     /// Namespaces.
     pub namespaces: Vec<NamespaceSetting>,
     /// What happens to packets of interfaces that say nothing about it.
@@ -213,6 +267,7 @@ impl Default for Settings {
             socket_mode: setup.socket_mode,
             control: None,
             script: None,
+            metrics: MetricsSettings::default(),
             namespaces: Vec::new(),
             fault: None,
             core_dumps: false,

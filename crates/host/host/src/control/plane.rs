@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-use clearway_command::{Command, NoNames, help, parse, statements, without_secrets};
+use clearway_command::{Command, NoNames, Show, help, parse, statements, without_secrets};
 use clearway_pkt::Iface;
 use clearway_proto::Table;
 use serde_json::json;
@@ -36,6 +36,21 @@ impl State {
         self.fault_seed += 1;
         self.fault_seed
     }
+}
+
+/// How metrics are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MetricsFormat {
+    /// The text of OpenMetrics 1.0.
+    OpenMetrics,
+    /// Prometheus' older text, without the names that node_exporter has itself: for the collector
+    /// of files in it.
+    TextFile,
+}
+
+/// Prometheus' older text, out of that of OpenMetrics.
+pub fn classic_metrics(open_metrics: &str) -> String {
+    show::classic(open_metrics)
 }
 
 /// Scripts that call each other at most.
@@ -89,6 +104,15 @@ impl Control {
     /// Carries out a script. The first line that fails ends it.
     pub fn run_script(&self, path: &Path) -> Result<Output, CommandError> {
         self.script(&mut self.lock(), path)
+    }
+
+    /// All that is measured, for Prometheus.
+    pub fn metrics(&self, format: MetricsFormat) -> Result<String, CommandError> {
+        let text = self.run(&Command::Show(Show::Metrics))?.text;
+        Ok(match format {
+            MetricsFormat::OpenMetrics => text,
+            MetricsFormat::TextFile => show::for_textfile(&text),
+        })
     }
 
     /// Carries out one command, of the settings for example.

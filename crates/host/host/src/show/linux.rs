@@ -138,6 +138,12 @@ impl Row {
     }
 }
 
+/// The group that a name begins with.
+pub(super) fn group(name: &str) -> &'static str {
+    const GROUPS: &[&str] = &["TcpExt", "Tcp", "Udp", "Icmp", "Ip6", "Ip"];
+    GROUPS.iter().find(|group| name.starts_with(**group)).copied().unwrap_or("Other")
+}
+
 /// Every counter of Linux that we have, with its value.
 pub(super) fn values(counted: &Counted) -> Vec<(&'static str, u64)> {
     ROWS.iter().map(|row| (row.name, row.value(counted))).collect()

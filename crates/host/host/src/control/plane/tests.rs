@@ -167,6 +167,7 @@ fn every_show_answers_in_text_and_in_json() {
         "show tcp",
         "show udp",
         "show nstat",
+        "show metrics",
         "show threads",
         "show acl",
         "show pcap",
