@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
 
 use clearway_dev::{DpdkSpec, PortSpec};
 
@@ -249,13 +250,21 @@ fn link(path: &Path) -> Link {
     let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
     let below = names.filter_map(|name| name.strip_prefix("lower_").map(str::to_owned)).collect();
     // A virtio device stands below its PCI device, so the last address on the way is the one.
-    let device = fs::canonicalize(path.join("device")).ok();
+    let device = where_it_is(&path.join("device"));
     let pci = device.and_then(|device| {
         let parts: Vec<String> =
             device.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         parts.into_iter().rev().find(|part| DpdkSpec::new(part.as_str(), "").is_pci())
     });
     Link { name, below, pci }
+}
+
+/// The folder, without links on the way. Not by `canonicalize`: what the C library's `realpath` hands
+/// out is of the program's allocator, and a stack inside of a program gives it back to the C
+/// library's own, which ends a program that brought another one.
+fn where_it_is(folder: &Path) -> Option<PathBuf> {
+    let open = fs::File::open(folder).ok()?;
+    fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).ok()
 }
 
 /// With its domain, as the kernel writes it.
