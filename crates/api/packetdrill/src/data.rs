@@ -40,6 +40,7 @@ fn write_flags(flags: c_int) -> Result<WriteFlags, Errno> {
         | libc::MSG_EOR
         | libc::MSG_DONTWAIT
         | libc::MSG_NOSIGNAL
+        | libc::MSG_FASTOPEN
         | libc::MSG_ZEROCOPY;
     if flags & !KNOWN != 0 {
         return Err(libc::EOPNOTSUPP);
@@ -276,7 +277,12 @@ pub(crate) unsafe extern "C" fn sendto(
         write_flags(flags)?;
         let stream = world.enter().sockets.get(&fd).ok_or(libc::EBADF)?.stream;
         let bytes = gather(&[(bytes.cast_mut().cast(), len)]);
-        // As on Linux, a stream does not look at the address (without MSG_FASTOPEN).
+        if stream && flags & libc::MSG_FASTOPEN != 0 {
+            let how = write_flags(flags)?;
+            let reply = world.on(fd, |core| Op::WriteFirst(core, bytes, to, how))?;
+            return reply.value.map(|count| count as usize).map_err(|errno| errno.0);
+        }
+        // As on Linux, a stream does not look at the address otherwise.
         if stream {
             return transmit(world, fd, bytes, flags);
         }

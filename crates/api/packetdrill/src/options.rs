@@ -54,6 +54,7 @@ fn option(level: c_int, name: c_int, value: &[u8]) -> Result<Option<SetOption>, 
             let name = value.split(|&byte| byte == 0).next().unwrap_or_default();
             OptionValue::Name(String::from_utf8_lossy(name).into_owned())
         }
+        How::Shaped(Field::FastOpenKeyCount) => OptionValue::Bytes(value.to_vec()),
         _ => OptionValue::Number(number(0)?),
     };
     Ok(Some(SetOption { option, value }))
@@ -84,12 +85,7 @@ pub(crate) unsafe extern "C" fn setsockopt(
         }
         let mut state = world.enter();
         let socket = state.sockets.get_mut(&fd).ok_or(libc::EBADF)?;
-        if let Some(bytes) = bytes.get(..4) {
-            socket.set.insert(
-                (level, name),
-                c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
-            );
-        }
+        socket.set.insert((level, name), bytes.to_vec());
         Ok(0)
     }) as c_int
 }
@@ -122,7 +118,7 @@ fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>,
     let mut state = world.enter();
     let socket = state.sockets.get(&fd).ok_or(libc::EBADF)?;
     let (core, stream) = (socket.core, socket.stream);
-    let was_set = socket.set.get(&(level, name)).copied();
+    let was_set = socket.set.get(&(level, name)).cloned();
     let mut info = || world.core(&mut state).info(core).map_err(|_| libc::EINVAL);
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_TYPE) => {
@@ -142,8 +138,11 @@ fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>,
         }
         // A flag that was not set is off; of anything else nobody knows what it would be.
         (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_KEEPALIVE | libc::SO_OOBINLINE)
-        | (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK) => number(was_set.unwrap_or(0)),
-        _ => number(was_set.ok_or(libc::ENOPROTOOPT)?),
+        | (
+            libc::IPPROTO_TCP,
+            libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT,
+        ) => Ok(was_set.unwrap_or(vec![0; 4])),
+        _ => was_set.ok_or(libc::ENOPROTOOPT),
     }
 }
 

@@ -43,15 +43,16 @@ pub(crate) struct Socket {
     pub(crate) stream: bool,
     pub(crate) blocks: bool,
     /// What was set with `setsockopt`, by level and name.
-    pub(crate) set: HashMap<(c_int, c_int), c_int>,
+    pub(crate) set: HashMap<(c_int, c_int), Vec<u8>>,
     /// What was sent with `MSG_ZEROCOPY`.
     pub(crate) copies: Copies,
 }
 
 impl Socket {
-    /// What an option was set to; 0 when it was not.
+    /// The number that an option was set to; 0 when it was not.
     pub(crate) fn option(&self, level: c_int, name: c_int) -> c_int {
-        self.set.get(&(level, name)).copied().unwrap_or(0)
+        let bytes = self.set.get(&(level, name)).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |bytes| c_int::from_ne_bytes(*bytes))
     }
 }
 

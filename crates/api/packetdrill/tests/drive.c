@@ -522,6 +522,64 @@ static void controls(void)
     must((sniff().flags & FIN) != 0);
 }
 
+/* Fast Open: options are checked and told, a listener takes data without a cookie, and a message that connects leaves with its SYN, where the kernel's knob lets them. */
+static void early(void)
+{
+    FILE *knob = fopen("/proc/sys/net/ipv4/tcp_fastopen", "r");
+    int fd, listening, conn, many = 5, one = 1, mode = 0, said;
+    unsigned char key[32], told[40];
+    char room[100];
+    socklen_t len;
+    struct segment s;
+    struct iovec from = {"question", 8};
+    struct msghdr msg = {.msg_iov = &from, .msg_iovlen = 1};
+
+    must(knob != NULL && fscanf(knob, "%d", &mode) == 1);
+    fclose(knob);
+    for (int i = 0; i < 32; i++)
+        key[i] = (unsigned char)i;
+    fd = stream();
+    must(d.setsockopt(d.data, fd, IPPROTO_TCP, 33 /* TCP_FASTOPEN_KEY */, key, 15) == -1 && errno == EINVAL);
+    for (size_t n = 16; n <= 32; n += 16) {
+        must(d.setsockopt(d.data, fd, IPPROTO_TCP, 33, key, (socklen_t)n) == 0);
+        len = sizeof told;
+        must(d.getsockopt(d.data, fd, IPPROTO_TCP, 33, told, &len) == 0 && len == n && memcmp(told, key, n) == 0);
+    }
+    must(d.setsockopt(d.data, fd, IPPROTO_TCP, 30 /* TCP_FASTOPEN_CONNECT */, &many, sizeof many) == -1 && errno == EINVAL);
+    must(d.setsockopt(d.data, fd, IPPROTO_TCP, TCP_FASTOPEN, &many, sizeof many) == 0);
+    len = sizeof said;
+    must(d.getsockopt(d.data, fd, IPPROTO_TCP, TCP_FASTOPEN, &said, &len) == 0 && said == many);
+    must(d.close(d.data, fd) == 0);
+
+    listening = listener(9494);
+    must(d.setsockopt(d.data, listening, IPPROTO_TCP, TCP_FASTOPEN, &many, sizeof many) == 0);
+    must(d.setsockopt(d.data, listening, IPPROTO_TCP, 34 /* TCP_FASTOPEN_NO_COOKIE */, &one, sizeof one) == 0);
+    inject(45104, 9494, SYN, 1000, 0, 10);
+    s = sniff();
+    must(s.flags == (SYN | ACK) && s.ack == (mode & 2 ? 1011 : 1001));
+    if (mode & 2) {
+        conn = d.accept(d.data, listening, NULL, NULL);
+        must(conn > 2 && d.read(d.data, conn, room, sizeof room) == 10);
+        must(d.close(d.data, conn) == 0);
+    }
+    inject(45104, 9494, RST, s.ack, 0, 0);
+    must(d.close(d.data, listening) == 0);
+
+    fd = stream();
+    must(d.fcntl(d.data, fd, F_SETFL, O_RDWR | O_NONBLOCK) == 0);
+    must(d.setsockopt(d.data, fd, IPPROTO_TCP, 34, &one, sizeof one) == 0);
+    msg.msg_name = with_port(&remote, 8080);
+    msg.msg_namelen = addr_len;
+    if (mode & 1)
+        must(d.sendmsg(d.data, fd, &msg, MSG_FASTOPEN) == 8);
+    else
+        must(d.sendmsg(d.data, fd, &msg, MSG_FASTOPEN) == -1 && errno == EINPROGRESS);
+    s = sniff();
+    must(s.flags == SYN && s.len == (mode & 1 ? 8 : 0));
+    inject(8080, s.from, RST | ACK, 0, s.seq + 1, 0);
+    must(d.close(d.data, fd) == 0);
+}
+
 /* What waits for what never comes ends: no packet after the patience, and a call that blocks everybody after a day of the stack's own time. */
 static void silence(void)
 {
@@ -573,6 +631,7 @@ int main(int argc, char **argv)
     asked();
     edges();
     controls();
+    early();
     silence();
     d.free(d.data);
     printf("all scripts hold: %s\n", argv[2]);

@@ -236,6 +236,9 @@ pub const OPTIONS: &[SocketOption] = &[
         of fewer than four segments in flight the first six timeouts do not double"),
     row(Tcp, 23, "TCP_FASTOPEN",        Shaped(F::FastOpen),   Along, EARLY),
     row(Tcp, 30, "TCP_FASTOPEN_CONNECT", Shaped(F::FastOpenConnect), Along, EARLY),
+    row(Tcp, 34, "TCP_FASTOPEN_NO_COOKIE", Shaped(F::FastOpenNoCookie), Along, EARLY),
+    row(Tcp, 33, "TCP_FASTOPEN_KEY",    Shaped(F::FastOpenKeyCount), Along, "the keys of a \
+        listener's cookies, the present one and the one before, as on Linux"),
     row(Tcp, 25, "TCP_NOTSENT_LOWAT",   Shaped(F::NotsentLowat), Along, "bytes that may be written \
         and not sent, 16 KiB at least; the socket is writable below half of it"),
     row(Tcp, 17, "TCP_THIN_DUPACK",     Own,                   Tunes, "does nothing, as on Linux"),
@@ -246,7 +249,6 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Tcp, 27, "TCP_SAVE_SYN",        OffOnly,               Tunes, OFF),
     row(Tcp, 14, "TCP_MD5SIG",          Absent,                Stays, ""),
     row(Tcp, 31, "TCP_ULP",             Absent,                Stays, ""),
-    row(Tcp, 33, "TCP_FASTOPEN_KEY",    Absent,                Stays, ""),
     row(Tcp, 19, "TCP_REPAIR",          Absent,                Stays, ""),
 
     row(Ip, 1,  "IP_TOS",               Shaped(F::Tos),        Along,

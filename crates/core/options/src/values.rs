@@ -240,6 +240,18 @@ fields! {
     36 FastOpen, fast_open: u32 = 0;
     /// TCP_FASTOPEN_CONNECT.
     37 FastOpenConnect, fast_open_connect: bool = false;
+    /// TCP_FASTOPEN_NO_COOKIE.
+    41 FastOpenNoCookie, fast_open_no_cookie: bool = false;
+    /// TCP_FASTOPEN_KEY of a listener: how many of the keys below there are, each as two numbers.
+    42 FastOpenKeyCount, fast_open_key_count: u8 = 0;
+    /// The first half of the present key.
+    43 FastOpenKeyLow, fast_open_key_low: u64 = 0;
+    /// Its second half.
+    44 FastOpenKeyHigh, fast_open_key_high: u64 = 0;
+    /// The first half of the key before.
+    45 FastOpenOldKeyLow, fast_open_old_key_low: u64 = 0;
+    /// Its second half.
+    46 FastOpenOldKeyHigh, fast_open_old_key_high: u64 = 0;
 }
 
 /// The least that TCP_NOTSENT_LOWAT stands for.
@@ -267,6 +279,35 @@ impl SocketOptions {
     pub fn take(&mut self, number: u16, value: u64) -> bool {
         let known = Field::ALL.iter().find(|field| **field as u16 == number);
         known.is_none_or(|&field| self.put(field, value))
+    }
+
+    /// TCP_FASTOPEN_KEY: the present key and the one before, as far as there are any.
+    pub fn fast_open_keys(&self) -> [Option<[u8; 16]>; 2] {
+        let key = |index: u8, low: u64, high: u64| {
+            (index < self.fast_open_key_count)
+                .then(|| (u128::from(high) << 64 | u128::from(low)).to_le_bytes())
+        };
+        [
+            key(0, self.fast_open_key_low, self.fast_open_key_high),
+            key(1, self.fast_open_old_key_low, self.fast_open_old_key_high),
+        ]
+    }
+
+    /// Sets what [`SocketOptions::fast_open_keys`] tells: 16 bytes, or 32 for the key before as
+    /// well. False, and nothing is changed, when it is neither.
+    #[must_use]
+    pub fn set_fast_open_keys(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() != 16 && bytes.len() != 32 {
+            return false;
+        }
+        let half = |at: usize| {
+            let half = bytes.get(at..at + 8).and_then(|half| half.try_into().ok());
+            half.map_or(0, u64::from_le_bytes)
+        };
+        self.fast_open_key_count = (bytes.len() / 16) as u8;
+        (self.fast_open_key_low, self.fast_open_key_high) = (half(0), half(8));
+        (self.fast_open_old_key_low, self.fast_open_old_key_high) = (half(16), half(24));
+        true
     }
 
     /// Bytes that may be written and not sent; None: as many as there is room for. A bound that is

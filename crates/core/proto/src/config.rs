@@ -91,23 +91,69 @@ pub struct TcpConfig {
     /// Keys of the cookies that listeners give and take (RFC 7413 4.1.2): the present one, and the
     /// one before, whose cookies are still taken while there is one. Without a present one it is
     /// derived from [`Config::secret`].
-    pub fast_open_keys: [Option<[u8; 16]>; 2],
+    pub fast_open_keys: FastOpenKeys,
 }
 
-/// Who may use Fast Open (RFC 7413), when they ask for it: the first two bits of Linux's
-/// `tcp_fastopen`.
+/// Who may use Fast Open (RFC 7413), and how: the bits of Linux's `tcp_fastopen`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FastOpenMode {
-    /// Connections that we begin: 1 there.
+    /// Connections that we begin, when they ask for it: 1 there.
     pub client: bool,
-    /// Listeners: 2 there.
+    /// Listeners, when they ask for it: 2 there.
     pub server: bool,
+    /// Data leaves with the SYN although the server gave no cookie: 4 there. For networks of one's
+    /// own (RFC 7413 6.3 has what a cookie is for).
+    pub client_without_cookie: bool,
+    /// Data is taken with a SYN that brings no cookie: 0x200 there.
+    pub server_without_cookie: bool,
+    /// Every listener takes data with a SYN, as many as its backlog, whether it asked or not: 0x400
+    /// there.
+    pub every_listener: bool,
+}
+
+impl FastOpenMode {
+    /// The bits of Linux's `tcp_fastopen` that mean something here.
+    pub const BITS: u32 = 0x607;
+
+    /// The mode that Linux's `tcp_fastopen` calls by this number; bits beyond
+    /// [`FastOpenMode::BITS`] say nothing.
+    pub const fn of(number: u32) -> FastOpenMode {
+        FastOpenMode {
+            client: number & 1 != 0,
+            server: number & 2 != 0,
+            client_without_cookie: number & 4 != 0,
+            server_without_cookie: number & 0x200 != 0,
+            every_listener: number & 0x400 != 0,
+        }
+    }
 }
 
 impl Default for FastOpenMode {
     /// As on Linux: clients.
     fn default() -> FastOpenMode {
-        FastOpenMode { client: true, server: false }
+        FastOpenMode::of(1)
+    }
+}
+
+/// Keys of Fast Open cookies: the present one, and the one before.
+pub type FastOpenKeys = [Option<[u8; 16]>; 2];
+
+/// Keys in the words of Linux's `tcp_fastopen_key`: four groups of hexadecimal digits with hyphens
+/// between them, and the same once more behind a comma for the key before. None: it is not like
+/// that.
+pub fn fast_open_keys(text: &str) -> Option<FastOpenKeys> {
+    let key = |text: &str| {
+        let mut key = [0; 16];
+        let mut groups = text.trim().split('-');
+        for bytes in key.chunks_exact_mut(4) {
+            let group = groups.next().filter(|group| (1..=8).contains(&group.len()))?;
+            bytes.copy_from_slice(&u32::from_str_radix(group, 16).ok()?.to_le_bytes());
+        }
+        groups.next().is_none().then_some(key)
+    };
+    match text.split_once(',') {
+        Some((present, before)) => Some([Some(key(present)?), Some(key(before)?)]),
+        None => Some([Some(key(text)?), None]),
     }
 }
 

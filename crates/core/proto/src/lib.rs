@@ -35,8 +35,8 @@ mod testing;
 
 pub use bind::{BindSpec, Sharing};
 pub use config::{
-    Config, Congestion, ConnOptions, EcnMode, FastOpenMode, Keepalive, MtuProbing, TcpConfig,
-    WhenFull,
+    Config, Congestion, ConnOptions, EcnMode, FastOpenKeys, FastOpenMode, Keepalive, MtuProbing,
+    TcpConfig, WhenFull, fast_open_keys,
 };
 pub use counters::{Counters, Drop};
 pub use error::{BindError, ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
@@ -53,6 +53,7 @@ pub use stack::Stack;
 pub use stack::misdelivered::MisdeliveredPacket;
 pub use stack::survey::{Queues, QueuesMut};
 pub use store::{Env, RxStore, TxStore};
+pub use tcp::fast_open::{FastOpenConnect, FastOpenListener};
 pub use tcp::summary::{ConnSummary, Holder, ListenerSummary};
 pub use tcp::{BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, State, TcpInfo};
 pub use udp::{

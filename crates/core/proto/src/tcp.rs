@@ -22,7 +22,7 @@ mod delivery;
 mod ecn;
 mod established;
 mod export;
-mod fast_open;
+pub(crate) mod fast_open;
 mod full;
 mod held;
 mod info;

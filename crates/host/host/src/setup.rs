@@ -124,3 +124,24 @@ impl Setup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cookies of SYNs and of Fast Open, and initial numbers, follow from the secret: a peer comes
+    /// to another worker with its next connection.
+    #[test]
+    fn workers_share_the_secret_and_the_keys_of_cookies() {
+        let mut setup = Setup::new(PathBuf::from("/nowhere"), [7; 32]);
+        setup.workers = vec![None; 3];
+        setup.stack.tcp.fast_open_keys = [Some([1; 16]), Some([2; 16])];
+        for index in 0..3 {
+            let stack = setup.worker(index).stack;
+            assert_eq!(
+                (stack.secret, stack.tcp.fast_open_keys),
+                ([7; 32], [Some([1; 16]), Some([2; 16])])
+            );
+        }
+    }
+}

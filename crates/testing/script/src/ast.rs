@@ -1,5 +1,6 @@
 //! A script as data.
 
+use clearway_wire::tcp::FastOpenCookie;
 use clearway_wire::{Ecn, Flags};
 
 use crate::lex::Pos;
@@ -126,6 +127,8 @@ pub enum TcpOption {
     Sack(Vec<(u32, u32)>),
     /// Timestamps; None stands for any.
     Ts(Option<u32>, Option<u32>),
+    /// A Fast Open cookie; an empty one asks for one.
+    FastOpen(FastOpenCookie),
     /// Bytes as they are.
     Raw(Vec<u8>),
 }

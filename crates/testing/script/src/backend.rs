@@ -78,6 +78,8 @@ pub enum Op {
     Read(Fd, u32, ReadFlags),
     /// Writes.
     Write(Fd, Vec<u8>, WriteFlags),
+    /// Connects and writes, with the SYN where that may be (MSG_FASTOPEN).
+    WriteFirst(Fd, Vec<u8>, Endpoint, WriteFlags),
     /// Sends a datagram to the peer.
     SendTo(Fd, Vec<u8>, Endpoint),
     /// Closes one side or both.
@@ -177,6 +179,8 @@ pub enum OptionValue {
     Linger(Option<u32>),
     /// The name of a congestion control.
     Name(String),
+    /// Bytes as they are (TCP_FASTOPEN_KEY).
+    Bytes(Vec<u8>),
 }
 
 impl SetOption {

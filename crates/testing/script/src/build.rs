@@ -85,6 +85,10 @@ fn option_bytes(flow: &Flow, options: &[TcpOption]) -> Result<Vec<u8>, String> {
                 bytes.extend_from_slice(&flow.stamp_live(ecr.unwrap_or(0)).to_be_bytes());
             }
             TcpOption::AccEcn(counters) => bytes.extend(counters.bytes()),
+            TcpOption::FastOpen(cookie) => {
+                bytes.extend_from_slice(&[34, 2 + cookie.as_slice().len() as u8]);
+                bytes.extend_from_slice(cookie.as_slice());
+            }
             TcpOption::Raw(raw) => bytes.extend_from_slice(raw),
         }
     }

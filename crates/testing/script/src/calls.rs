@@ -33,6 +33,8 @@ pub(crate) enum Check {
     NewConnection,
     /// The connection that assertions are about from here on.
     Connection(i64),
+    /// The same, and bytes of its stream were written.
+    First(i64),
     /// Bytes of this socket's stream were read, or only peeked at.
     Stream(i64, ReadFlags),
     /// A datagram was read.
@@ -76,6 +78,11 @@ pub(crate) fn translate(call: &Call, context: &dyn Context) -> Result<(Option<Op
         }
         "write" => return args.write(WriteFlags::default()),
         "send" => return args.write(args.write_flags(3)?),
+        "sendto" if args.names(3)?.iter().any(|name| name == "MSG_FASTOPEN") => {
+            let bytes = context.to_write(args.raw_fd()?, args.number(2)?);
+            let op = Op::WriteFirst(args.fd()?, bytes, context.server(), args.write_flags(3)?);
+            return Ok((Some(op), Check::First(args.raw_fd()?)));
+        }
         "sendto" => {
             let bytes = crate::flow::bytes_from(0, args.number(2)?);
             Op::SendTo(args.fd()?, bytes, context.peer())
@@ -176,7 +183,7 @@ impl Args<'_> {
                 "MSG_MORE" => flags.more = true,
                 "MSG_EOR" => flags.ends_record = true,
                 "MSG_DONTWAIT" => flags.dont_wait = true,
-                "MSG_NOSIGNAL" => {}
+                "MSG_NOSIGNAL" | "MSG_FASTOPEN" => {}
                 _ => return Err(format!("{name} is not known here for writing")),
             }
         }

@@ -397,7 +397,7 @@ impl<'a> Runner<'a> {
 
     fn check(&mut self, call: &Call, check: &Check, reply: &Reply) -> Result<(), String> {
         let mut reply = reply.clone();
-        if let Check::Connection(number) = check {
+        if let Check::Connection(number) | Check::First(number) = check {
             self.current = self.fds.get(number).copied();
         }
         if let (Check::Error(wanted), Ok(found)) = (check, &reply.value) {
@@ -459,7 +459,7 @@ impl<'a> Runner<'a> {
                 same_bytes(index, &reply.data)
             }
             Check::Datagram => same_bytes(0, &reply.data),
-            Check::Written(fd) if !self.datagrams.contains(fd) => {
+            Check::Written(fd) | Check::First(fd) if !self.datagrams.contains(fd) => {
                 let index = self.written.entry(*fd).or_default();
                 *index = index.wrapping_add(count);
                 Ok(())

@@ -149,6 +149,12 @@ pub(crate) fn option(option: &TcpOption) -> String {
             .iter()
             .fold("sack".to_owned(), |text, (left, right)| format!("{text} {left}:{right}")),
         TcpOption::Ts(val, ecr) => format!("TS val {} ecr {}", stamp(val), stamp(ecr)),
+        TcpOption::FastOpen(cookie) => cookie
+            .as_slice()
+            .iter()
+            .fold("FO ".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+            .trim_end()
+            .to_owned(),
         TcpOption::Raw(bytes) => {
             bytes.iter().fold("raw 0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
         }
@@ -197,11 +203,7 @@ pub(crate) fn read_segment(flow: &Flow, bytes: &[u8]) -> Option<Segment> {
                 TcpOption::Raw(raw)
             }
             RawOption::AccEcn(counters) => TcpOption::AccEcn(counters),
-            RawOption::FastOpen(cookie) => {
-                let mut raw = vec![34, cookie.as_slice().len() as u8 + 2];
-                raw.extend_from_slice(cookie.as_slice());
-                TcpOption::Raw(raw)
-            }
+            RawOption::FastOpen(cookie) => TcpOption::FastOpen(cookie),
             RawOption::Broken => TcpOption::Raw(Vec::new()),
         });
     }

@@ -343,6 +343,7 @@ unsafe fn set(table: &Table, net: &Net, fd: Fd, SetOption { option, value }: Set
             [c_int::from(wait.is_some()).to_ne_bytes(), wait.unwrap_or(0).to_ne_bytes()].concat()
         }
         OptionValue::Name(name) => name.into_bytes(),
+        OptionValue::Bytes(bytes) => bytes,
     };
     let len = bytes.len() as socklen_t;
     answer((table.setsockopt)(table.data, fd as c_int, level, name, bytes.as_ptr().cast(), len)
@@ -399,6 +400,13 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
             ];
             let bits = bits.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit);
             answer((t.send)(t.data, fd as c_int, bytes.as_ptr().cast(), bytes.len(), bits))
+        }
+        Op::WriteFirst(fd, bytes, to, flags) => {
+            let (addr, len) = address(to);
+            let to = (&raw const addr).cast();
+            let bits = if flags.dont_wait { libc::MSG_DONTWAIT } else { 0 } | libc::MSG_FASTOPEN;
+            let bytes = (bytes.as_ptr().cast(), bytes.len());
+            answer((t.sendto)(t.data, fd as c_int, bytes.0, bytes.1, bits, to, len))
         }
         Op::SendTo(fd, bytes, to) => {
             let (addr, len) = address(to);

@@ -9,6 +9,7 @@ use crate::config::ConnOptions;
 use crate::error::{BindError, ConnectError, ListenError};
 use crate::ids::{BindId, ConnId, ListenerId};
 use crate::store::Env;
+use crate::tcp::fast_open::{FastOpenConnect, FastOpenListener};
 use crate::tcp::{ConnectSpec, ListenSpec};
 
 impl<E: Env> Stack<E> {
@@ -96,12 +97,11 @@ impl<E: Env> Stack<E> {
     /// Up to `pending` connections of a listener may be there whose data came with a SYN and whose
     /// handshakes are not complete (Fast Open, RFC 7413; TCP_FASTOPEN of Linux). Who asks for a
     /// cookie is given one. 0 ends that. The data of such a SYN may come twice, so only who can
-    /// bear that asks for it (RFC 7413 2.1). Where [`TcpConfig::fast_open`](crate::TcpConfig) does
+    /// bear that asks for it (RFC 7413 2.1). While [`TcpConfig::fast_open`](crate::TcpConfig) does
     /// not let listeners, nothing comes of it.
-    pub fn set_fast_open(&mut self, listener: ListenerId, pending: u32) {
-        let pending = if self.config.tcp.fast_open.server { pending } else { 0 };
+    pub fn set_fast_open(&mut self, listener: ListenerId, how: FastOpenListener) {
         if let Some(listener) = self.tcp.listeners.get_mut(listener) {
-            listener.fast_open = pending;
+            listener.fast_open = how;
         }
     }
 
@@ -117,16 +117,18 @@ impl<E: Env> Stack<E> {
         spec: ConnectSpec,
     ) -> Result<ConnId, ConnectError> {
         let conn = self.connect(now, spec)?;
-        self.begin_fast_open(now, conn, false);
+        self.begin_fast_open(now, conn, FastOpenConnect::default());
         Ok(conn)
     }
 
     /// The same for a connection that was begun by [`Stack::connect_bound`], say, and of which
-    /// nothing has left. With `waits`, and where data may leave with the SYN, that leaves when the
-    /// first bytes are written (TCP_FASTOPEN_CONNECT of Linux): true then. Where
+    /// nothing has left. True when the SYN leaves with the first bytes that are written. Where
     /// [`TcpConfig::fast_open`](crate::TcpConfig) does not let clients, nothing comes of it.
-    pub fn begin_fast_open(&mut self, now: Instant, conn: ConnId, waits: bool) -> bool {
-        self.config.tcp.fast_open.client && self.tcp.asks_fast_open(now, conn, waits)
+    pub fn begin_fast_open(&mut self, now: Instant, conn: ConnId, how: FastOpenConnect) -> bool {
+        let mode = self.config.tcp.fast_open;
+        let without_cookie = how.without_cookie || mode.client_without_cookie;
+        let how = FastOpenConnect { without_cookie, ..how };
+        mode.client && self.tcp.asks_fast_open(now, conn, how)
     }
 
     /// As [`Stack::connect`], from a reserved port: table and local side are the reservation's,

@@ -56,7 +56,7 @@ pub(crate) fn on_segment<E: Env>(
             c.hears_syn_ack(cx.pools, &mut cx.stack.counters.tcp, (seg, arrival.mark));
         }
         established(c, cx);
-        if c.suffered(cx.pools).fast_open != EarlySyn::Plain {
+        if c.suffered(cx.pools).fast_open.is_special() {
             fast_open_answered(c, cx, seg);
         }
         if c.rtt.syn_repeated {
@@ -100,6 +100,7 @@ fn fast_open_answered<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: 
     }
     if taken > 0 {
         cx.counters.tcp.fast_open_active += 1;
+        c.note_rare(cx.pools, |t| t.fast_open = EarlySyn::Taken);
         ack::take_acked(c, cx, taken, seg.ack);
     } else {
         cx.counters.tcp.fast_open_not_taken += 1;

@@ -126,6 +126,8 @@ pub struct TcpInfo {
     /// Bytes per second at which data arrives at the peer, measured once in a round trip; 0 before
     /// the first time.
     pub delivery_rate: u64,
+    /// Data went with the SYN, and was taken: ours or the peer's (Fast Open, RFC 7413).
+    pub syn_data: bool,
     /// That measurement was limited by what the owner wrote.
     pub delivery_rate_app_limited: bool,
     /// Time in which something waited for the peer, to the millisecond.

@@ -14,6 +14,7 @@ use super::cold::Cold;
 use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::ecn::{EcnState, Feedback};
+use super::fast_open::FastOpenListener;
 use super::loss::sent::Sent;
 use super::marks::Marks;
 use super::mtu_search::MtuSearch;
@@ -492,7 +493,7 @@ impl<E: Env> Tcp<E> {
             both: false,
             backlog: 1,
             defer: 0,
-            fast_open: 0,
+            fast_open: FastOpenListener::default(),
             token: 0,
             options: ConnOptions::default(),
             settings: ConnOptions::default().into(),
@@ -903,7 +904,7 @@ fn pieces<E: Env>(
     Ok(())
 }
 
-/// A listener but for its name, under 2 to 12 and 270 on. Who waits to be accepted is told with the
+/// A listener but for its name, under 2 to 18 and 270 on. Who waits to be accepted is told with the
 /// connections.
 fn listener_fields(listener: &mut Listener, f: &mut impl Fields) {
     let Listener {
@@ -930,8 +931,28 @@ fn listener_fields(listener: &mut Listener, f: &mut impl Fields) {
     f.u8(9, defer);
     f.u64(10, token);
     f.u32(11, &mut listener.given);
-    f.u32(12, &mut listener.fast_open);
+    fast_open_fields(&mut listener.fast_open, f);
     option_fields(options, f);
+}
+
+/// How a listener has Fast Open, under 12 to 18. Its own keys travel with it, as
+/// all else that its program set.
+fn fast_open_fields(how: &mut FastOpenListener, f: &mut impl Fields) {
+    let FastOpenListener { pending, without_cookie, keys } = how;
+    f.u32(12, pending);
+    f.bool(13, without_cookie);
+    let mut count = keys.iter().flatten().count() as u8;
+    f.u8(14, &mut count);
+    for (index, number) in [(0, 15), (1, 17)] {
+        let mut halves = keys[index].map_or((0, 0), |key| {
+            let key = u128::from_le_bytes(key);
+            (key as u64, (key >> 64) as u64)
+        });
+        f.u64(number, &mut halves.0);
+        f.u64(number + 1, &mut halves.1);
+        let key = (u128::from(halves.1) << 64 | u128::from(halves.0)).to_le_bytes();
+        keys[index] = (index < usize::from(count)).then_some(key);
+    }
 }
 
 /// A half-open connection but for its deadline, under 1 to 17.

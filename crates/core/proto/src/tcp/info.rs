@@ -6,6 +6,7 @@ use clearway_base::Duration;
 use super::api::EcnInfo;
 use super::conn::Conn;
 use super::ecn::EcnState;
+use super::rare_stats::EarlySyn;
 use super::recovery;
 use super::sack::DUP_THRESH;
 use super::state::State;
@@ -51,6 +52,7 @@ impl<E: Env> Tcp<E> {
             rcv_space: p.rx.room(&c.rx, p.sizes.window(c.rcv.step)).saturating_add(unread),
             snd_wscale: scaled(c.snd.shift),
             rcv_wscale: scaled(c.rcv.shift),
+            syn_data: rare.fast_open == EarlySyn::Taken,
             timestamps: c.marks.has(Marks::TS),
             sack: c.marks.has(Marks::SACK),
             unacked: c.outstanding(),

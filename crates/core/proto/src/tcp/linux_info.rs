@@ -12,6 +12,8 @@ const OPT_WSCALE: u8 = 4;
 /// TCPI_OPT_ECN, TCPI_OPT_ECN_SEEN.
 const OPT_ECN: u8 = 8;
 const OPT_ECN_SEEN: u8 = 16;
+/// TCPI_OPT_SYN_DATA.
+const OPT_SYN_DATA: u8 = 32;
 
 /// TCP_ACCECN_ACE_FAIL_RECV: the ACE field that came was not one.
 const ACE_FAIL_RECV: u8 = 2;
@@ -53,7 +55,8 @@ impl TcpInfo {
                 | option(self.sack, OPT_SACK)
                 | option(self.snd_wscale.is_some(), OPT_WSCALE)
                 | option(self.ecn.feedback != EcnFeedback::None, OPT_ECN)
-                | option(self.ecn.seen, OPT_ECN_SEEN),
+                | option(self.ecn.seen, OPT_ECN_SEEN)
+                | option(self.syn_data, OPT_SYN_DATA),
             snd_wscale: self.snd_wscale.unwrap_or(0),
             rcv_wscale: self.rcv_wscale.unwrap_or(0),
             rto: micros(self.rto),
@@ -78,7 +81,11 @@ impl TcpInfo {
             rcv_ssthresh: self.rcv_wnd,
             unacked: segments(self.unacked),
             sacked: segments(self.sacked),
-            lost: segments(self.lost),
+            // Linux counts what is lost as such until it is acknowledged, sent again or not.
+            lost: segments(match self.phase {
+                Phase::Recovery | Phase::Loss => self.lost.saturating_add(self.retransmitted),
+                Phase::Open | Phase::Disorder => self.lost,
+            }),
             retrans: segments(self.retransmitted),
             total_retrans: self.total_retransmits,
             reordering: self.reordering,

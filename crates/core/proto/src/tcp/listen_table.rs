@@ -9,6 +9,7 @@ use crate::error::ListenError;
 use crate::hash::AddrHash;
 use crate::ids::Table;
 use crate::ids::{BindId, ListenerId};
+use crate::tcp::fast_open::FastOpenListener;
 use crate::tcp::seldom::Seldom;
 use crate::tcp::settings::Settings;
 use crate::tcp::summary::ListenerSummary;
@@ -29,9 +30,8 @@ pub(crate) struct Listener {
     /// Timeouts of the SYN-ACK for which a handshake is not complete before data comes
     /// (TCP_DEFER_ACCEPT of Linux); 0: it is complete with the ACK.
     pub defer: u8,
-    /// Connections that Fast Open cookies may have opened and whose handshakes are not complete, at
-    /// most; 0: cookies are not given nor taken.
-    pub fast_open: u32,
+    /// Whether data is taken with a SYN.
+    pub fast_open: FastOpenListener,
     pub token: u64,
     pub options: ConnOptions,
     /// The same as its connections keep it ([`Listener::set_options`]).

@@ -83,6 +83,11 @@ pub(crate) fn ours(cfg: &TcpConfig, link_mss: u16, max_segment: u16) -> Offered 
     }
 }
 
+/// The largest segment that an end takes which does not say.
+pub(crate) const fn default_mss(v6: bool) -> u16 {
+    if v6 { DEFAULT_MSS_V6 } else { DEFAULT_MSS_V4 }
+}
+
 /// What holds after the peer's SYN or SYN-ACK said `peer` and ours said, or will say, [`ours`]:
 /// each option only if both have it.
 pub(crate) fn agree(
@@ -93,7 +98,7 @@ pub(crate) fn agree(
     max_segment: u16,
 ) -> Agreed {
     let scaling = cfg.window_scaling && peer.scale.is_some();
-    let default = if v6 { DEFAULT_MSS_V6 } else { DEFAULT_MSS_V4 };
+    let default = default_mss(v6);
     Agreed {
         // RFC 7323 2.3: a larger shift than 14 is taken as 14.
         snd_scale: peer.scale.filter(|_| scaling).map_or(0, |s| s.min(MAX_SCALE)),

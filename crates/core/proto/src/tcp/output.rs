@@ -11,8 +11,7 @@ use super::mtu_search::Probe;
 use clearway_base::{Duration, Instant};
 use clearway_pkt::{MAX_PIECES, Piece, Sink};
 use clearway_wire::tcp::{
-    AccEcn, FastOpenCookie, HEADER_LEN, MAX_HEADER_LEN, MAX_OPTIONS_LEN, TcpOptions,
-    emit as emit_header,
+    AccEcn, FastOpenCookie, MAX_HEADER_LEN, MAX_OPTIONS_LEN, TcpOptions, emit as emit_header,
 };
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
@@ -22,9 +21,7 @@ use super::conn::Conn;
 use super::context::Pools;
 use super::deadlines::Timer;
 use super::ecn::Leaving;
-use super::fast_open;
 use super::options;
-use super::rare_stats::EarlySyn;
 use super::rcv::Rcv;
 use super::reasm::BLOCKS;
 use super::recovery::Next;
@@ -1070,7 +1067,7 @@ fn emit_syn<E: Env, S: Sink>(
     let asked =
         if answers || c.rare.is_none() { Flags::NONE } else { c.asks_for_ecn(p, c.recovery.tries) };
     let says = |mark| !answers || c.marks.has(mark);
-    let early = fast_open_option(c, p, config, now);
+    let early = fast_open_option(c, p, now);
     let seg = Segment {
         src_port: c.key.local_port,
         dst_port: c.key.remote_port,
@@ -1088,16 +1085,15 @@ fn emit_syn<E: Env, S: Sink>(
                 .filter(|_| says(Marks::TS))
                 .map(|_| (c.stamp(now), if answers { c.ts_recent } else { 0 })),
             sack_permitted: offer.sack && says(Marks::SACK),
-            fast_open: early.map(|(cookie, _)| cookie),
+            fast_open: early.and_then(|early| early.cookie),
             ..TcpOptions::NONE
         },
     };
     let payload = match early {
-        Some((cookie, mss)) if !answers && !cookie.is_request() => {
+        Some(Early { most_data: most @ 1.., .. }) => {
             // RFC 7413 4.2.1: no more than the server took in a segment before, and what the link
-            // carries, options included.
-            let room =
-                mss.min(c.our_mss).saturating_sub((seg.opts.header_len() - HEADER_LEN) as u16);
+            // carries. As on Linux there is room left for all options that a middlebox may add.
+            let room = most.min(c.our_mss).saturating_sub(MAX_OPTIONS_LEN as u16);
             p.tx.len(&c.tx).min(room.into())
         }
         _ => 0,
@@ -1132,31 +1128,38 @@ fn emit_syn<E: Env, S: Sink>(
 fn syn_waits_for_data<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
     !c.rare.is_none()
         && c.state == State::SynSent
-        && c.suffered(p).fast_open == EarlySyn::WaitsForData
+        && c.suffered(p).fast_open.waits_for_data()
         && !c.marks.has(Marks::SHUT)
         && p.tx.len(&c.tx) == 0
 }
 
-/// What our first SYN, or SYN-ACK, says of Fast Open, and the largest segment that the peer takes.
-/// A SYN that is sent again says nothing: the option or the data may be what was not let through
-/// (RFC 7413 4.1.3).
-fn fast_open_option<E: Env>(
-    c: &Conn<E>,
-    p: &mut Pools<E>,
-    config: &Config,
-    now: Instant,
-) -> Option<(FastOpenCookie, u16)> {
+/// What a SYN or SYN-ACK has to do with Fast Open.
+#[derive(Clone, Copy)]
+struct Early {
+    /// The option that it has.
+    cookie: Option<FastOpenCookie>,
+    /// The segment that its data must fit; 0: it has none.
+    most_data: u16,
+}
+
+/// What our first SYN, or SYN-ACK, says of Fast Open. A SYN that is sent again says nothing: the
+/// option or the data may be what was not let through (RFC 7413 4.1.3).
+fn fast_open_option<E: Env>(c: &Conn<E>, p: &mut Pools<E>, now: Instant) -> Option<Early> {
     if c.is_early() {
-        // While there is an old key, cookies may be of that one.
-        let changes = config.tcp.fast_open_keys[1].is_some();
-        return fast_open::fresh_cookie(config, &c.key)
-            .filter(|_| changes)
-            .map(|cookie| (cookie, 0));
+        return Some(Early { cookie: p.fast_open.renewed(&c.key), most_data: 0 });
     }
-    let asks = c.state == State::SynSent
-        && c.recovery.tries == 0
-        && c.suffered(p).fast_open != EarlySyn::Plain;
-    if asks { p.fast_open.say(now, c.key.local, c.key.remote) } else { None }
+    let how = c.suffered(p).fast_open;
+    if c.state != State::SynSent || c.recovery.tries > 0 || !how.is_special() {
+        return None;
+    }
+    let (cookie, mss) = p.fast_open.say(now, c.key.local, c.key.remote)?;
+    // Who never said how much it takes is sent what everybody does (RFC 9293 3.7.1).
+    let mss = if mss == 0 { options::default_mss(c.key.remote.is_v6()) } else { mss };
+    Some(match () {
+        () if how.is_bare() => Early { cookie: None, most_data: mss },
+        () if cookie.is_request() => Early { cookie: Some(cookie), most_data: 0 },
+        () => Early { cookie: Some(cookie), most_data: mss },
+    })
 }
 
 /// Sends a SYN with the first `payload` bytes of what was written.

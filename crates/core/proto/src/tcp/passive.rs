@@ -16,6 +16,7 @@ use super::ecn::{Feedback, Handshake, TOS_BITS};
 use super::established::established;
 use super::fast_open::{self, Judged};
 use super::options::{self, Agreed, Offered};
+use super::rare_stats::EarlySyn;
 use super::seldom::Seldom;
 use super::state::State;
 use super::syn_rcvd::SynAck;
@@ -37,8 +38,8 @@ pub(super) const REUSE_GAP: u32 = 1 << 17;
 enum Opening {
     /// A handshake as ever, whose SYN-ACK may bring a Fast Open cookie.
     Plain(Option<FastOpenCookie>),
-    /// Its data is taken at once.
-    Early,
+    /// Its data is taken at once, and the SYN-ACK may bring a cookie made with a newer key.
+    Early(Option<FastOpenCookie>),
 }
 
 impl<E: Env> Tcp<E> {
@@ -124,15 +125,16 @@ impl<E: Env> Tcp<E> {
         if let Some(old) = after.filter(|old| iss.le(*old)) {
             iss = old + REUSE_GAP;
         }
-        let limit = listener.fast_open;
-        let opening = match seg.opts.fast_open.filter(|_| limit > 0) {
-            Some(brought) => self.judge_fast_open(cx, (id, limit), (key, seg), &brought),
-            None => Opening::Plain(None),
+        let opening = if seg.opts.fast_open.is_some() || arrival.len() > 0 {
+            self.judge_fast_open(cx, id, (key, seg))
+        } else {
+            Opening::Plain(None)
         };
         let cookie = match opening {
             Opening::Plain(cookie) => cookie,
-            Opening::Early => {
-                return self.open_early(cx, id, arrival, (iss, agreed, offered)).map(Some);
+            Opening::Early(renewed) => {
+                let how = (iss, agreed, offered, renewed);
+                return self.open_early(cx, id, arrival, how).map(Some);
             }
         };
         let bits = |on: bool, bit| if on { bit } else { 0 };
@@ -174,25 +176,42 @@ impl<E: Env> Tcp<E> {
         Ok(None)
     }
 
-    /// What becomes of a SYN with the Fast Open option (RFC 7413 4.2.2).
+    /// What becomes of a SYN with the Fast Open option, or with data (RFC 7413 4.2.2).
     #[cold]
     fn judge_fast_open(
         &mut self,
         cx: &mut Cx<'_>,
-        (id, limit): (ListenerId, u32),
+        id: ListenerId,
         (key, seg): (&FlowKey, &Segment),
-        brought: &FastOpenCookie,
     ) -> Opening {
-        let fresh = || fast_open::fresh_cookie(cx.config, key);
-        if brought.is_request() {
-            let fresh = fresh();
-            cx.counters.tcp.fast_open_cookies_given += 1;
-            return Opening::Plain(fresh);
+        let Some(listener) = self.listeners.get(id) else { return Opening::Plain(None) };
+        let (how, mode) = (listener.fast_open, cx.config.tcp.fast_open);
+        let limit = how.limit(mode, listener.backlog);
+        let without_cookie = mode.server_without_cookie || how.without_cookie;
+        if limit == 0 || (seg.opts.fast_open.is_none() && !without_cookie) {
+            return Opening::Plain(None);
         }
-        if fast_open::judge(cx.config, key, brought) == Judged::Wrong || seg.flags.fin() {
-            let fresh = fresh();
-            cx.counters.tcp.fast_open_cookies_refused += 1;
-            return Opening::Plain(fresh);
+        let fresh = fast_open::fresh_cookie(cx.config, &how.keys, key);
+        let mut renewed = None;
+        match seg.opts.fast_open {
+            _ if without_cookie => {}
+            None => return Opening::Plain(None),
+            Some(brought) if brought.is_request() => {
+                cx.counters.tcp.fast_open_cookies_given += 1;
+                return Opening::Plain(fresh);
+            }
+            Some(brought) => match fast_open::judge(cx.config, &how.keys, key, &brought) {
+                Judged::Good => {}
+                Judged::Old => renewed = fresh,
+                Judged::Wrong => {
+                    cx.counters.tcp.fast_open_cookies_refused += 1;
+                    return Opening::Plain(fresh);
+                }
+            },
+        }
+        // A SYN that ends the stream as well is not worth a state of its own.
+        if seg.flags.fin() {
+            return Opening::Plain(None);
         }
         if !self.pools.fast_open.may_open(id, limit)
             || !self.room_for_one(cx)
@@ -201,7 +220,7 @@ impl<E: Env> Tcp<E> {
             cx.counters.tcp.fast_open_overflows += 1;
             return Opening::Plain(None);
         }
-        Opening::Early
+        Opening::Early(renewed)
     }
 
     /// Makes the connection that a cookie opens: in SYN-RECEIVED, its SYN-ACK due, and to be
@@ -212,7 +231,7 @@ impl<E: Env> Tcp<E> {
         cx: &mut Cx<'_>,
         id: ListenerId,
         arrival: &Arrival<'_, E::Buf>,
-        (iss, agreed, offered): (Seq, Agreed, Offered),
+        (iss, agreed, offered, renewed): (Seq, Agreed, Offered, Option<FastOpenCookie>),
     ) -> Result<u32, Drop> {
         let (key, seg) = (arrival.key, arrival.seg);
         let seeds = Seeds {
@@ -234,7 +253,7 @@ impl<E: Env> Tcp<E> {
         // The window of a SYN is never scaled (RFC 7323 2.2): it is set again below.
         let first = Segment { wnd: seg.wnd >> agreed.snd_scale, ack: iss + 1, ..*seg };
         let index = self.make_open(cx, &seeds, &first)?;
-        self.pools.fast_open.opened(*key, id);
+        self.pools.fast_open.opened(*key, id, renewed);
         cx.counters.tcp.fast_open_passive += 1;
         if let Some(c) = self.open.by_index_mut(index) {
             c.state = State::SynReceived;
@@ -260,6 +279,7 @@ impl<E: Env> Tcp<E> {
         let taken = match len {
             0 => Ok(()),
             _ => {
+                c.note_rare(pools, |t| t.fast_open = EarlySyn::Taken);
                 payload::count(cx.now, c, arrival.meta.segment_size, len);
                 open::step_7_and_8(c, &mut ConnCx { pools, stack: cx }, &after, arrival)
             }

@@ -94,6 +94,29 @@ pub(crate) enum EarlySyn {
     Asks,
     /// The same, and it leaves with the first bytes that are written.
     WaitsForData,
+    /// It has no option, and data all the same.
+    Bare,
+    /// The same, and it leaves with the first bytes that are written.
+    BareWaitsForData,
+    /// Data went with it, and was taken: this or the peer's.
+    Taken,
+}
+
+impl EarlySyn {
+    /// The SYN may have an option or data.
+    pub(crate) fn is_special(self) -> bool {
+        !matches!(self, EarlySyn::Plain | EarlySyn::Taken)
+    }
+
+    /// It leaves with the first bytes that are written.
+    pub(crate) fn waits_for_data(self) -> bool {
+        matches!(self, EarlySyn::WaitsForData | EarlySyn::BareWaitsForData)
+    }
+
+    /// It has data without a cookie.
+    pub(crate) fn is_bare(self) -> bool {
+        matches!(self, EarlySyn::Bare | EarlySyn::BareWaitsForData)
+    }
 }
 
 /// Where records end, which share no segment with what follows them (MSG_EOR): a connection by its

@@ -1,6 +1,7 @@
 //! What owners do to their connections and listeners. Each verb marks, and `settle` does the rest.
 
 use super::established::QUICK_ACKS;
+use super::fast_open::{FastOpenConnect, FastOpenListener};
 use super::marks::Marks;
 use clearway_base::{Handle, Instant, Link, List, Rng, Slab};
 use clearway_wire::{Addr, Endpoint, Segment};
@@ -84,7 +85,7 @@ impl<E: Env> Tcp<E> {
             both: addr == Addr::ANY_V6 && !spec.v6_only,
             backlog: spec.backlog.max(1),
             defer: 0,
-            fast_open: 0,
+            fast_open: FastOpenListener::default(),
             token: spec.token,
             options: spec.options,
             settings: spec.options.into(),
@@ -425,16 +426,27 @@ impl<E: Env> Tcp<E> {
         Ok(())
     }
 
-    /// The SYN of a connection that was begun just now has the Fast Open option. With `waits`, and
-    /// a cookie of the server's, it leaves with the first bytes that are written: true then.
-    pub(crate) fn asks_fast_open(&mut self, now: Instant, id: ConnId, waits: bool) -> bool {
+    /// The SYN of a connection that was begun just now has the Fast Open option, or data without
+    /// one. True when it leaves with the first bytes that are written.
+    pub(crate) fn asks_fast_open(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        how: FastOpenConnect,
+    ) -> bool {
         let Tcp { open, pools, .. } = self;
         let Some(c) = open.by_index_mut(id.index()).filter(|c| c.marks.has(Marks::SYN_DUE)) else {
             return false;
         };
-        let waits = waits && pools.fast_open.knows(now, c.key.local, c.key.remote);
+        let ends = (c.key.local, c.key.remote);
+        let waits = how.waits_for_data && pools.fast_open.may_carry(now, ends, how.without_cookie);
         c.note_rare(pools, |t| {
-            t.fast_open = if waits { EarlySyn::WaitsForData } else { EarlySyn::Asks }
+            t.fast_open = match (how.without_cookie, waits) {
+                (false, false) => EarlySyn::Asks,
+                (false, true) => EarlySyn::WaitsForData,
+                (true, false) => EarlySyn::Bare,
+                (true, true) => EarlySyn::BareWaitsForData,
+            }
         });
         waits
     }

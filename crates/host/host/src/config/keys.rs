@@ -3,7 +3,9 @@
 use clearway_base::Duration;
 use clearway_dev::{FaultSpec, PoolBudget};
 use clearway_engine::{Cores, Mode};
-use clearway_proto::{Congestion, EcnMode, FastOpenMode, MtuProbing, WhenFull};
+use clearway_proto::{
+    Congestion, EcnMode, FastOpenKeys, FastOpenMode, MtuProbing, WhenFull, fast_open_keys,
+};
 use clearway_shm::attach_socket::Secret;
 
 use super::error::Wrong;
@@ -151,12 +153,15 @@ pub const KEYS: &[Key] = &[
             to!(tcp.fin_wait_2 = |v: &Value<'_, '_>| millis(v, 0..=600_000))),
     key("tcp", "syn-retries", "How often a SYN is sent again, 0 to 127. Without it: 6.",
         to!(tcp.syn_retries = |v: &Value<'_, '_>| v.number(0..=127))),
-    key("tcp", "fast-open", "Who may use Fast Open, by the numbers of Linux's tcp_fastopen: 0 \
-        nobody, 1 programs that connect, 2 programs that listen, 3 both; each when it asks for it. \
+    key("tcp", "fast-open", "Who may use Fast Open, the sum of numbers that are those of Linux's \
+        tcp_fastopen: 1 programs that connect, 2 programs that listen, each when it asks for it; \
+        4 data leaves without a cookie, 512 it is taken without, 1024 every listener takes it. \
         Without it: 1.",
-        to!(tcp.fast_open = |v: &Value<'_,
-            '_>| v.number(0..=3).map(|n: u8| FastOpenMode { client: n & 1 != 0,
-                server: n & 2 != 0 }))),
+        to!(tcp.fast_open = fast_open_mode)),
+    key("tcp", "fast-open-key", "The key of Fast Open cookies in the words of Linux's \
+        tcp_fastopen_key: four groups of hexadecimal digits with hyphens between them, and the \
+        key before behind a comma, whose cookies are still taken. Without it each run has its own.",
+        to!(tcp.fast_open_keys = fast_open_key)),
     key("tcp", "retries",
         "How often data is sent again before the connection fails, 0 to 127. Without it: 15.",
             to!(tcp.retries = |v: &Value<'_, '_>| v.number(0..=127))),
@@ -289,6 +294,20 @@ pub const KEYS: &[Key] = &[
 
 fn millis(value: &Value<'_, '_>, bounds: std::ops::RangeInclusive<u64>) -> Result<Duration, Wrong> {
     value.number(bounds).map(Duration::from_millis)
+}
+
+fn fast_open_mode(value: &Value<'_, '_>) -> Result<FastOpenMode, Wrong> {
+    let number: u32 = value.number(0..=u64::from(FastOpenMode::BITS))?;
+    if number & !FastOpenMode::BITS != 0 {
+        return Err(value.wrong("expected a sum of 1, 2, 4, 512 and 1024"));
+    }
+    Ok(FastOpenMode::of(number))
+}
+
+fn fast_open_key(value: &Value<'_, '_>) -> Result<FastOpenKeys, Wrong> {
+    fast_open_keys(&value.text()?).ok_or_else(|| {
+        value.wrong("expected four groups of up to eight hexadecimal digits with hyphens between")
+    })
 }
 
 fn set_workers(settings: &mut Settings, value: &Value<'_, '_>) -> Set {

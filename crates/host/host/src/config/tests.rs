@@ -121,3 +121,18 @@ fn a_namespace_has_limits_of_its_own() {
             .contains("expected a number from")
     );
 }
+
+#[test]
+fn fast_open_takes_the_numbers_and_the_keys_of_linux() {
+    let settings = parse("[tcp]\nfast-open = 1027\nfast-open-key = \"1-2-3-4,a-b-c-d\"\n").unwrap();
+    assert!(settings.tcp.fast_open.every_listener && !settings.tcp.fast_open.server_without_cookie);
+    assert_eq!(settings.tcp.fast_open_keys[1].unwrap()[..5], [10, 0, 0, 0, 11]);
+    for (text, wanted) in [
+        ("fast-open = 8", "host.toml:2: expected a sum of 1, 2, 4, 512 and 1024"),
+        ("fast-open = 2000", "host.toml:2: expected a number from 0 to 1543"),
+        ("fast-open-key = \"1-2-3\"", "host.toml:2: expected four groups of up to eight"),
+    ] {
+        let error = parse(&format!("[tcp]\n{text}\n")).unwrap_err();
+        assert!(error.starts_with(wanted), "{error}");
+    }
+}

@@ -54,6 +54,18 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
             }
             options.fast_open_connect = on;
         }
+        libc::TCP_FASTOPEN_NO_COOKIE => {
+            let on = within(number(value)?, 0, 1)? == 1;
+            if ours.socket.remote().is_some() && !ours.socket.is_listener() {
+                return fail(libc::EINVAL);
+            }
+            options.fast_open_no_cookie = on;
+        }
+        libc::TCP_FASTOPEN_KEY => {
+            if !options.set_fast_open_keys(value) {
+                return fail(libc::EINVAL);
+            }
+        }
         libc::TCP_NODELAY => {
             // Set once more it still sends what waits under a cork, or for more.
             setting.acts |= number(value)? != 0;
@@ -116,6 +128,10 @@ pub(super) fn get(ours: &Ours, name: c_int) -> Answer<Option<Value>> {
             Value::Number(c_int::try_from(options.fast_open).unwrap_or(c_int::MAX))
         }
         libc::TCP_FASTOPEN_CONNECT => Value::Number(options.fast_open_connect.into()),
+        libc::TCP_FASTOPEN_NO_COOKIE => Value::Number(options.fast_open_no_cookie.into()),
+        libc::TCP_FASTOPEN_KEY => {
+            Value::Bytes(options.fast_open_keys().into_iter().flatten().flatten().collect())
+        }
         _ => return Ok(None),
     }))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::{Duration, Handle, Instant};
-use clearway_proto::ListenSpec;
+use clearway_proto::{FastOpenListener, ListenSpec};
 use clearway_shm::attach_socket::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{AcceptRecord, Message, event, flags, state};
 use clearway_shm::{Hostile, Producer};
@@ -140,7 +140,7 @@ impl Sessions {
         let defer = timeouts(options.defer_accept);
         stack.tune_listener(listening.listener, listening.backlog, defer);
         stack.set_listener_options(listening.listener, conn_options(&options, stack.defaults()));
-        stack.set_fast_open(listening.listener, options.fast_open);
+        stack.set_fast_open(listening.listener, FastOpenListener::of_socket(&options));
         let (home, backlog) = (session.id, listening.backlog);
         let sizes = sizes_of(&session.program, &options);
         self.fifo_plan.listen(Session::token(handle), session.program.memory.clone(), sizes);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use clearway_base::Handle;
-use clearway_proto::{BindSpec, ListenSpec};
+use clearway_proto::{BindSpec, FastOpenListener, ListenSpec};
 use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions, worker_of};
 use clearway_shm::layout::AcceptRecord;
 use clearway_wire::Endpoint;
@@ -92,7 +92,7 @@ impl Sessions {
                 if let Some(listener) = remote_listener.listener {
                     stack.tune_listener(listener, backlog, timeouts(options.defer_accept));
                     stack.set_listener_options(listener, conn_options(&options, stack.defaults()));
-                    stack.set_fast_open(listener, options.fast_open);
+                    stack.set_fast_open(listener, FastOpenListener::of_socket(&options));
                     let memory = remote_listener.program.memory.clone();
                     sessions.fifo_plan.listen(handle.to_bits() | MARK, memory, sizes);
                 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_engine::Time;
-use clearway_proto::{BindSpec, ConnEvents, ConnId, ConnectSpec};
+use clearway_proto::{BindSpec, ConnEvents, ConnId, ConnectSpec, FastOpenConnect};
 use clearway_shm::attach_socket::SessionId;
 use clearway_shm::layout::{event, state};
 use clearway_wire::Endpoint;
@@ -93,8 +93,11 @@ impl Sessions {
         let conn = begun?;
         // As on Linux the program goes on as if it were connected when the SYN waits for its first
         // bytes.
-        let waits =
-            session.options.fast_open_connect && stack.begin_fast_open(time.now, conn, true);
+        let how = FastOpenConnect {
+            waits_for_data: true,
+            without_cookie: session.options.fast_open_no_cookie,
+        };
+        let waits = session.options.fast_open_connect && stack.begin_fast_open(time.now, conn, how);
         if !session.options.quick_ack {
             stack.set_quick_ack(conn, false);
         }

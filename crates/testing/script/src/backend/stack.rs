@@ -6,11 +6,12 @@ mod sockets;
 use std::collections::VecDeque;
 
 use clearway_base::{Duration, Instant};
+use clearway_options::SocketOptions;
 use clearway_pkt::{Burst, Iface, Offloads, Pool, PoolBuf, RxMeta, Sink, TxMeta};
 use clearway_proto::store::{RingRx, RingTx};
 use clearway_proto::{
-    Config, Congestion, EcnMode, Env, InterfaceSpec, Link, MtuProbing, NextHop, Stack, Table,
-    TcpConfig,
+    Config, Congestion, EcnMode, Env, FastOpenMode, InterfaceSpec, Link, MtuProbing, NextHop,
+    Stack, Table, TcpConfig, fast_open_keys,
 };
 use clearway_wire::{Addr, Cidr, Endpoint};
 
@@ -82,6 +83,7 @@ impl Core {
         // As Linux's knobs stand beside it (`kernel/namespace.rs`).
         config.tcp.tail_loss_probe = false;
         config.tcp.defaults.ecn = EcnMode::Off;
+        config.tcp.fast_open = FastOpenMode::of(0);
         let commands = script.settings.commands.clone();
         for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
             turn_knob(&mut config.tcp, &name, &value);
@@ -123,12 +125,16 @@ impl Core {
         stack
             .add_route(Table(0), all, NextHop::Interface(iface))
             .expect("a new stack takes a route");
+        let mut sockets = Sockets::new(net);
+        for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
+            turn_socket_knob(&mut sockets.first, &name, &value);
+        }
         Core {
             stack,
             pool,
             now: BEGIN,
             sink: Collected::default(),
-            sockets: Sockets::new(net),
+            sockets,
             pending: None,
             reply: None,
             heeded: commands,
@@ -150,8 +156,12 @@ impl Core {
     /// Heeds knobs that were turned while the stack runs, given as the commands that do so. The
     /// stores stay as they are.
     pub fn turn(&mut self, commands: &[String]) {
+        let turned = || commands.iter().flat_map(|command| knobs(command));
+        for (name, value) in turned() {
+            turn_socket_knob(&mut self.sockets.first, &name, &value);
+        }
         self.stack.reconfigure_tcp(|tcp| {
-            for (name, value) in commands.iter().flat_map(|command| knobs(command)) {
+            for (name, value) in turned() {
                 turn_knob(tcp, &name, &value);
             }
         });
@@ -245,12 +255,39 @@ pub const KNOBS: &[&str] = &[
     "tcp_wmem",
     "tcp_mtu_probing",
     "tcp_congestion_control",
+    "tcp_fastopen",
+    "tcp_fastopen_key",
+    "tcp_notsent_lowat",
+    "tcp_keepalive_time",
+    "tcp_keepalive_intvl",
+    "tcp_keepalive_probes",
 ];
+
+/// What a socket begins with by those of [`KNOBS`] that Linux reads for each socket.
+fn turn_socket_knob(options: &mut SocketOptions, name: &str, value: &str) {
+    let Some(number) = number_of(value) else { return };
+    let short = u32::try_from(number).unwrap_or(u32::MAX);
+    match name.rsplit('.').next().unwrap_or_default() {
+        "tcp_notsent_lowat" => options.notsent_lowat = short,
+        "tcp_keepalive_time" => options.keep_idle = short,
+        "tcp_keepalive_intvl" => options.keep_interval = short,
+        "tcp_keepalive_probes" => options.keep_count = number.min(255) as u8,
+        _ => {}
+    }
+}
+
+/// The first number of a value, decimal or, with `0x`, hexadecimal.
+fn number_of(value: &str) -> Option<u64> {
+    let word = value.split_whitespace().next()?;
+    match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    }
+}
 
 /// Turns one of [`KNOBS`]; the script's other commands do nothing here.
 fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
-    let number: u64 =
-        value.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let number = number_of(value).unwrap_or(0);
     let small = number.min(255) as u8;
     match name.rsplit('.').next().unwrap_or_default() {
         "tcp_timestamps" => tcp.timestamps = number != 0,
@@ -270,6 +307,13 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
         // store's matter, which was made with it.
         "tcp_rmem" => tcp.max_receive_window = largest(value).unwrap_or(tcp.max_receive_window),
         "tcp_ecn" => tcp.defaults.ecn = EcnMode::of(number).unwrap_or_default(),
+        "tcp_fastopen" => tcp.fast_open = FastOpenMode::of(number as u32),
+        // Linux shows zeros until it has made a key for itself.
+        "tcp_fastopen_key" => {
+            tcp.fast_open_keys = fast_open_keys(value)
+                .map(|keys| keys.map(|key| key.filter(|key| *key != [0; 16])))
+                .unwrap_or_default();
+        }
         "tcp_wmem" => tcp.max_send_buffer = largest(value).unwrap_or(tcp.max_send_buffer),
         "tcp_mtu_probing" => {
             tcp.mtu_probing = match number {
@@ -279,8 +323,11 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
             }
         }
         "tcp_congestion_control" => {
-            tcp.defaults.congestion =
-                if value == "reno" { Congestion::Reno } else { Congestion::Cubic };
+            tcp.defaults.congestion = match value {
+                "reno" => Congestion::Reno,
+                "bbr" => Congestion::Bbr,
+                _ => Congestion::Cubic,
+            };
         }
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! Packets: `< S 0:0(0) win 1000 <mss 1460>`, `> udp (100)`,
 //! `< [1:101(100)] icmp unreachable port_unreachable`.
 
-use clearway_wire::tcp::AccEcn;
+use clearway_wire::tcp::{AccEcn, FastOpenCookie};
 use clearway_wire::{Ecn, Flags};
 
 use super::Parser;
@@ -193,11 +193,12 @@ impl Parser {
                 TcpOption::Ts(val, ecr)
             }
             "ECN" => TcpOption::AccEcn(self.counters()?),
+            "FO" => TcpOption::FastOpen(self.cookie()?),
             "raw" => TcpOption::Raw(self.hex()?),
             _ => {
                 self.at -= 1;
                 return self.error(
-                    "`mss`, `wscale`, `sackOK`, `sack`, `TS`, `ECN`, `nop`, `eol` or `raw`",
+                    "`mss`, `wscale`, `sackOK`, `sack`, `TS`, `ECN`, `FO`, `nop`, `eol` or `raw`",
                 );
             }
         })
@@ -228,6 +229,20 @@ impl Parser {
     }
 
     /// `0x0102ff`: bytes.
+    /// The digits of a cookie, in which a number may turn into a word; none asks for one.
+    fn cookie(&mut self) -> Result<FastOpenCookie, ParseError> {
+        let (pos, mut digits) = (self.pos(), String::new());
+        while let Token::Number(text) | Token::Word(text) = self.peek() {
+            digits.push_str(text);
+            self.skip();
+        }
+        let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+        bytes.and_then(|bytes| FastOpenCookie::new(&bytes)).ok_or_else(|| {
+            ParseError::new(pos, "a cookie has 4 to 16 bytes, an even number, such as `0a1b2c3d`")
+        })
+    }
+
     fn hex(&mut self) -> Result<Vec<u8>, ParseError> {
         let digits = match self.peek() {
             Token::Number(text) => {

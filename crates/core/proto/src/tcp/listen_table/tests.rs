@@ -11,7 +11,7 @@ fn listener(addr: Addr, port: u16, both: bool) -> Listener {
         both,
         backlog: 1,
         defer: 0,
-        fast_open: 0,
+        fast_open: FastOpenListener::default(),
         token: 0,
         options: ConnOptions::default(),
         settings: ConnOptions::default().into(),

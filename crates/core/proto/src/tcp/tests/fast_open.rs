@@ -6,6 +6,12 @@ use clearway_wire::tcp::FastOpenCookie;
 
 const REQUEST: FastOpenCookie = FastOpenCookie::REQUEST;
 
+const WAITS: FastOpenConnect = FastOpenConnect { waits_for_data: true, without_cookie: false };
+
+fn takes(pending: u32) -> FastOpenListener {
+    FastOpenListener { pending, ..FastOpenListener::default() }
+}
+
 fn options(cookie: Option<FastOpenCookie>) -> TcpOptions {
     TcpOptions { mss: Some(1000), fast_open: cookie, ..TcpOptions::NONE }
 }
@@ -15,7 +21,7 @@ fn options(cookie: Option<FastOpenCookie>) -> TcpOptions {
 fn serving(config: Config, pending: u32) -> (Bench, ListenerId, FastOpenCookie) {
     let mut b = Bench::new(config);
     let listener = b.listen(8);
-    b.net.stack.set_fast_open(listener, pending);
+    b.net.stack.set_fast_open(listener, takes(pending));
     let syn = Segment { src_port: 1, opts: options(Some(REQUEST)), ..b.segment(SYN, 0, 0, 8000) };
     assert_eq!(b.put(syn, &[]), None);
     let cookie = b.one().seg.opts.fast_open.expect("a cookie");
@@ -80,7 +86,7 @@ fn a_cookie_that_is_not_ours_opens_nothing_and_is_answered_with_a_good_one() {
 #[test]
 fn who_listens_without_it_neither_gives_nor_takes_cookies() {
     let (mut b, listener, cookie) = serving(plain(), 4);
-    b.net.stack.set_fast_open(listener, 0);
+    b.net.stack.set_fast_open(listener, takes(0));
     assert_eq!(syn_with(&mut b, 5, Some(REQUEST), &[]).seg.opts.fast_open, None);
     let answer = syn_with(&mut b, PEER_PORT, Some(cookie), b"question");
     assert_eq!((answer.seg.ack, answer.seg.opts.fast_open), (b.peer_iss + 1, None));
@@ -112,7 +118,7 @@ fn beyond_the_bound_of_pending_ones_handshakes_are_as_ever() {
             remote_port: port,
             table: Table(0),
         };
-        pending.opened(key, listener);
+        pending.opened(key, listener, None);
     }
     assert!(!pending.may_open(listener, u32::MAX));
 }
@@ -217,9 +223,9 @@ fn a_client_asks_for_a_cookie_and_sends_data_with_its_next_syn() {
     assert_eq!((b.info().bytes_acked, b.info().unacked, b.info().unsent), (6, 0, 0));
 
     // A part, and none: the rest leaves again at once. No more leaves than the server takes in a
-    // segment, the option counted.
+    // segment, with room for all options that a segment may have.
     let syn = opens(&mut b, &pattern(1500));
-    assert_eq!(syn.data.len(), 1000 - (syn.seg.opts.header_len() - 20));
+    assert_eq!(syn.data.len(), 1000 - clearway_wire::tcp::MAX_OPTIONS_LEN);
     answers(&mut b, 400, None);
     assert_eq!(
         b.out().iter().map(|s| (b.rel_seq(s), s.data.len())).collect::<Vec<_>>(),
@@ -242,7 +248,7 @@ fn a_syn_that_may_bring_data_waits_for_it_and_no_other_does() {
     let begin = |b: &mut Bench| {
         let id = b.connect(ConnOptions::default());
         let now = b.net.now;
-        b.net.stack.begin_fast_open(now, id, true)
+        b.net.stack.begin_fast_open(now, id, WAITS)
     };
     // There is no cookie yet: the SYN asks for one at once.
     assert!(!begin(&mut b));
@@ -280,11 +286,11 @@ fn a_syn_that_may_bring_data_waits_for_it_and_no_other_does() {
 #[test]
 fn who_may_use_it_is_configured() {
     let mut config = plain();
-    config.tcp.fast_open = FastOpenMode { client: false, server: false };
+    config.tcp.fast_open = FastOpenMode::of(0);
     let mut b = Bench::new(config);
     assert_eq!(opens(&mut b, b"data").seg.opts.fast_open, None);
     let listener = b.listen(8);
-    b.net.stack.set_fast_open(listener, 4);
+    b.net.stack.set_fast_open(listener, takes(4));
     b.port = PORT;
     assert_eq!(syn_with(&mut b, 5, Some(REQUEST), &[]).seg.opts.fast_open, None);
 }
@@ -340,4 +346,103 @@ fn cookies_of_so_many_servers_are_kept_and_the_one_used_last_goes_last() {
     kept.answered(at(20_000), &key(FAST_OPEN_PEERS), Some(cookie), 1000);
     assert_eq!(kept.say(at(30_000), local, server(0)), Some((cookie, 1000)));
     assert_eq!(kept.say(at(30_000), local, server(1)), Some((REQUEST, 0)));
+}
+
+#[test]
+fn who_wants_no_cookies_takes_data_without_and_gives_none() {
+    for by_mode in [false, true] {
+        let mut config = plain();
+        config.tcp.fast_open = FastOpenMode::of(if by_mode { 0x203 } else { 3 });
+        let mut b = Bench::new(config);
+        let listener = b.listen(8);
+        let how = FastOpenListener { without_cookie: !by_mode, ..takes(4) };
+        b.net.stack.set_fast_open(listener, how);
+        let answer = syn_with(&mut b, PEER_PORT, None, b"question");
+        assert_eq!((answer.seg.ack, answer.seg.opts.fast_open), (b.peer_iss + 9, None));
+        assert_eq!(b.net.stack.accept(listener).map(|c| b.net.stack.unread(c)), Some(8));
+        // A SYN without data and without the option is as ever.
+        assert_eq!(syn_with(&mut b, 6, None, &[]).seg.ack, b.peer_iss + 1);
+        assert_eq!(b.net.stack.accept(listener), None);
+        // Whatever cookie comes is good.
+        let any = FastOpenCookie::new(&[9; 8]);
+        assert_eq!(syn_with(&mut b, 7, any, b"x").seg.ack, b.peer_iss + 2);
+        assert_eq!(b.counters().fast_open_cookies_refused, 0);
+    }
+}
+
+#[test]
+fn every_listener_takes_data_where_that_is_configured() {
+    let mut config = plain();
+    config.tcp.fast_open = FastOpenMode::of(0x602);
+    let mut b = Bench::new(config);
+    b.listen(1);
+    assert_eq!(syn_with(&mut b, 5, None, b"x").seg.ack, b.peer_iss + 2);
+    // As many as its backlog.
+    let (syn, _) = (b.segment(SYN, 0, 0, 8000), ());
+    let syn = Segment { src_port: 6, ..syn };
+    b.put(syn, b"x");
+    assert!(b.out().iter().all(|seen| seen.seg.ack != b.peer_iss + 2));
+}
+
+#[test]
+fn a_client_that_wants_no_cookie_sends_data_with_its_first_syn() {
+    for by_mode in [false, true] {
+        let mut config = plain();
+        config.tcp.fast_open = FastOpenMode::of(if by_mode { 5 } else { 1 });
+        let mut b = Bench::new(config);
+        let id = b.connect(ConnOptions { nodelay: true, ..ConnOptions::default() });
+        let how = FastOpenConnect { without_cookie: !by_mode, ..WAITS };
+        let now = b.net.now;
+        assert!(b.net.stack.begin_fast_open(now, id, how));
+        b.silent();
+        b.send(&pattern(600));
+        let syn = b.one();
+        // The server never said how much it takes.
+        assert_eq!((syn.flags(), syn.seg.opts.fast_open, syn.data.len()), (SYN, None, 536 - 40));
+        b.iss = syn.seg.seq;
+        answers(&mut b, 496, None);
+        assert_eq!(b.one().data.len(), 104);
+        assert!(b.info().syn_data);
+    }
+}
+
+#[test]
+fn a_listener_with_keys_of_its_own_gives_and_takes_their_cookies() {
+    let (mut b, listener, cookie) = serving(plain(), 8);
+    let (first, second) = (Some([1; 16]), Some([2; 16]));
+    b.net.stack.set_fast_open(listener, FastOpenListener { keys: [first, None], ..takes(8) });
+    let answer = syn_with(&mut b, 21, Some(cookie), b"x");
+    assert_eq!(answer.seg.ack, b.peer_iss + 1, "the stack's key is not the listener's");
+    let given = answer.seg.opts.fast_open.unwrap();
+    b.net.stack.set_fast_open(listener, FastOpenListener { keys: [second, first], ..takes(8) });
+    let answer = syn_with(&mut b, 22, Some(given), b"x");
+    assert_eq!(answer.seg.ack, b.peer_iss + 2);
+    let newer = answer.seg.opts.fast_open.expect("a cookie made with the present key");
+    let answer = syn_with(&mut b, 23, Some(newer), b"x");
+    assert_eq!((answer.seg.ack, answer.seg.opts.fast_open), (b.peer_iss + 2, None));
+}
+
+#[test]
+fn keys_are_read_as_linux_writes_them() {
+    use crate::config::fast_open_keys;
+    let key = [0x67, 0x45, 0x23, 0x01, 0xef, 0xcd, 0xab, 0x89, 1, 0, 0, 0, 0, 0, 0, 0x80];
+    let text = "01234567-89abcdef-00000001-80000000";
+    assert_eq!(fast_open_keys(text), Some([Some(key), None]));
+    assert_eq!(fast_open_keys(&alloc::format!("1-2-3-4,{text}")).unwrap()[1], Some(key));
+    for wrong in ["", "1-2-3", "1-2-3-4-5", "1-2-3-", "1-2-3-g", "1-2-3-4,", "123456789-1-1-1"] {
+        assert_eq!(fast_open_keys(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn stacks_with_one_secret_take_each_others_cookies() {
+    let of_secret = |first| {
+        let mut config = plain();
+        config.secret[0] = first;
+        serving(config, 4)
+    };
+    let ((_, _, cookie), (_, _, other)) = (of_secret(1), of_secret(2));
+    assert_ne!(cookie, other, "the key follows from the secret");
+    let (mut b, ..) = of_secret(1);
+    assert_eq!(syn_with(&mut b, PEER_PORT, Some(cookie), b"question").seg.ack, b.peer_iss + 9);
 }

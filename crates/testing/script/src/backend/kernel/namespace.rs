@@ -1,6 +1,7 @@
 //! A network namespace for one thread, and the knobs in it.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::process::Command;
 
 use nix::sched::{CloneFlags, unshare};
@@ -68,6 +69,17 @@ pub(super) fn enter() -> Result<(), String> {
         let _ = set(name, value);
     }
     Ok(())
+}
+
+/// A system may restrict which congestion control a namespace has by default, and then [`enter`]
+/// could not set it; a socket of root may have any. Scripts run with CUBIC unless they say
+/// otherwise, as on the core.
+pub(super) fn choose_congestion(socket: &OwnedFd) {
+    const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let is_ours = |name: &str| ["cubic", "reno"].contains(&name.trim());
+    if fs::read_to_string(DEFAULT).is_ok_and(|name| !is_ours(&name)) {
+        let _ = rustix::net::sockopt::set_tcp_congestion(socket, "cubic");
+    }
 }
 
 /// Gives the device its addresses and a route to the peer, and brings it up.

@@ -12,9 +12,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt as opt;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
+use super::namespace;
 use crate::backend::{Fd, How, Net, Op, OptionValue, ReadFlags, Reply, SetOption, WriteFlags};
 use crate::errno::Errno;
 use crate::settings::IpVersion;
+
+/// Not among rustix' flags.
+const MSG_FASTOPEN: u32 = 0x2000_0000;
 
 /// A socket that calls in progress hold on to.
 pub(super) type Shared = Arc<OwnedFd>;
@@ -83,7 +87,7 @@ pub(super) fn must_wait(op: &Op, sockets: &BTreeMap<Fd, Shared>) -> bool {
     let (fd, flags) = match op {
         Op::Accept(fd) | Op::Read(fd, ..) => (fd, PollFlags::IN),
         Op::Write(fd, ..) | Op::SendTo(fd, ..) => (fd, PollFlags::OUT),
-        Op::Connect(..) | Op::Poll(..) => return true,
+        Op::Connect(..) | Op::WriteFirst(..) | Op::Poll(..) => return true,
         _ => return false,
     };
     let Some(fd) = sockets.get(fd) else { return false };
@@ -105,6 +109,9 @@ pub(super) fn job(op: Op, sockets: &BTreeMap<Fd, Shared>, net: Net) -> Result<Jo
             // Made here and now: a new thread would make it in this namespace too, but only because
             // it inherits it.
             let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None);
+            if let (true, Ok(socket)) = (stream, &socket) {
+                namespace::choose_congestion(socket);
+            }
             Box::new(move || new_socket(socket))
         }
         Op::Bind(fd, port) => {
@@ -130,6 +137,12 @@ pub(super) fn job(op: Op, sockets: &BTreeMap<Fd, Shared>, net: Net) -> Result<Jo
         Op::Write(fd, bytes, flags) => {
             let fd = get(fd)?;
             Box::new(move || write(&fd, &bytes, flags))
+        }
+        Op::WriteFirst(fd, bytes, to, flags) => {
+            let (fd, to) = (get(fd)?, address(to, net));
+            let mut how = SendFlags::NOSIGNAL | SendFlags::from_bits_retain(MSG_FASTOPEN);
+            how.set(SendFlags::DONTWAIT, flags.dont_wait);
+            Box::new(move || value(net::sendto(&fd, &bytes, how, &to)))
         }
         Op::SendTo(fd, bytes, to) => {
             let (fd, to) = (get(fd)?, address(to, net));
@@ -206,6 +219,7 @@ fn set(fd: &OwnedFd, SetOption { option, value }: SetOption, net: Net) -> Outcom
         OptionValue::Number(number) => number,
         OptionValue::Linger(wait) => return nothing(opt::set_socket_linger(fd, wait.map(seconds))),
         OptionValue::Name(name) => return nothing(opt::set_tcp_congestion(fd, &name)),
+        OptionValue::Bytes(_) => return nothing(Err(rustix::io::Errno::NOPROTOOPT)),
     };
     let (on, count) = (number != 0, number.max(0) as u32);
     nothing(match option.name {
@@ -219,6 +233,10 @@ fn set(fd: &OwnedFd, SetOption { option, value }: SetOption, net: Net) -> Outcom
         "TCP_QUICKACK" => opt::set_tcp_quickack(fd, on),
         "TCP_MAXSEG" => {
             nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::TcpMaxSeg, &count)
+                .map_err(|error| rustix::io::Errno::from_raw_os_error(error as i32))
+        }
+        "TCP_FASTOPEN_CONNECT" => {
+            nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::TcpFastOpenConnect, &on)
                 .map_err(|error| rustix::io::Errno::from_raw_os_error(error as i32))
         }
         "TCP_USER_TIMEOUT" => opt::set_tcp_user_timeout(fd, count),

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use clearway_base::{Duration, Instant};
 use clearway_options::{Field, How, SocketOptions};
 use clearway_proto::{
-    ConnId, ConnOptions, ConnectError, ConnectSpec, Event, Failure, ListenError, ListenSpec,
-    ListenerId, RecvError, SendError, Stack, State, Table, UdpError, UdpId, UdpSpec, Unreachable,
+    ConnId, ConnOptions, ConnectError, ConnectSpec, Event, Failure, FastOpenConnect,
+    FastOpenListener, ListenError, ListenSpec, ListenerId, RecvError, SendError, Stack, State,
+    Table, UdpError, UdpId, UdpSpec, Unreachable,
 };
 use clearway_wire::{Addr, Endpoint};
 
@@ -66,6 +67,8 @@ pub(super) struct Sockets {
     net: Net,
     all: BTreeMap<Fd, Socket>,
     next: Fd,
+    /// What a socket begins with.
+    pub(super) first: SocketOptions,
 }
 
 /// What a try came to: Err means that it would block.
@@ -91,7 +94,7 @@ fn of_core(stack: &Stack<ScriptEnv>, options: &SocketOptions) -> ConnOptions {
 
 impl Sockets {
     pub(super) fn new(net: Net) -> Sockets {
-        Sockets { net, all: BTreeMap::new(), next: 1 }
+        Sockets { net, all: BTreeMap::new(), next: 1, first: options_at_first() }
     }
 
     /// The connection behind a socket.
@@ -130,6 +133,7 @@ impl Sockets {
                         op,
                         Op::Read(_, _, ReadFlags { dont_wait: true, .. })
                             | Op::Write(_, _, WriteFlags { dont_wait: true, .. })
+                            | Op::WriteFirst(_, _, _, WriteFlags { dont_wait: true, .. })
                     )
             }
             None => true,
@@ -138,6 +142,9 @@ impl Sockets {
         let tried = match op {
             Op::Connect(fd, to) => self.connect(stack, now, fd, to, first),
             Op::Write(fd, ref bytes, flags) => self.write(stack, fd, bytes, flags, progress, waits),
+            Op::WriteFirst(fd, ref bytes, to, flags) => {
+                self.write_first(stack, now, (fd, to), (bytes, flags), progress, first)
+            }
             Op::Poll(ref wanted, _) => self.poll(stack, wanted, now >= progress.deadline),
             Op::Edges(ref wanted, _) => self.poll_edges(stack, wanted, now >= progress.deadline),
             other => self.simple(stack, other),
@@ -145,7 +152,10 @@ impl Sockets {
         match tried {
             Ok(reply) => Some(reply),
             Err(WouldBlock) if waits => None,
-            Err(WouldBlock) if matches!(progress.op, Op::Connect(..)) => {
+            Err(WouldBlock)
+                if matches!(progress.op, Op::Connect(..) | Op::WriteFirst(..))
+                    && progress.written == 0 =>
+            {
                 Some(Reply::of(Err(Errno::IN_PROGRESS)))
             }
             Err(WouldBlock) if progress.written > 0 => Some(Reply::of(Ok(progress.written as i64))),
@@ -155,7 +165,7 @@ impl Sockets {
 
     fn simple(&mut self, stack: &mut Stack<ScriptEnv>, op: Op) -> Tried {
         match op {
-            Op::Socket(stream) => ok(self.add(Kind::Fresh { stream }, options_at_first()) as usize),
+            Op::Socket(stream) => ok(self.add(Kind::Fresh { stream }, self.first) as usize),
             Op::Bind(fd, port) => self.bind(stack, fd, port),
             Op::Listen(fd, backlog) => self.listen(stack, fd, backlog),
             Op::Accept(fd) => self.accept(stack, fd),
@@ -166,7 +176,9 @@ impl Sockets {
             Op::Set(fd, option) => self.set(stack, fd, option),
             Op::TakeError(fd) => self.take_error(stack, fd),
             Op::Block(fd, block) => self.with(fd, |socket| socket.blocks = block),
-            Op::Connect(..) | Op::Write(..) | Op::Poll(..) | Op::Edges(..) => fail(Errno::INVALID),
+            Op::Connect(..) | Op::Write(..) | Op::WriteFirst(..) | Op::Poll(..) | Op::Edges(..) => {
+                fail(Errno::INVALID)
+            }
         }
     }
 
@@ -234,7 +246,10 @@ impl Sockets {
             options,
         };
         match stack.listen(spec) {
-            Ok(id) => self.with(fd, |socket| socket.kind = Kind::Listener { id, incoming: false }),
+            Ok(id) => {
+                stack.set_fast_open(id, FastOpenListener::of_socket(&self.get(fd).options));
+                self.with(fd, |socket| socket.kind = Kind::Listener { id, incoming: false })
+            }
             Err(ListenError::InUse) => fail(Errno::IN_USE),
             Err(ListenError::BadAddress) => fail(Errno::NOT_AVAILABLE),
             Err(_) => fail(Errno::NO_MEMORY),
@@ -279,7 +294,17 @@ impl Sockets {
                     token: u64::from(fd),
                     options,
                 };
+                let how = FastOpenConnect {
+                    waits_for_data: true,
+                    without_cookie: socket.options.fast_open_no_cookie,
+                };
+                let early = socket.options.fast_open_connect;
                 match stack.connect(now, spec) {
+                    // As on Linux the program goes on as if it were connected.
+                    Ok(id) if early && stack.begin_fast_open(now, id, how) => {
+                        socket.kind = Kind::Conn { id, connecting: false };
+                        return ok(0);
+                    }
                     Ok(id) => socket.kind = Kind::Conn { id, connecting: true },
                     Err(ConnectError::NoRoute) => return fail(Errno::NET_UNREACHABLE),
                     Err(ConnectError::BadAddress) => return fail(Errno::NET_UNREACHABLE),
@@ -324,6 +349,46 @@ impl Sockets {
             },
             Kind::Listener { .. } => fail(Errno::CONNECTED),
         }
+    }
+
+    /// `sendto` with MSG_FASTOPEN: connects; what is written leaves with the SYN where it may, and
+    /// behind the handshake where it may not.
+    fn write_first(
+        &mut self,
+        stack: &mut Stack<ScriptEnv>,
+        now: Instant,
+        (fd, to): (Fd, Endpoint),
+        (bytes, flags): (&[u8], WriteFlags),
+        progress: &mut Progress,
+        first: bool,
+    ) -> Tried {
+        let socket = self.get(fd);
+        let waits = socket.blocks && !flags.dont_wait;
+        if let Kind::Fresh { stream: true } = socket.kind {
+            let asked = std::mem::replace(&mut socket.options.fast_open_connect, true);
+            let begun = self.connect(stack, now, fd, to, first);
+            self.get(fd).options.fast_open_connect = asked;
+            match begun {
+                // Data goes with the SYN.
+                Ok(reply) if reply.value.is_ok() => {
+                    self.get(fd).kind = match self.get(fd).kind {
+                        Kind::Conn { id, .. } => Kind::Conn { id, connecting: true },
+                        _ => return fail(Errno::INVALID),
+                    };
+                    let written = self.write(stack, fd, bytes, flags, progress, waits)?;
+                    return if waits { Err(WouldBlock) } else { Ok(written) };
+                }
+                Ok(failed) => return Ok(failed),
+                Err(WouldBlock) => return Err(WouldBlock),
+            }
+        }
+        if let Kind::Conn { connecting: true, .. } = self.get(fd).kind {
+            let done = self.connect(stack, now, fd, to, first)?;
+            if done.value.is_err() {
+                return Ok(done);
+            }
+        }
+        self.write(stack, fd, bytes, flags, progress, waits)
     }
 
     /// The failure of a connection, the first time that it is asked for.
@@ -390,6 +455,10 @@ impl Sockets {
             Kind::Udp(_) => return self.send_to(stack, fd, bytes, None),
             _ => return fail(Errno::PIPE),
         };
+        if !has_room_to_write(stack, id, &self.get(fd).options, 1) {
+            self.get(fd).shorts += 1;
+            return Err(WouldBlock);
+        }
         let rest = &bytes[progress.written..];
         let taken = match flags {
             WriteFlags { urgent: true, .. } => stack.send_urgent(id, rest),
@@ -491,6 +560,16 @@ impl Sockets {
             (How::Shaped(Field::SendBuffer), OptionValue::Number(number)) => {
                 options.send_buffer = number.max(0) as u32
             }
+            (_, OptionValue::Bytes(keys)) => {
+                if !options.set_fast_open_keys(&keys) {
+                    return fail(Errno::INVALID);
+                }
+            }
+            (How::Shaped(field), OptionValue::Number(number)) => {
+                if let Err(errno) = set_shaped(options, field, number) {
+                    return fail(errno);
+                }
+            }
             (_, OptionValue::Number(number)) => {
                 if let Err(errno) = option.set(options, number) {
                     return fail(Errno(errno));
@@ -498,6 +577,10 @@ impl Sockets {
             }
         }
         let (quick_ack, all) = (options.quick_ack, of_core(stack, options));
+        if let Kind::Listener { id, .. } = socket.kind {
+            stack.set_listener_options(id, all);
+            stack.set_fast_open(id, FastOpenListener::of_socket(options));
+        }
         if let Kind::Conn { id, .. } = socket.kind {
             stack.set_options(id, all);
             if option.field() == Some(Field::QuickAck) {
@@ -574,7 +657,8 @@ impl Sockets {
                 set(stack.unread(id) > 0 || ended || failed || socket.deaf, poll::IN);
                 set(ended || failed, poll::RDHUP);
                 let opening = matches!(state, State::SynSent | State::SynReceived);
-                set(failed || (!opening && stack.send_room(id) > 0), poll::OUT);
+                let room = has_room_to_write(stack, id, &socket.options, 2);
+                set(failed || (!opening && stack.send_room(id) > 0 && room), poll::OUT);
                 set(stack.urgent(id).is_some(), poll::PRI);
             }
             Kind::Udp(_) => set(true, poll::OUT),
@@ -582,6 +666,49 @@ impl Sockets {
         }
         bits
     }
+}
+
+/// Whether more may be written as far as TCP_NOTSENT_LOWAT goes: what was not sent, so many times
+/// over, is below it. As on Linux one call may go beyond.
+fn has_room_to_write(
+    stack: &Stack<ScriptEnv>,
+    id: ConnId,
+    options: &SocketOptions,
+    times: u32,
+) -> bool {
+    let bound = options.notsent_lowat;
+    bound == 0
+        || bound == u32::MAX
+        || stack.info(id).is_none_or(|info| info.unsent.saturating_mul(times) < bound)
+}
+
+/// Sets what has a rule of its own, by Linux's rule.
+fn set_shaped(options: &mut SocketOptions, field: Field, number: i32) -> Result<(), Errno> {
+    let flag = || if (0..=1).contains(&number) { Ok(number == 1) } else { Err(Errno::INVALID) };
+    match field {
+        Field::FastOpen if number >= 0 => options.fast_open = number as u32,
+        Field::FastOpenConnect => options.fast_open_connect = flag()?,
+        Field::FastOpenNoCookie => options.fast_open_no_cookie = flag()?,
+        Field::NotsentLowat => options.notsent_lowat = number as u32,
+        Field::SynCount if (1..=127).contains(&number) => options.syn_count = number as u8,
+        Field::FinWait2 => {
+            options.fin_wait_2 = match number {
+                0 => None,
+                ..0 => Some(0),
+                _ => Some(number.min(120) as u8),
+            }
+        }
+        Field::LinearTimeouts => options.linear_timeouts = flag()?,
+        Field::MaxPacingRate => {
+            let rate = number as u32;
+            options.max_pacing_rate = if rate == u32::MAX { u64::MAX } else { rate.into() };
+        }
+        // IP_PMTUDISC_WANT and IP_PMTUDISC_DO are what streams do.
+        Field::Discover4 | Field::Discover6 if (1..=2).contains(&number) => {}
+        Field::FastOpen | Field::SynCount => return Err(Errno::INVALID),
+        _ => return Err(Errno::NO_PROTOCOL),
+    }
+    Ok(())
 }
 
 /// The socket that a call is about.
@@ -594,6 +721,7 @@ fn fd_of(op: &Op) -> Option<Fd> {
         | Op::Connect(fd, _)
         | Op::Read(fd, ..)
         | Op::Write(fd, ..)
+        | Op::WriteFirst(fd, ..)
         | Op::SendTo(fd, ..)
         | Op::Shutdown(fd, _)
         | Op::Close(fd)
