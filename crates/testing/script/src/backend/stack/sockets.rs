@@ -565,6 +565,11 @@ impl Sockets {
                     return fail(Errno::INVALID);
                 }
             }
+            // As on Linux these are for sockets that did not begin, and for listeners.
+            (
+                How::Shaped(Field::FastOpen | Field::FastOpenConnect | Field::FastOpenNoCookie),
+                OptionValue::Number(_),
+            ) if matches!(socket.kind, Kind::Conn { .. }) => return fail(Errno::INVALID),
             (How::Shaped(field), OptionValue::Number(number)) => {
                 if let Err(errno) = set_shaped(options, field, number) {
                     return fail(errno);
