@@ -432,6 +432,8 @@ static void asked(void)
     len = sizeof whole;
     must(getsockopt(conn, IPPROTO_TCP, TCP_INFO, whole, &len) == 0 && len >= 248);
     len = sizeof whole;
+    /* Whatever the system's default is. */
+    must(d.setsockopt(d.data, conn, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) == 0);
     must(getsockopt(conn, IPPROTO_TCP, TCP_CC_INFO, whole, &len) == 0 && len == 0);
     len = sizeof memory;
     must(getsockopt(conn, SOL_SOCKET, SO_MEMINFO, memory, &len) == 0 && len == sizeof memory);

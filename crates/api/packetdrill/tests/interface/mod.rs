@@ -361,12 +361,22 @@ unsafe fn make(t: &Table, net: &Net, op: Op) -> Reply {
     match op {
         Op::Socket(stream) => {
             let domain = if net.version == IpVersion::V4 { libc::AF_INET } else { libc::AF_INET6 };
-            number((t.socket)(
-                t.data,
-                domain,
-                if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM },
-                0,
-            ))
+            let kind = if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM };
+            let fd = (t.socket)(t.data, domain, kind, 0);
+            // Scripts run with CUBIC unless they say otherwise, which a system may not let a
+            // namespace have by default.
+            let default = "/proc/sys/net/ipv4/tcp_congestion_control";
+            let default = std::fs::read_to_string(default).unwrap_or_default();
+            if stream && !["cubic", "reno"].contains(&default.trim()) {
+                let (level, name) = (libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+                let cubic = b"cubic";
+                assert_eq!(
+                    (t.setsockopt)(t.data, fd, level, name, cubic.as_ptr().cast(), 5),
+                    0,
+                    "CUBIC cannot be chosen"
+                );
+            }
+            number(fd)
         }
         Op::Bind(fd, port) => {
             let any = if net.version == IpVersion::V4Mapped { Addr::ANY_V6 } else { net.local };
