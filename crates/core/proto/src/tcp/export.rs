@@ -752,6 +752,16 @@ impl<E: Env> Tcp<E> {
             }
             return Err(Fault::Full);
         }
+        if marks.has(Marks::PACED) && !marks.has(Marks::DETACHED) {
+            // The pacer begins anew and waits for nothing: what waited for its time in the other
+            // stack has its turn here, or nobody would look at it again.
+            if let Some(c) = self.open.by_index_mut(index) {
+                if !self.ready.join(index, &mut c.ready) {
+                    c.marks.set(Marks::EMIT);
+                    self.join_after_all(index);
+                }
+            }
+        }
         let mut links = self.open.links(|c| &mut c.owner);
         if marks.has(Marks::ORPHAN) {
             self.orphan_bytes += bytes;
