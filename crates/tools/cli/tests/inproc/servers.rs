@@ -35,6 +35,21 @@ fn redis_serves_clients_of_the_kernel_from_its_own_process() {
     }
 }
 
+/// redis brings an allocator of its own. `ip netns exec`, by which the others are started, hides the
+/// machine's devices from `/sys`; here they are seen, as by most users.
+#[test]
+fn a_program_with_another_allocator_sees_the_machines_own_devices() {
+    let Some(world) = World::with(&["redis-server", "redis-cli", "nsenter"]) else { return };
+    let namespace = format!("--net=/run/netns/{}", world.netns.name);
+    let mut inside = Command::new("nsenter");
+    inside.args([&namespace, "--", env!("CARGO_BIN_EXE_clearway")]);
+    inside.args(["run", "--inproc", "--port", "tap:cw0", "-a", "10.0.0.2/24", "--"]);
+    inside.args(["redis-server", "--save", "", "--protected-mode", "no"]);
+    inside.current_dir(&world.folder);
+    let server = world.start(inside, "redis.log");
+    server.until("redis answers", || cli(&world, &["ping"]) == "PONG\n");
+}
+
 /// The child of BGSAVE has a picture of the parent's memory, the stack's among it.
 #[test]
 fn a_forked_child_leaves_the_stack_with_its_parent() {
