@@ -11,6 +11,9 @@ use clearway_wire::Addr;
 const TIME_LIMIT: u32 = 120;
 /// How much real time the other thread gets to begin a call, in milliseconds.
 const GRACE: u32 = 20;
+/// How much real time nobody must have come in before a blocked call moves the clock itself, in
+/// milliseconds.
+const ALONE: u32 = 500;
 
 /// The flags.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +24,8 @@ pub(crate) struct Flags {
     /// Real time that the other thread gets to begin its call before the clock runs on to the next
     /// packet.
     pub(crate) grace: Duration,
+    /// Real time in which nobody came in, after which a blocked call moves the clock itself.
+    pub(crate) alone: Duration,
 }
 
 impl Flags {
@@ -37,10 +42,12 @@ impl Flags {
         for pair in pairs() {
             let name = pair.split_once('=').map(|(name, _)| name);
             if !name.is_some_and(|name| {
-                ["ip_version", "local", "remote", "mtu", "patience", "grace"].contains(&name)
+                ["ip_version", "local", "remote", "mtu", "patience", "grace", "alone"]
+                    .contains(&name)
             }) {
                 return Err(format!(
-                    "`{pair}` is none of ip_version=, local=, remote=, mtu=, patience= and grace="
+                    "`{pair}` is none of ip_version=, local=, remote=, mtu=, patience=, grace= \
+                     and alone="
                 ));
             }
         }
@@ -77,6 +84,7 @@ impl Flags {
         };
         (net.local, net.remote) = (address("local", net.local)?, address("remote", net.remote)?);
         let grace = Duration::from_millis(number("grace", GRACE)?.into());
-        Ok(Flags { net, patience: number("patience", TIME_LIMIT)?, grace })
+        let alone = Duration::from_millis(number("alone", ALONE)?.into());
+        Ok(Flags { net, patience: number("patience", TIME_LIMIT)?, grace, alone })
     }
 }

@@ -21,8 +21,6 @@ use crate::waiting::Set;
 pub(crate) const BEGIN: Micros = 1_600_000_000_000_000;
 /// How far the clock moves with every look at it.
 const LOOK: Micros = 1;
-/// How long, in real time, nobody must have come in before a blocked call moves the clock itself.
-const LONELY: Duration = Duration::from_millis(500);
 /// How far it moves it at a time, and in all before the call is given up: nothing that ends by
 /// itself takes as long.
 const STRIDE: Micros = 1_000_000;
@@ -193,7 +191,7 @@ impl World {
         let mut waited: Micros = 0;
         // Another thread's call is in progress: it ends, or is given up.
         while state.calling {
-            state = self.wait(state, LONELY).0;
+            state = self.wait(state, self.flags.alone).0;
         }
         state.calling = true;
         let begun = self.core(&mut state).call(op);
@@ -215,7 +213,7 @@ impl World {
             }
             blocked = true;
             let visits = state.visits;
-            state = self.wait(state, LONELY).0;
+            state = self.wait(state, self.flags.alone).0;
             if state.reply.is_none() && state.visits == visits {
                 if waited >= FOREVER {
                     self.core(&mut state).abandon();
