@@ -5,6 +5,7 @@ mod again;
 mod chapter;
 mod cut_through;
 mod death;
+mod early;
 mod ethernet;
 mod ip;
 mod iperf;
