@@ -53,6 +53,8 @@ install: ## Build, then install the program, its libraries, manual pages and com
 	$(BINARY) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/clearway
+	install -D -m 644 packaging/grafana/clearway.json $(DESTDIR)$(PREFIX)/share/clearway/grafana/clearway.json
+	install -D -m 644 packaging/prometheus/clearway-alerts.yml $(DESTDIR)$(PREFIX)/share/clearway/prometheus/clearway-alerts.yml
 	install -d $(DESTDIR)$(PREFIX)/share/doc/clearway/examples
 	install -m 644 packaging/clearway.toml crates/api/capi/examples/*.c crates/api/clearway/examples/*.rs $(DESTDIR)$(PREFIX)/share/doc/clearway/examples/
 
