@@ -289,15 +289,7 @@ fn a_transfer_past_the_stack_goes_on_though_time_stands_still() {
         [(1, 200_000, 200_000), (2, 3_000_000, 50_000), (3, 30_000, 2_000_000), (4, 70_000, 70_000)]
     {
         let host = StillHost::new(&format!("past-{seed}"));
-        let attach = |namespace| {
-            let mut hello = hello(namespace, None);
-            hello.cut_through = true;
-            Guest::attach(&host.attach_socket, hello).unwrap()
-        };
-        let (server, client) = (attach("server"), attach("client"));
-        let mut listener = server.listener("172.16.1.1:80");
-        let mut ours = client.connect("172.16.1.1:80").unwrap();
-        let mut theirs = server.accept(&mut listener);
+        let ([server, client], [_listener, mut theirs, mut ours]) = host.joined_past_the_stack();
         let writer = std::thread::spawn(move || {
             let mut sizes = Sizes { rng: Rng::seed(seed), most: writes };
             let mut sent = 0;

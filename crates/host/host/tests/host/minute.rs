@@ -83,6 +83,21 @@ impl StillHost {
     fn sessions(&self) -> u32 {
         self.ask(|host, _| host.workers()[0].sessions().count())
     }
+
+    /// Two programs, the server first; its listener, and both ends of a connection between them that
+    /// goes past the stack, its own first.
+    pub(crate) fn joined_past_the_stack(&self) -> ([Guest; 2], [Sock; 3]) {
+        let guest = |namespace| {
+            let mut hello = hello(namespace, None);
+            hello.cut_through = true;
+            Guest::attach(&self.attach_socket, hello).unwrap()
+        };
+        let (server, client) = (guest("server"), guest("client"));
+        let mut listener = server.listener("172.16.1.1:80");
+        let ours = client.connect("172.16.1.1:80").unwrap();
+        let theirs = server.accept(&mut listener);
+        ([server, client], [listener, theirs, ours])
+    }
 }
 
 impl Drop for StillHost {
@@ -142,15 +157,7 @@ fn furnish(host: &mut HostByHand) {
 #[test]
 fn bytes_that_nobody_reads_are_waited_for_a_minute_and_then_the_connection_is_reset() {
     let host = StillHost::new("minute");
-    let guest = |namespace| {
-        let mut hello = hello(namespace, None);
-        hello.cut_through = true;
-        Guest::attach(&host.attach_socket, hello).unwrap()
-    };
-    let (server, client) = (guest("server"), guest("client"));
-    let mut listener = server.listener("172.16.1.1:80");
-    let mut ours = client.connect("172.16.1.1:80").unwrap();
-    let mut theirs = server.accept(&mut listener);
+    let ([server, client], [_listener, mut theirs, mut ours]) = host.joined_past_the_stack();
     // As much as both FIFOs hold: the reader's is full, and the rest waits in the writer's.
     let bytes = vec![7; 2 << 20];
     let mut sent = 0;
@@ -233,15 +240,7 @@ fn the_notifier_of_one_that_reads_in_bulk_is_held_until_its_time_is_over() {
 #[test]
 fn a_notifier_held_past_the_stack_waits_no_longer_when_half_the_fifo_is_full() {
     let host = StillHost::new("held-past");
-    let guest = |namespace| {
-        let mut hello = hello(namespace, None);
-        hello.cut_through = true;
-        Guest::attach(&host.attach_socket, hello).unwrap()
-    };
-    let (server, client) = (guest("server"), guest("client"));
-    let mut listener = server.listener("172.16.1.1:80");
-    let mut ours = client.connect("172.16.1.1:80").unwrap();
-    let mut theirs = server.accept(&mut listener);
+    let ([server, client], [_listener, mut theirs, mut ours]) = host.joined_past_the_stack();
     let mut write = |theirs: &mut Sock, bytes: usize, there: usize| {
         assert_eq!(client.write_some(&mut ours, &vec![7; bytes]), bytes);
         crate::child::eventually("all is there", || {
