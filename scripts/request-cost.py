@@ -22,6 +22,8 @@ import time
 
 CALLS = "read readv pread64 write writev recvfrom recvmsg sendto sendmsg sendfile64 ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect6".split()
 REDIS, NGINX, IPERF = 6379, 8080, 5201
+LOADS = ("redis-get", "redis-p16", "nginx-100k", "iperf3")
+WAYS = ("clearway", "cut-through", "kernel")
 NGINX_BYTES = 100_000
 OURS, KERNELS = "10.98.1.2", "10.98.1.1"
 LOOPBACK = """create loopback interface
@@ -267,11 +269,15 @@ def tell(load, way, result):
 def main():
     parser = argparse.ArgumentParser(description="system calls, switches and processor time of a request")
     parser.add_argument("folder", nargs="?", default=os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "release"))
-    parser.add_argument("--loads", default="redis-get,redis-p16,nginx-100k,iperf3")
-    parser.add_argument("--ways", default="clearway,kernel")
+    parser.add_argument("--loads", default=",".join(LOADS), help="which, with commas between [default: all]")
+    parser.add_argument("--ways", default="clearway,kernel", help=f"of {', '.join(WAYS)} [default: %(default)s]")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=3)
     options = parser.parse_args()
+    for what, known in (("loads", LOADS), ("ways", WAYS)):
+        for name in getattr(options, what).split(","):
+            if name not in known:
+                parser.error(f"--{what}: there is no {name}; there are {', '.join(known)}")
     if not os.environ.get("REQUEST_COST_INSIDE"):
         os.environ["REQUEST_COST_INSIDE"] = "1"
         os.execvp("unshare", ["unshare", "-n", sys.executable, *sys.argv])
