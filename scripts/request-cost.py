@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -278,6 +279,8 @@ def main():
         for name in getattr(options, what).split(","):
             if name not in known:
                 parser.error(f"--{what}: there is no {name}; there are {', '.join(known)}")
+    if not shutil.which("perf"):
+        sys.exit("request-cost: perf is missing: apt-get install linux-perf")
     if not os.environ.get("REQUEST_COST_INSIDE"):
         os.environ["REQUEST_COST_INSIDE"] = "1"
         os.execvp("unshare", ["unshare", "-n", sys.executable, *sys.argv])

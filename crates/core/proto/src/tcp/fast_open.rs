@@ -10,8 +10,8 @@
 //!
 //! A cookie is a keyed hash of both addresses, so the server remembers nothing. It is the hash that
 //! Linux makes, so who moves a service between the two and keeps the key keeps its clients' cookies.
-//! What is remembered lies here: the cookies that servers gave us, and which of our listeners' connections were opened
-//! by a cookie and have not finished their handshakes.
+//! What is remembered lies here: the cookies that servers gave us, and which of our listeners'
+//! connections were opened by a cookie and have not finished their handshakes.
 
 use alloc::vec::Vec;
 

@@ -188,24 +188,25 @@ impl<E: Env> Tcp<E> {
         let (how, mode) = (listener.fast_open, cx.config.tcp.fast_open);
         let limit = how.limit(mode, listener.backlog);
         let without_cookie = mode.server_without_cookie || how.without_cookie;
-        if limit == 0 || (seg.opts.fast_open.is_none() && !without_cookie) {
+        if limit == 0 {
             return Opening::Plain(None);
         }
-        let fresh = fast_open::fresh_cookie(cx.config, &how.keys, key);
+        let config = cx.config;
+        let fresh = || fast_open::fresh_cookie(config, &how.keys, key);
         let mut renewed = None;
         match seg.opts.fast_open {
             _ if without_cookie => {}
             None => return Opening::Plain(None),
             Some(brought) if brought.is_request() => {
                 cx.counters.tcp.fast_open_cookies_given += 1;
-                return Opening::Plain(fresh);
+                return Opening::Plain(fresh());
             }
-            Some(brought) => match fast_open::judge(cx.config, &how.keys, key, &brought) {
+            Some(brought) => match fast_open::judge(config, &how.keys, key, &brought) {
                 Judged::Good => {}
-                Judged::Old => renewed = fresh,
+                Judged::Old => renewed = fresh(),
                 Judged::Wrong => {
                     cx.counters.tcp.fast_open_cookies_refused += 1;
-                    return Opening::Plain(fresh);
+                    return Opening::Plain(fresh());
                 }
             },
         }
