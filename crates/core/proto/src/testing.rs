@@ -132,11 +132,11 @@ pub(crate) fn config() -> Config {
 
 /// A stack without interfaces.
 pub(crate) fn bare(config: Config) -> Stack<TestEnv> {
-    roomy(config, 1 << 20)
+    with_room(config, 1 << 20)
 }
 
 /// The same with room for so many bytes of a connection each way.
-pub(crate) fn roomy(config: Config, room: u32) -> Stack<TestEnv> {
+pub(crate) fn with_room(config: Config, room: u32) -> Stack<TestEnv> {
     Stack::new(config, ChainRx::new(room / 256, room), RingTx::new(room / 2048, 4096, room))
 }
 

@@ -16,7 +16,7 @@ use crate::net::groups::Groups;
 use crate::net::iface::Interface;
 use crate::net::local::{Kind, Locals};
 use crate::net::neigh::Neighbours;
-use crate::net::path_cache::{RouteCache, Ways};
+use crate::net::path_cache::{PathCache, RouteCache};
 use crate::net::pmtu::{MIN_V4, MIN_V6, PathMtus};
 use crate::net::rate::RateLimit;
 use crate::net::route::{NextHop, Routes};
@@ -35,7 +35,7 @@ pub(crate) struct Ip {
     pub(crate) path_mtus: PathMtus,
     pub(crate) error_limit: RateLimit,
     pub(crate) rng: Rng,
-    pub(crate) ways: Ways,
+    pub(crate) path_cache: PathCache,
     /// Changes with every change of interfaces, addresses, routes and path MTUs; never 0.
     generation: u32,
     max_ifaces: u16,
@@ -90,7 +90,7 @@ impl Ip {
             path_mtus: PathMtus::new(limits.path_mtus, hash(4)),
             error_limit: RateLimit::new(limits.icmp_errors_per_second),
             rng,
-            ways: Ways::new(),
+            path_cache: PathCache::new(),
             generation: 1,
             max_ifaces: limits.interfaces,
         }
@@ -315,24 +315,24 @@ impl Ip {
     /// As [`Ip::link_mtu`], remembered for the next who asks.
     #[inline]
     pub(crate) fn known_link_mtu(&mut self, key: &FlowKey) -> Option<u32> {
-        if let Some(mtu) = self.ways.link_mtu(self.generation, key) {
+        if let Some(mtu) = self.path_cache.link_mtu(self.generation, key) {
             return Some(mtu);
         }
         let mtu = self.link_mtu(key.table, &key.local, &key.remote)?;
-        self.ways.put(self.generation, key, mtu, RouteCache::default());
+        self.path_cache.put(self.generation, key, mtu, RouteCache::default());
         Some(mtu)
     }
 
     /// What `make` says of the two addresses of a flow, remembered for the next who asks.
     #[inline]
     pub(crate) fn known_ts_offset(&mut self, key: &FlowKey, make: impl FnOnce() -> u32) -> u32 {
-        self.ways.ts_offset(self.generation, key, make)
+        self.path_cache.ts_offset(self.generation, key, make)
     }
 
     /// How packets of a flow leave, as far as that is remembered.
     #[inline]
     pub(crate) fn known_route(&self, key: &FlowKey) -> RouteCache {
-        self.ways.route(self.generation, key)
+        self.path_cache.route(self.generation, key)
     }
 
     /// Believes a path MTU that an ICMP message told and that was checked to be about a packet of

@@ -429,7 +429,7 @@ impl<S: Sink> IpOut<'_, S> {
         };
         let generation = self.ip.generation();
         *cache = RouteCache { generation, mtu: mtu as u16, iface, neighbour };
-        self.ip.ways.put(generation, key, link, *cache);
+        self.ip.path_cache.put(generation, key, link, *cache);
         Ok(LinkAddr { iface, mac, mtu, waits_for })
     }
 

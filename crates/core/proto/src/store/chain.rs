@@ -30,9 +30,9 @@ pub type Pots = Box<dyn Fn(usize) -> (usize, usize)>;
 /// What one part in so many of the buffers of a kind is left to the devices.
 const FOR_DEVICES: u64 = 8;
 
-/// What a queue may hold without a thought about how much others hold, as long as more than a
+/// What a queue may hold without a check of how much others hold, as long as more than a
 /// quarter of all places are free.
-const CALM: u32 = 8 * 1024;
+const UNCHECKED_BYTES: u32 = 8 * 1024;
 
 /// What buffers are taken to hold on to when nobody says what there are.
 const USUAL: u64 = 2 * 1024;
@@ -68,9 +68,9 @@ pub struct ChainRx<B> {
     available: u32,
     limit: u32,
     /// With so few free places each buffer is thought about, and so it is in a queue that holds
-    /// more than `calm`.
+    /// more than `unchecked`.
     low: u32,
-    calm: u32,
+    unchecked: u32,
     places: u32,
     own: Own,
     pots: Option<Pots>,
@@ -106,7 +106,7 @@ impl<B: Buf> ChainRx<B> {
         let limit = limit.min(1 << 30);
         ChainRx {
             low: 0,
-            calm: limit,
+            unchecked: limit,
             ..ChainRx::shared(nodes, limit, Minimum { queues: 0, len: 0 }, None)
         }
     }
@@ -135,7 +135,7 @@ impl<B: Buf> ChainRx<B> {
             available: nodes,
             limit,
             low: nodes / 4,
-            calm: limit.min(CALM),
+            unchecked: limit.min(UNCHECKED_BYTES),
             places: nodes,
             own,
             pots,
@@ -484,7 +484,10 @@ impl<B: Buf> ChainRx<B> {
         if len == 0 {
             return 0;
         }
-        if self.available <= self.low || at > 0 || queue.footprint + footprint as u32 > self.calm {
+        if self.available <= self.low
+            || at > 0
+            || queue.footprint + footprint as u32 > self.unchecked
+        {
             return self.hold_in_need(queue, at, buf, front, len);
         }
         self.put(queue, at, buf, front, len)

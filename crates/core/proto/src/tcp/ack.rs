@@ -62,7 +62,7 @@ pub(crate) fn digest<E: Env, const LOSSLESS: bool>(
     } else if !(is_una && (c.snd.nxt == c.snd.una || len > 0) && sack.is_empty()) {
         // Else data flows towards us and nothing of ours is on its way: only the window can be
         // news.
-        digest_news(c, cx, said);
+        digest_feedback(c, cx, said);
     }
     if sets_window {
         if wnd > c.snd.wnd {
@@ -95,7 +95,7 @@ pub(crate) fn has_unsent<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
 }
 
 /// Whether a SACK block lies within what we sent and is not acknowledged (RFC 2018 5).
-fn tells_news<E: Env>(c: &Conn<E>, sack: &SackBlocks, una: Seq) -> bool {
+fn has_new_block<E: Env>(c: &Conn<E>, sack: &SackBlocks, una: Seq) -> bool {
     sack.iter().any(|(l, r)| l.gt(una) && r.gt(l) && r.le(c.snd.nxt))
 }
 
@@ -115,7 +115,7 @@ fn digest_sack<E: Env>(
         if !c.marks.has(Marks::SACK) {
             return SackUpdate::default();
         }
-        if !tells_news(c, sack, una) {
+        if !has_new_block(c, sack, una) {
             let all = Span::new(c.snd.una, una);
             let sent = c.sent.get_mut(&mut p.sent).filter(|_| !all.is_empty());
             let Delivered { late, original } =
@@ -157,7 +157,7 @@ fn digest_sack<E: Env>(
 
 /// The part of an ACK that says something about what we sent.
 #[inline(always)]
-fn digest_news<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
+fn digest_feedback<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<'_>) {
     if said.seg.ack.gt(c.snd.una)
         && said.sack.is_empty()
         && c.recovery.is_lossless()
@@ -260,7 +260,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         // News that found no free scoreboard are counted as if there were no SACK; blocks that tell
         // none are no duplicates.
         sack: c.marks.has(Marks::SACK)
-            && (c.recovery.has_board() || !tells_news(c, said.sack, una)),
+            && (c.recovery.has_board() || !has_new_block(c, said.sack, una)),
         newly_sacked: sack.newly,
     });
     if acked == 0 && !dup {
@@ -395,7 +395,9 @@ fn una_laps<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, una: Seq) {
     if una.0 < c.snd.una.0 {
         c.note_rare(p, |t| t.cold.una_wraps = t.cold.una_wraps.wrapping_add(1));
     }
-    if let Some(rare) = c.rare.get_mut(&mut p.rare_stats).filter(|_| c.recovery.is_calm()) {
+    if let Some(rare) =
+        c.rare.get_mut(&mut p.rare_stats).filter(|_| c.recovery.is_open_without_dupacks())
+    {
         rare.cold.points.keep_close(una);
     }
 }

@@ -68,10 +68,10 @@ impl<E: Env> Conn<E> {
     /// The longest packet that leaves, but for probes, where link and ICMP let `path_mtu`. What has
     /// arrived of the last probe is taken in.
     pub(super) fn path_carries(&mut self, p: &mut Pools<E>, path_mtu: u32) -> u32 {
-        let is_calm = self.recovery.is_calm();
+        let is_open = self.recovery.is_open_without_dupacks();
         let Some(rare) = self.rare.get_mut(&mut p.rare_stats) else { return path_mtu };
         let Some(search) = &mut rare.search else { return path_mtu };
-        if is_calm {
+        if is_open {
             search.arrived(self.snd.una);
         }
         let limit = path_mtu.min(search.limit().into());

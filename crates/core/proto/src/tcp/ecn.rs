@@ -119,7 +119,7 @@ pub(crate) struct Arrived {
     pub has_sack: bool,
     /// It says something that no earlier segment can have said, so its counters are not older than
     /// those that are known.
-    pub is_news: bool,
+    pub is_newer: bool,
     /// Bytes of ours that it acknowledges.
     pub acked: u32,
     /// Payload of our full segments.
@@ -336,7 +336,7 @@ impl EcnState {
             // From now on ours go out too: what is known already first.
             self.set(OPTION_SEEN | OPTION_DUE, true);
         }
-        let marked = if a.is_news && is_counter { self.count_delivered(a) } else { 0 };
+        let marked = if a.is_newer && is_counter { self.count_delivered(a) } else { 0 };
         Verdict { ack_now, marked: if self.has(DEAF) { 0 } else { marked } }
     }
 

@@ -189,7 +189,7 @@ pub(crate) fn arrived<E: Env>(
         segments,
         option: seg.opts.acc_ecn,
         has_sack: !seg.opts.sack.is_empty(),
-        is_news: seg.ack.gt(c.snd.una)
+        is_newer: seg.ack.gt(c.snd.una)
             || seg.ack == c.snd.una && (stamp_is_newer || len > 0 && seg.seq == c.rcv.nxt || sacks),
         acked,
         mss: u32::from(c.mss),
@@ -203,13 +203,13 @@ pub(crate) fn arrived<E: Env>(
         c.ack_now();
     }
     if verdict.marked > 0 {
-        heed(c, cx, seg.ack, verdict.marked);
+        on_ce_marks(c, cx, seg.ack, verdict.marked);
     }
 }
 
 /// So many packets that were in flight were marked: once in a round trip the window is cut, unless
 /// the algorithm weighs how many were. In recovery it was cut already.
-fn heed<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, ack: Seq, marked: u32) {
+fn on_ce_marks<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, ack: Seq, marked: u32) {
     cx.stack.counters.tcp.ce_delivered += u64::from(marked);
     let (nxt, flight) = (c.snd.nxt, c.outstanding());
     let Some(state) = c.ecn_mut(cx.pools) else { return };

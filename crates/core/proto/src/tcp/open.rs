@@ -49,9 +49,9 @@ pub(crate) fn is_fast_path<E: Env>(c: &Conn<E>, seg: &Plain, len: u32) -> bool {
     }
     let (acked, out) = (seg.ack.since(c.snd.una), c.outstanding());
     // An ACK without news while something is out may be a duplicate.
-    let says_news = len > 0 || acked != 0 || out == 0;
+    let advances = len > 0 || acked != 0 || out == 0;
     debug_assert!(acked > out || is_expected(c, seg, len));
-    acked <= out && says_news && c.recovery.is_lossless()
+    acked <= out && advances && c.recovery.is_lossless()
 }
 
 /// Flags that an expected segment may have.
@@ -495,12 +495,12 @@ fn is_urgent<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, seg: &Segment) {
     let up = seg.seq + u32::from(seg.urg);
     // A pointer to what was received long ago, or that does not go further than the last one, is no
     // news.
-    let is_news = if c.settings.urgent_waits() {
+    let advances = if c.settings.urgent_waits() {
         up.gt(c.suffered(p).cold.rcv_urgent)
     } else {
         up.gt(c.rcv.nxt)
     };
-    if is_news {
+    if advances {
         c.note_rare(p, |t| t.cold.rcv_urgent = up);
         c.settings.set_urgent_waits(true);
         p.rx.urgent(&mut c.rx, up.since(c.rcv.nxt));

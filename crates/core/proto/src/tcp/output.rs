@@ -292,8 +292,8 @@ fn emit_probe<E: Env, S: Sink>(
     cx: &mut EmitCx<'_, '_, E, S>,
     path_mtu: u32,
 ) -> Result<(), OutError> {
-    let calm = c.recovery.is_lossless() && !c.marks.any(Marks::HOLE.with(Marks::DUPLICATE));
-    let Some(size) = c.next_probe(cx.pools, cx.now, path_mtu).filter(|_| calm) else {
+    let in_order = c.recovery.is_lossless() && !c.marks.any(Marks::HOLE.with(Marks::DUPLICATE));
+    let Some(size) = c.next_probe(cx.pools, cx.now, path_mtu).filter(|_| in_order) else {
         return Ok(());
     };
     let (usual, len, flight) = (c.mss, c.payload_of(size.into()), c.outstanding());
@@ -642,7 +642,7 @@ impl<E: Env> Conn<E> {
     /// Whether the owner has read so much that the peer should be told at once (RFC 9293
     /// 3.8.6.2.2).
     #[inline(always)]
-    pub(crate) fn window_is_news(&self, p: &Pools<E>) -> bool {
+    pub(crate) fn window_update_is_due(&self, p: &Pools<E>) -> bool {
         self.state.is_synchronized()
             && self.state.peer_may_send()
             && !self.asks_again()

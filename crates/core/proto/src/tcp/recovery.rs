@@ -540,7 +540,7 @@ impl Status {
     }
 
     /// The same, whether a scoreboard is held or not.
-    pub(crate) fn is_calm(&self) -> bool {
+    pub(crate) fn is_open_without_dupacks(&self) -> bool {
         self.phase as u8 | self.dupacks == 0
     }
 

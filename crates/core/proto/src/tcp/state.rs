@@ -143,7 +143,7 @@ pub(crate) enum Cause {
     Fin,
     /// Our FIN was acknowledged.
     FinAcked,
-    /// 2 MSL, the FIN-WAIT-2 time or the patience of a handshake is over.
+    /// 2 MSL, the FIN-WAIT-2 time or the time limit of a handshake is over.
     Timeout,
     /// A valid reset arrived, we sent one, or we gave up.
     Reset,

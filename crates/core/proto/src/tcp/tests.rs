@@ -12,7 +12,7 @@ use clearway_pkt::{Iface, Offloads, RxMeta};
 use clearway_wire::tcp::TcpOptions;
 use clearway_wire::{Addr, Endpoint, Flags, Segment, Seq, ipv4, ipv6, tcp};
 
-use crate::testing::{Net, addr, config, raw, roomy, tcp_packet};
+use crate::testing::{Net, addr, config, raw, tcp_packet, with_room};
 use crate::*;
 
 mod attack;
@@ -373,16 +373,16 @@ struct Link {
 
 impl World {
     fn new(config: Config, offloads: Offloads, delay: Duration) -> World {
-        World::roomy(config, offloads, delay, 1 << 20)
+        World::with_room(config, offloads, delay, 1 << 20)
     }
 
     /// With so many bytes of room for what was written and for what was not read.
-    fn roomy(config: Config, offloads: Offloads, delay: Duration, room: u32) -> World {
+    fn with_room(config: Config, offloads: Offloads, delay: Duration, room: u32) -> World {
         let end = |a: &str, salt: u8| {
             let mut config = config.clone();
             config.secret = [salt; 32];
             let spec = InterfaceSpec { offloads, ..raw(1500) };
-            Net::over(roomy(config, room), &[(spec, &[a])])
+            Net::over(with_room(config, room), &[(spec, &[a])])
         };
         let ends = [end("10.0.0.1/24", 3), end("10.0.0.2/24", 5)];
         let now = ends[0].now;

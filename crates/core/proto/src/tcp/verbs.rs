@@ -521,7 +521,7 @@ impl<E: Env> Tcp<E> {
     #[inline(never)]
     pub(crate) fn tell_window(&mut self, config: &Config, counters: &mut Counters, index: u32) {
         let Some(c) = self.open.by_index_mut(index) else { return };
-        if !c.marks.has(Marks::DETACHED) && c.window_is_news(&self.pools) {
+        if !c.marks.has(Marks::DETACHED) && c.window_update_is_due(&self.pools) {
             c.ack_now();
             self.settle(config, counters, index);
         }

@@ -88,7 +88,7 @@ fn timestamps_alone_take_the_recommended_layout() {
 }
 
 #[test]
-fn the_quick_way_and_the_long_way_read_the_same_timestamps() {
+fn the_fast_path_and_the_full_one_read_the_same_timestamps() {
     let ts = [8, 10, 0, 0, 0, 5, 0, 0, 0, 6];
     let quick = options(&[&[1, 1], &ts[..]].concat());
     for list in
@@ -112,7 +112,7 @@ fn a_syn_carries_all_its_options() {
     let list = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
     assert_eq!(bytes[20..], list);
     assert_eq!(parse(&bytes).unwrap().opts, opts);
-    // The quick ways say what the long ones say.
+    // The fast paths say what the long ones say.
     assert_eq!(TcpOptions::parse_any(&list), opts);
     let mut long = [0; 20];
     assert_eq!(opts.emit_any(&mut long), list.len());

@@ -1,4 +1,4 @@
-//! The quick way out, for the segments that nearly all segments are: one piece, over a way that is
+//! The fast path out, for the segments that nearly all segments are: one piece, over a path that is
 //! known, with no options but timestamps. What leaves is byte for byte what [`IpOut::begin`], the
 //! header's `emit` and `finish` make of it.
 
@@ -13,9 +13,9 @@ use crate::flow::FlowKey;
 use crate::net::iface::Interface;
 use crate::net::ip::Ip;
 
-/// A way out that is known as it stands, for the time of one packet.
+/// A path out that is known as it stands, for the time of one packet.
 #[derive(Clone, Copy)]
-pub(crate) struct Way<'i> {
+pub(crate) struct CachedPath<'i> {
     iface: Iface,
     /// The link address that it goes to; zeros on a link without addresses.
     mac: Mac,
@@ -24,10 +24,14 @@ pub(crate) struct Way<'i> {
     interface: &'i Interface,
 }
 
-/// The way that `cache` remembers, if it still holds and nothing has to be waited for. None: ask
+/// The path that `cache` remembers, if it still holds and nothing has to be waited for. None: ask
 /// [`IpOut::path`].
 #[inline(always)]
-pub(crate) fn quick_way<'i>(ip: &'i mut Ip, now: Instant, cache: &RouteCache) -> Option<Way<'i>> {
+pub(crate) fn cached_path<'i>(
+    ip: &'i mut Ip,
+    now: Instant,
+    cache: &RouteCache,
+) -> Option<CachedPath<'i>> {
     if cache.generation != ip.generation() {
         return None;
     }
@@ -35,7 +39,7 @@ pub(crate) fn quick_way<'i>(ip: &'i mut Ip, now: Instant, cache: &RouteCache) ->
         None => Mac::ZERO,
         Some(at) => ip.neighbours.usable(at, now)?,
     };
-    Some(Way {
+    Some(CachedPath {
         iface: cache.iface,
         mac,
         mtu: cache.mtu,
@@ -59,7 +63,7 @@ pub(crate) struct SegmentOut<'a> {
 
 /// Sends one segment, whose payload `fill` writes; it says whether it had the bytes, and if not,
 /// nothing leaves and this is false. `head` says the header. The caller has made the segment for
-/// this way's MTU.
+/// this path's MTU.
 ///
 /// # Errors
 /// As [`IpOut::begin`](super::IpOut::begin), and nothing has changed.
@@ -67,7 +71,7 @@ pub(crate) struct SegmentOut<'a> {
 pub(crate) fn send_segment<S: Sink>(
     sink: &mut S,
     counters: &mut Counters,
-    way: Way<'_>,
+    path: CachedPath<'_>,
     out: SegmentOut<'_>,
     head: impl FnOnce() -> Segment,
     fill: impl FnOnce(&mut [u8]) -> bool,
@@ -75,18 +79,18 @@ pub(crate) fn send_segment<S: Sink>(
     let SegmentOut { key, is_v4, is_stamped, payload, tos, ttl } = out;
     let header_len = if is_stamped { tcp::TS_HEADER_LEN } else { tcp::HEADER_LEN };
     let l4_len = header_len + payload;
-    let link_len = usize::from(way.interface.link_len);
+    let link_len = usize::from(path.interface.link_len);
     let l4_at = link_len + if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
     let len = l4_at + l4_len;
-    debug_assert!(len - link_len <= usize::from(way.mtu), "a segment longer than the way allows");
-    let frame = sink.reserve(way.iface, len).ok_or(OutError::Full)?;
+    debug_assert!(len - link_len <= usize::from(path.mtu), "a segment longer than the path allows");
+    let frame = sink.reserve(path.iface, len).ok_or(OutError::Full)?;
     let (below, l4) =
         frame.get_mut(..len).and_then(|f| f.split_at_mut_checked(l4_at)).ok_or(OutError::Full)?;
     let (link, packet) = below.split_at_mut_checked(link_len).ok_or(OutError::Full)?;
     if link_len != 0 {
         eth::emit(
-            way.mac,
-            way.interface.mac,
+            path.mac,
+            path.interface.mac,
             if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 },
             link,
         );
@@ -99,7 +103,7 @@ pub(crate) fn send_segment<S: Sink>(
         return Ok(false);
     }
     let mut meta = TxMeta::default();
-    let offloads = &way.interface.offloads;
+    let offloads = &path.interface.offloads;
     if !offloads.trusted_link {
         let sum = if offloads.tx_checksum {
             (meta.checksum_start, meta.checksum_offset) = (l4_at as u16, tcp::CHECKSUM_AT as u16);
@@ -114,7 +118,7 @@ pub(crate) fn send_segment<S: Sink>(
         tcp::put_checksum(sum, l4);
     }
     counters.ip.bytes_out += len as u64;
-    sink.commit(way.iface, len, meta);
+    sink.commit(path.iface, len, meta);
     counters.ip.packets_out += 1;
     Ok(true)
 }

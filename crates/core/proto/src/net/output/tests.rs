@@ -6,7 +6,7 @@ use std::vec::Vec;
 use clearway_pkt::Offloads;
 use clearway_wire::{Flags, Segment, Seq};
 
-use super::segment::{SegmentOut, quick_way, send_segment};
+use super::segment::{SegmentOut, cached_path, send_segment};
 use super::*;
 use crate::testing::*;
 use crate::{InterfaceSpec, Table};
@@ -250,7 +250,7 @@ fn copying_a_part_crosses_from_head_to_body() {
     }
 }
 
-/// Sends one segment with timestamps and `payload` bytes the quick way, over a cache that the long
+/// Sends one segment with timestamps and `payload` bytes by the fast path, over a cache that the long
 /// way has filled.
 fn send_quick(
     net: &mut Net,
@@ -260,7 +260,7 @@ fn send_quick(
     payload: usize,
 ) -> Result<bool, OutError> {
     let crate::Stack { counters, ip, .. } = &mut net.stack;
-    let way = quick_way(ip, net.now, cache).expect("the cache is warm");
+    let way = cached_path(ip, net.now, cache).expect("the cache is warm");
     let (is_v4, is_stamped) = (key.local.is_v4(), seg.opts.ts.is_some());
     let out = SegmentOut { key, is_v4, is_stamped, payload, tos: &4, ttl: &63 };
     let fill = |room: &mut [u8]| {
@@ -271,7 +271,7 @@ fn send_quick(
 }
 
 #[test]
-fn the_quick_way_makes_the_same_packet_as_the_long_one() {
+fn the_fast_path_makes_the_same_packet_as_the_full_one() {
     for offloads in [
         Offloads::default(),
         Offloads { tx_checksum: true, ..Offloads::default() },
@@ -315,13 +315,13 @@ fn the_quick_way_makes_the_same_packet_as_the_long_one() {
 }
 
 #[test]
-fn the_quick_way_refuses_what_it_cannot_send_and_changes_nothing() {
+fn the_fast_path_refuses_what_it_cannot_send_and_changes_nothing() {
     let mut net = Net::lan();
     let (key, mut cache) = (key("10.0.0.1", "10.0.0.2"), RouteCache::default());
-    assert!(quick_way(&mut net.stack.ip, net.now, &cache).is_none(), "a cold cache");
+    assert!(cached_path(&mut net.stack.ip, net.now, &cache).is_none(), "a cold cache");
     send(&mut net, &mut cache, &key, 1, 0).unwrap();
     net.sink.take();
     net.stack.ip.changed();
-    assert!(quick_way(&mut net.stack.ip, net.now, &cache).is_none(), "the tables have changed");
+    assert!(cached_path(&mut net.stack.ip, net.now, &cache).is_none(), "the tables have changed");
     assert!(net.sink.take().is_empty());
 }

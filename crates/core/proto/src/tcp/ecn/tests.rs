@@ -113,7 +113,7 @@ fn ack(packets: u32, ce: u32) -> Arrived {
         segments: 1,
         option: None,
         has_sack: false,
-        is_news: packets > 0,
+        is_newer: packets > 0,
         acked: packets * 1000,
         mss: 1000,
     }
@@ -147,7 +147,7 @@ fn an_ack_that_says_nothing_new_is_not_believed_about_marks() {
     let mut state = accurate();
     assert_eq!(state.take(&ack(2, 3)).marked, 3);
     // A late one, from before.
-    assert_eq!(state.take(&Arrived { is_news: false, ..ack(0, 1) }).marked, 0);
+    assert_eq!(state.take(&Arrived { is_newer: false, ..ack(0, 1) }).marked, 0);
     assert_eq!(state.take(&ack(2, 4)).marked, 1);
 }
 
@@ -241,7 +241,11 @@ fn what_does_not_get_through_is_not_used() {
     let handshake = Handshake { feedback: Feedback::Accurate, syn_mark: Ecn::NotEct };
     let first = |ace: u8| {
         let mut state = EcnState::of_server(handshake, 0, Seq(0));
-        state.take(&Arrived { flags: Flags::ACK | Flags::of_ace(ace), is_news: true, ..ack(0, 0) });
+        state.take(&Arrived {
+            flags: Flags::ACK | Flags::of_ace(ace),
+            is_newer: true,
+            ..ack(0, 0)
+        });
         (state.has(NO_ECT), state.has(DEAF), state.delivered_ce)
     };
     assert_eq!(first(0b000), (true, true, 0), "the field is cleared on the way");

@@ -17,7 +17,7 @@ use super::{
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::net::output::OutError;
-use crate::net::output::segment::{SegmentOut, Way, quick_way, send_segment};
+use crate::net::output::segment::{CachedPath, SegmentOut, cached_path, send_segment};
 use crate::store::{Env, TxStore};
 use crate::tcp::conn::Conn;
 use crate::tcp::context::Pools;
@@ -68,7 +68,7 @@ fn emit_lone<E: Env, S: Sink, const STAMPED: bool, const BEHIND: bool>(
     (flight, len): (u32, u32),
 ) -> Option<Result<(), OutError>> {
     let now = cx.now;
-    let path = quick_way(cx.out.ip, now, &c.route)?;
+    let path = cached_path(cx.out.ip, now, &c.route)?;
     if !BEHIND || flight == 0 {
         restart_if_idle(now, c, cx.pools, cx.config);
     }
@@ -107,7 +107,7 @@ struct Leaving<'a, E: Env, S: Sink> {
     config: &'a Config,
     sink: &'a mut S,
     counters: &'a mut Counters,
-    path: Way<'a>,
+    path: CachedPath<'a>,
     /// New bytes.
     span: Span,
 }

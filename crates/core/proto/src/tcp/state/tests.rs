@@ -21,7 +21,7 @@ fn page() -> String {
     );
     s.push_str("```mermaid\nstateDiagram-v2\n    [*] --> CLOSED\n");
     for (from, cause, to) in TRANSITIONS {
-        // The ways that lead out of every state by reset or by lost patience would hide all others.
+        // The ways that lead out of every state by reset or by a time limit would hide all others.
         if *to == State::Closed
             && matches!(cause, Cause::Reset | Cause::Timeout)
             && *from != State::TimeWait

@@ -60,7 +60,7 @@ struct Outcome {
 fn bulk(path: Path, config: Config) -> Outcome {
     let mut config = config;
     config.tcp.clock_step = config.tcp.clock_step.max(path.clock_step);
-    let mut world = World::roomy(
+    let mut world = World::with_room(
         config,
         Offloads::default(),
         Duration::from_micros(path.rtt_ms * 500),

@@ -264,7 +264,7 @@ fn after_a_long_pause_the_window_stays_when_the_configuration_says_so() {
 
 #[test]
 fn the_average_follows_a_round_trip_that_grows_with_a_queue() {
-    let mut w = World::roomy(config(), Offloads::default(), ms(1), 4 << 20);
+    let mut w = World::with_room(config(), Offloads::default(), ms(1), 4 << 20);
     let (a, b) = w.connect(ConnOptions::default());
     // A queue that never overflows: what is in flight is bounded by the room at both ends.
     w.link = Some(Link { bytes_per_second: 12_500_000, queue: secs(10) });
