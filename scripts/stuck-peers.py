@@ -158,11 +158,11 @@ def start(system, here, there, folder, program):
         return [inside(there, *nginx(folder))]
     with open(os.path.join(folder, "script"), "w") as file:
         file.write(HOST.format(server=SERVER))
-    door = os.path.join(folder, "host.sock")
-    host = inside(here, CLEARWAY, "up", "--script", os.path.join(folder, "script"), "--socket", door, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    ready = lambda: subprocess.run([CLEARWAY, "ctl", "--socket", door, "show app ns"], capture_output=True, text=True).stdout.count("stuck")
+    attach_socket = os.path.join(folder, "host.sock")
+    host = inside(here, CLEARWAY, "up", "--script", os.path.join(folder, "script"), "--socket", attach_socket, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ready = lambda: subprocess.run([CLEARWAY, "ctl", "--socket", attach_socket, "show app ns"], capture_output=True, text=True).stdout.count("stuck")
     until("the host", ready)
-    return [host, inside(here, CLEARWAY, "run", "--required", "--socket", door, "--ns", "stuck", "--", *nginx(folder))]
+    return [host, inside(here, CLEARWAY, "run", "--required", "--socket", attach_socket, "--ns", "stuck", "--", *nginx(folder))]
 
 
 def resident(pid):

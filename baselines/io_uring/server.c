@@ -65,7 +65,7 @@ struct server {
 	struct io_uring_buf_ring *buffers;
 	uint8_t *memory;
 	int listeners[MAX_ADDRESSES], sockets[MAX_ADDRESSES];
-	unsigned doors;
+	unsigned listener_count;
 	/* Listeners that stopped to accept because there was no place. */
 	bool waits_for_place[MAX_ADDRESSES];
 	struct connection *connections;
@@ -91,12 +91,12 @@ static struct io_uring_sqe *entry(struct server *server)
 	return sqe;
 }
 
-static void accept_more(struct server *server, unsigned door)
+static void accept_more(struct server *server, unsigned listener)
 {
 	struct io_uring_sqe *sqe = entry(server);
 
-	io_uring_prep_multishot_accept_direct(sqe, server->listeners[door], NULL, NULL, 0);
-	io_uring_sqe_set_data64(sqe, NAME(ACCEPT, door));
+	io_uring_prep_multishot_accept_direct(sqe, server->listeners[listener], NULL, NULL, 0);
+	io_uring_sqe_set_data64(sqe, NAME(ACCEPT, listener));
 }
 
 static void receive_more(struct server *server, uint32_t number)
@@ -110,14 +110,14 @@ static void receive_more(struct server *server, uint32_t number)
 	server->connections[number].receives = true;
 }
 
-static void receive_datagrams(struct server *server, unsigned door)
+static void receive_datagrams(struct server *server, unsigned listener)
 {
 	struct io_uring_sqe *sqe = entry(server);
 
-	io_uring_prep_recvmsg_multishot(sqe, server->sockets[door], &server->shape, 0);
+	io_uring_prep_recvmsg_multishot(sqe, server->sockets[listener], &server->shape, 0);
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = BUFFER_GROUP;
-	io_uring_sqe_set_data64(sqe, NAME(DATAGRAM, door));
+	io_uring_sqe_set_data64(sqe, NAME(DATAGRAM, listener));
 }
 
 static uint8_t *buffer(struct server *server, unsigned id)
@@ -163,7 +163,7 @@ static void send_owed(struct server *server, uint32_t number)
 	connection->sends = true;
 }
 
-static void on_accepted(struct server *server, unsigned door, const struct io_uring_cqe *cqe)
+static void on_accepted(struct server *server, unsigned listener, const struct io_uring_cqe *cqe)
 {
 	if (cqe->res >= 0) {
 		uint32_t number = (uint32_t)cqe->res;
@@ -173,20 +173,20 @@ static void on_accepted(struct server *server, unsigned door, const struct io_ur
 		receive_more(server, number);
 	} else if (cqe->res == -ENFILE) {
 		server->counts.refused++;
-		server->waits_for_place[door] = true;
+		server->waits_for_place[listener] = true;
 		return;
 	}
 	if (!(cqe->flags & IORING_CQE_F_MORE))
-		accept_more(server, door);
+		accept_more(server, listener);
 }
 
 /* A place is free again. */
 static void on_closed(struct server *server)
 {
-	for (unsigned door = 0; door < server->doors; door++) {
-		if (server->waits_for_place[door]) {
-			server->waits_for_place[door] = false;
-			accept_more(server, door);
+	for (unsigned listener = 0; listener < server->listener_count; listener++) {
+		if (server->waits_for_place[listener]) {
+			server->waits_for_place[listener] = false;
+			accept_more(server, listener);
 		}
 	}
 }
@@ -238,7 +238,7 @@ static void on_sent(struct server *server, uint32_t number, const struct io_urin
 	close_when_idle(server, number);
 }
 
-static void answer_datagram(struct server *server, unsigned door, const void *to, socklen_t to_len)
+static void answer_datagram(struct server *server, unsigned listener, const void *to, socklen_t to_len)
 {
 	uint32_t number = server->free_datagram;
 	struct io_uring_sqe *sqe;
@@ -252,11 +252,11 @@ static void answer_datagram(struct server *server, unsigned door, const void *to
 	datagram->bytes = (struct iovec){ server->options->answers, server->options->answer_len };
 	datagram->message = (struct msghdr){ .msg_name = &datagram->to, .msg_namelen = to_len, .msg_iov = &datagram->bytes, .msg_iovlen = 1 };
 	sqe = entry(server);
-	io_uring_prep_sendmsg(sqe, server->sockets[door], &datagram->message, MSG_NOSIGNAL);
+	io_uring_prep_sendmsg(sqe, server->sockets[listener], &datagram->message, MSG_NOSIGNAL);
 	io_uring_sqe_set_data64(sqe, NAME(ANSWERED, number));
 }
 
-static void on_datagram(struct server *server, unsigned door, const struct io_uring_cqe *cqe)
+static void on_datagram(struct server *server, unsigned listener, const struct io_uring_cqe *cqe)
 {
 	if (cqe->res >= 0) {
 		unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
@@ -265,12 +265,12 @@ static void on_datagram(struct server *server, unsigned door, const struct io_ur
 			server->counts.requests++;
 			server->counts.bytes_in += out->payloadlen;
 			if (!server->options->burst)
-				answer_datagram(server, door, io_uring_recvmsg_name(out), out->namelen);
+				answer_datagram(server, listener, io_uring_recvmsg_name(out), out->namelen);
 		}
 		give_back(server, id);
 	}
 	if (!(cqe->flags & IORING_CQE_F_MORE))
-		receive_datagrams(server, door);
+		receive_datagrams(server, listener);
 }
 
 static void on_answered(struct server *server, uint32_t number, const struct io_uring_cqe *cqe)
@@ -337,7 +337,7 @@ static void make_buffers(struct server *server)
 	io_uring_buf_ring_advance(server->buffers, BUFFERS);
 }
 
-static int open_door(const struct options *options, const struct address *address, int kind)
+static int open_listener(const struct options *options, const struct address *address, int kind)
 {
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(options->port), .sin6_addr = in6addr_any };
 	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(options->port) };
@@ -363,16 +363,16 @@ static int open_door(const struct options *options, const struct address *addres
 	return fd;
 }
 
-/* The doors of one thread. Made for all threads before any begins, so that an address that is taken is told of at once. */
+/* The listeners of one thread. Made for all threads before any begins, so that an address that is taken is told of at once. */
 static void open_doors(struct server *server)
 {
 	const struct options *options = server->options;
 
-	server->doors = options->address_count ? options->address_count : 1;
-	for (unsigned i = 0; i < server->doors; i++) {
+	server->listener_count = options->address_count ? options->address_count : 1;
+	for (unsigned i = 0; i < server->listener_count; i++) {
 		const struct address *address = options->address_count ? &options->addresses[i] : NULL;
-		server->listeners[i] = open_door(options, address, SOCK_STREAM);
-		server->sockets[i] = open_door(options, address, SOCK_DGRAM);
+		server->listeners[i] = open_listener(options, address, SOCK_STREAM);
+		server->sockets[i] = open_listener(options, address, SOCK_DGRAM);
 	}
 }
 
@@ -401,9 +401,9 @@ static void *serve(void *argument)
 	struct io_uring_sqe *sqe = entry(server);
 	io_uring_prep_poll_add(sqe, server->notifier, POLLIN);
 	io_uring_sqe_set_data64(sqe, NAME(NOTIFIER, 0));
-	for (unsigned door = 0; door < server->doors; door++) {
-		accept_more(server, door);
-		receive_datagrams(server, door);
+	for (unsigned listener = 0; listener < server->listener_count; listener++) {
+		accept_more(server, listener);
+		receive_datagrams(server, listener);
 	}
 	io_uring_submit(&server->ring);
 	pthread_barrier_wait(&all_ready);

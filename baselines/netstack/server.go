@@ -148,7 +148,7 @@ func configure(s *stack.Stack, options *options) error {
 	return nil
 }
 
-// listen opens both doors; the IPv6 wildcard takes IPv4 too.
+// listen opens a listener and a socket; the IPv6 wildcard takes IPv4 too.
 func (server *server) listen(s *stack.Stack) error {
 	local := tcpip.FullAddress{NIC: nic, Port: server.options.port}
 	queue := new(waiter.Queue)

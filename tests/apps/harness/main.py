@@ -24,7 +24,7 @@ def arguments():
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many cases at once [default: 1]")
     parser.add_argument("--programs", metavar="DIR", help="where clearway and its library are [default: what was built last]")
     parser.add_argument("--limit", type=int, metavar="S", help="seconds that one way may take, for all cases")
-    parser.add_argument("--patience", type=int, metavar="S", help="seconds that one step of a case may take [default: 60]")
+    parser.add_argument("--timeout", type=int, metavar="S", help="seconds that one step of a case may take [default: 60]")
     parser.add_argument("--record", action="store_true", help="keep the results, and write docs/compatibility.md from them")
     parser.add_argument("--page", action="store_true", help="write docs/compatibility.md from the results that were kept last")
     parser.add_argument("--check-page", action="store_true", help="say whether docs/compatibility.md is what --page would write")
@@ -47,8 +47,8 @@ def main():
     chosen = [case for case in cases.values() if not args.only or any(case.name.startswith(name) for name in args.only)]
     chosen = [case for case in chosen if (case.short or not args.short) and case.long == args.long]
     os.environ["CLEARWAY_APPS_MINUTES"] = str(args.minutes)
-    if args.patience:
-        os.environ["CLEARWAY_APPS_PATIENCE"] = str(args.patience)
+    if args.timeout:
+        os.environ["CLEARWAY_APPS_TIMEOUT"] = str(args.timeout)
     if args.limit:
         chosen = [registry.replace(case, limit=args.limit) for case in chosen]
     if not chosen:

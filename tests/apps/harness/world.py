@@ -16,7 +16,7 @@ import sys
 import time
 
 #: Seconds that one step may take: longer than anything takes on a busy machine, so that only what hangs reaches it.
-PATIENCE = float(os.environ.get("CLEARWAY_APPS_PATIENCE", 60))
+TIMEOUT = float(os.environ.get("CLEARWAY_APPS_TIMEOUT", 60))
 
 CONNECTS = pathlib.Path(__file__).resolve().parent.parent / "programs" / "connects.py"
 SCRATCH = pathlib.Path("/mnt")
@@ -63,19 +63,19 @@ class Running:
         if self.alive():
             self.process.send_signal(number)
 
-    def wait(self, seconds=PATIENCE):
+    def wait(self, seconds=TIMEOUT):
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise Failed(f"{self.what} does not end; it says: {self.text()[-2000:]}") from None
 
-    def succeed(self, seconds=PATIENCE):
+    def succeed(self, seconds=TIMEOUT):
         code = self.wait(seconds)
         if code != 0:
             raise Failed(f"{self.what} ended with {code}: {self.text()[-3000:]}")
         return self.text()
 
-    def await_text(self, part, seconds=PATIENCE):
+    def await_text(self, part, seconds=TIMEOUT):
         until = time.monotonic() + seconds
         while part not in self.text():
             if not self.alive():
@@ -211,7 +211,7 @@ class World:
     def server(self, argv, **more):
         return self.start("server", argv, **more)
 
-    def run(self, role, argv, user=None, env=None, cwd=None, data=None, seconds=PATIENCE, code=0):
+    def run(self, role, argv, user=None, env=None, cwd=None, data=None, seconds=TIMEOUT, code=0):
         """Runs a program to its end; it has to end with `code` (None: as it likes)."""
         what = " ".join(str(word) for word in argv)[:300]
         argv = self._argv(role, argv, user)
@@ -232,7 +232,7 @@ class World:
     def client(self, argv, **more):
         return self.run("client", argv, **more)
 
-    def await_port(self, port, address=None, seconds=PATIENCE):
+    def await_port(self, port, address=None, seconds=TIMEOUT):
         """Waits until the client can connect to the server's port."""
         self.run("client", ["python3", CONNECTS, address or self.address, port, seconds], seconds=seconds + 20)
 
@@ -268,7 +268,7 @@ class World:
         if not condition:
             raise Failed(why)
 
-    def eventually(self, what, is_so, seconds=PATIENCE):
+    def eventually(self, what, is_so, seconds=TIMEOUT):
         until = time.monotonic() + seconds
         while not is_so():
             if time.monotonic() > until:
@@ -302,7 +302,7 @@ class World:
             left.update({kind: self.ctl(f"show {line}")[kind] for kind, line in (("sessions", "session verbose"), ("apps", "app"))})
             return not any(left.values())
         try:
-            self.eventually("", empty, seconds=PATIENCE)
+            self.eventually("", empty, seconds=TIMEOUT)
         except Failed:
             raise Failed(f"after all programs have ended the host still has {json.dumps(left)[:2000]}") from None
         if not self.host.stop(signal.SIGTERM):

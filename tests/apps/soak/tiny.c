@@ -27,7 +27,7 @@ static int serve(const char *port) {
     int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     // A client that was stopped in its midst must not stop the others.
-    struct timeval patience = {.tv_sec = 5};
+    struct timeval timeout = {.tv_sec = 5};
     signal(SIGPIPE, SIG_IGN);
     if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 64)) {
         perror("listen");
@@ -42,7 +42,7 @@ static int serve(const char *port) {
             perror("accept");
             return 1;
         }
-        setsockopt(conversation, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        setsockopt(conversation, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
         if (read(conversation, &byte, 1) == 1 && write(conversation, &byte, 1) < 0 && errno != EPIPE && errno != ECONNRESET)
             perror("write");
         close(conversation);

@@ -20,7 +20,7 @@ const ALONE: u32 = 500;
 pub(crate) struct Flags {
     pub(crate) net: Net,
     /// Seconds that a packet is waited for.
-    pub(crate) patience: u32,
+    pub(crate) timeout: u32,
     /// Real time that the other thread gets to begin its call before the clock runs on to the next
     /// packet.
     pub(crate) grace: Duration,
@@ -29,7 +29,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Reads `ip_version=ipv4,local=192.168.0.1,remote=192.0.2.1,mtu=1500,patience=120,grace=20`;
+    /// Reads `ip_version=ipv4,local=192.168.0.1,remote=192.0.2.1,mtu=1500,timeout=120,grace=20`;
     /// each may be left out.
     pub(crate) fn parse(text: &str) -> Result<Flags, String> {
         let pairs = || text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
@@ -42,11 +42,11 @@ impl Flags {
         for pair in pairs() {
             let name = pair.split_once('=').map(|(name, _)| name);
             if !name.is_some_and(|name| {
-                ["ip_version", "local", "remote", "mtu", "patience", "grace", "alone"]
+                ["ip_version", "local", "remote", "mtu", "timeout", "grace", "alone"]
                     .contains(&name)
             }) {
                 return Err(format!(
-                    "`{pair}` is none of ip_version=, local=, remote=, mtu=, patience=, grace= \
+                    "`{pair}` is none of ip_version=, local=, remote=, mtu=, timeout=, grace= \
                      and alone="
                 ));
             }
@@ -85,6 +85,6 @@ impl Flags {
         (net.local, net.remote) = (address("local", net.local)?, address("remote", net.remote)?);
         let grace = Duration::from_millis(number("grace", GRACE)?.into());
         let alone = Duration::from_millis(number("alone", ALONE)?.into());
-        Ok(Flags { net, patience: number("patience", TIME_LIMIT)?, grace, alone })
+        Ok(Flags { net, timeout: number("timeout", TIME_LIMIT)?, grace, alone })
     }
 }

@@ -10,12 +10,12 @@ fn flags_have_defaults_and_each_may_be_given() {
     let plain = Flags::parse("").unwrap();
     assert_eq!((plain.net.local, plain.net.mtu), (Addr::v4([192, 168, 0, 1]), 1500));
     let given =
-        Flags::parse("ip_version=ipv6,local=fd00::1,remote=fd00::2,mtu=1280,patience=5").unwrap();
+        Flags::parse("ip_version=ipv6,local=fd00::1,remote=fd00::2,mtu=1280,timeout=5").unwrap();
     assert_eq!(
         (given.net.local.to_string(), given.net.remote.to_string()),
         ("fd00::1".into(), "fd00::2".into())
     );
-    assert_eq!((given.net.mtu, given.patience, given.net.version), (1280, 5, IpVersion::V6));
+    assert_eq!((given.net.mtu, given.timeout, given.net.version), (1280, 5, IpVersion::V6));
     assert_eq!(
         Flags::parse("ip_version=ipv4-mapped-ipv6").unwrap().net.version,
         IpVersion::V4Mapped
@@ -34,7 +34,7 @@ fn flags_that_make_no_sense_are_told_by_name() {
         "local=fd00::1",
         "local=0.0.0.0",
         "remote=224.0.0.1",
-        "patience=-1",
+        "timeout=-1",
     ] {
         let why = Flags::parse(wrong).unwrap_err();
         let name = wrong.split(',').next_back().and_then(|pair| pair.split('=').next()).unwrap();

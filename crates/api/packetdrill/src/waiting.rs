@@ -45,7 +45,7 @@ impl Set {
 }
 
 /// What of the wanted things is so, for each; the sockets must be ours. Of those with [`Told`],
-/// what is news.
+/// what is new.
 fn ready(
     world: &World,
     wanted: &[(c_int, i16, Option<Told>)],
@@ -57,7 +57,7 @@ fn ready(
     let state = world.enter();
     let core = |fd: c_int| state.sockets.get(&fd).map(|socket| socket.core).ok_or(libc::EBADF);
     let op = if wanted.iter().any(|(.., told)| told.is_some()) {
-        // What was never told of is always news.
+        // What was never told of is always new.
         let each =
             wanted.iter().map(|&(fd, bits, told)| Ok((core(fd)?, bits, told.unwrap_or_default())));
         Op::Edges(each.collect::<Result<_, Errno>>()?, timeout)
@@ -211,7 +211,7 @@ pub(crate) unsafe extern "C" fn epoll_wait(
                 break;
             }
             if let Some(told) = &mut member.told {
-                told.news(bits, world.core(&mut state).edges(core));
+                told.take_new(bits, world.core(&mut state).edges(core));
             }
             member.spent = member.events & libc::EPOLLONESHOT as u32 != 0;
             room.add(count)

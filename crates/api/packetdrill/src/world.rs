@@ -284,7 +284,7 @@ impl World {
         if state.sent.is_empty() {
             state = self.be_patient(state);
         }
-        let end = self.now(&state) + Micros::from(self.flags.patience) * 1_000_000;
+        let end = self.now(&state) + Micros::from(self.flags.timeout) * 1_000_000;
         while state.sent.is_empty() && self.now(&state) < end {
             self.advance(&mut state, end, true);
             if state.reply.is_some() && state.sent.is_empty() {

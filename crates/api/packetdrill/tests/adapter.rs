@@ -68,17 +68,17 @@ fn holds(flags: &str) {
 
 #[test]
 fn scripts_hold_over_ipv4() {
-    holds("local=192.168.0.1,remote=192.0.2.1,mtu=1500,patience=5,grace=300");
+    holds("local=192.168.0.1,remote=192.0.2.1,mtu=1500,timeout=5,grace=300");
 }
 
 #[test]
 fn scripts_hold_over_ipv6() {
-    holds("ip_version=ipv6,local=fd00::1,remote=fd01::1,mtu=1520,patience=5,grace=300");
+    holds("ip_version=ipv6,local=fd00::1,remote=fd01::1,mtu=1520,timeout=5,grace=300");
 }
 
 #[test]
 fn scripts_hold_with_ipv6_sockets_over_ipv4() {
-    holds("ip_version=ipv4-mapped-ipv6,patience=5,grace=300");
+    holds("ip_version=ipv4-mapped-ipv6,timeout=5,grace=300");
 }
 
 #[test]

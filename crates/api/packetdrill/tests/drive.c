@@ -582,7 +582,7 @@ static void early(void)
     must(d.close(d.data, fd) == 0);
 }
 
-/* What waits for what never comes ends: no packet after the patience, and a call that blocks everybody after a day of the stack's own time. */
+/* What waits for what never comes ends: no packet after the time limit, and a call that blocks everybody after a day of the stack's own time. */
 static void silence(void)
 {
     char room[2000];

@@ -110,7 +110,7 @@ pub(crate) struct Attachment {
     pub(crate) fifo_sizes: (u32, u32),
     requests: Vec<Worker>,
     /// Some worker slept when a message was left for it quietly, and was not woken since.
-    owes_bell: AtomicBool,
+    owes_notification: AtomicBool,
     dead: AtomicBool,
 }
 
@@ -122,7 +122,7 @@ struct Worker {
     owed: AtomicBool,
     /// Which of its sleeps it was notified in last. It looks at the rings when that ends, so a busy
     /// process notifies it once, whatever it leaves until then.
-    rung: AtomicU64,
+    notified_in: AtomicU64,
 }
 
 /// Everything that entering brings.
@@ -130,7 +130,7 @@ pub(crate) struct Entered {
     pub(crate) attachment: Arc<Attachment>,
     pub(crate) channel: Box<dyn ControlChannel>,
     /// A copy of the attach socket, by which its end can be noticed.
-    pub(crate) pulse: Internal,
+    pub(crate) hangup_fd: Internal,
     pub(crate) queue_pair: QueuePairView,
     pub(crate) events: Vec<RingConsumer>,
     pub(crate) notifier: Internal,
@@ -172,7 +172,7 @@ impl Attachment {
     }
 
     /// The host is gone.
-    pub(crate) fn bury(&self) {
+    pub(crate) fn mark_dead(&self) {
         self.dead.store(true, Ordering::Release);
     }
 
@@ -204,16 +204,17 @@ impl Attachment {
         if self
             .host
             .which_sleep(index)
-            .is_some_and(|sleep| worker.rung.load(Ordering::Relaxed) != sleep)
+            .is_some_and(|sleep| worker.notified_in.load(Ordering::Relaxed) != sleep)
         {
             worker.owed.store(true, Ordering::Relaxed);
-            self.owes_bell.store(true, Ordering::Release);
+            self.owes_notification.store(true, Ordering::Release);
         }
     }
 
     /// A thread of this process is about to sleep: workers hear of what was left for them quietly.
-    pub(crate) fn settle_bells(&self) {
-        if !self.owes_bell.load(Ordering::Relaxed) || !self.owes_bell.swap(false, Ordering::AcqRel)
+    pub(crate) fn notify_owed_workers(&self) {
+        if !self.owes_notification.load(Ordering::Relaxed)
+            || !self.owes_notification.swap(false, Ordering::AcqRel)
         {
             return;
         }
@@ -249,10 +250,10 @@ impl Attachment {
 impl Worker {
     /// Wakes it from this sleep. Another thread that is about to do so may notify it once more.
     fn wake(&self, sleep: u64) {
-        if self.rung.load(Ordering::Relaxed) != sleep {
+        if self.notified_in.load(Ordering::Relaxed) != sleep {
             self.notify();
             // Behind the notification: who sees this relies on it.
-            self.rung.store(sleep, Ordering::Relaxed);
+            self.notified_in.store(sleep, Ordering::Relaxed);
         }
     }
 
@@ -292,16 +293,15 @@ impl AttachSocket {
         let until = Instant::now() + REPLY_TIME_LIMIT;
         let mut fds =
             [PollFd { fd: self.socket.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 }];
-        let mut patience = Duration::ZERO;
+        let mut timeout = Duration::ZERO;
         loop {
             let worked = stack.turn_and_attend().worked();
-            let there =
-                matches!(wait::poll(&mut fds, Some(patience), None), Ok(found) if found > 0);
+            let there = matches!(wait::poll(&mut fds, Some(timeout), None), Ok(found) if found > 0);
             if there || Instant::now() >= until {
                 return;
             }
             // Another thread may be turning it.
-            patience = if worked { Duration::ZERO } else { PAUSE };
+            timeout = if worked { Duration::ZERO } else { PAUSE };
         }
     }
 }
@@ -459,7 +459,7 @@ fn settle(
             ring,
             notifier: Internal::new(next()?),
             owed: AtomicBool::new(false),
-            rung: AtomicU64::new(0),
+            notified_in: AtomicU64::new(0),
         });
         events.push(RingConsumer::new(&queue_pair, rings.events, rings.slots)?);
     }
@@ -471,16 +471,16 @@ fn settle(
         host,
         fifo_sizes: (welcome.rx_fifo, welcome.tx_fifo),
         requests,
-        owes_bell: AtomicBool::new(false),
+        owes_notification: AtomicBool::new(false),
         dead: AtomicBool::new(false),
     });
-    let pulse =
+    let hangup_fd =
         rustix::io::fcntl_dupfd_cloexec(&attach_socket.socket, 0).map_err(std::io::Error::from)?;
-    let (pulse, queue_pair) = (Internal::new(pulse), queue_pair.queue_pair()?);
+    let (hangup_fd, queue_pair) = (Internal::new(hangup_fd), queue_pair.queue_pair()?);
     Ok(Entered {
         attachment,
         channel: Box::new(attach_socket),
-        pulse,
+        hangup_fd,
         queue_pair,
         events,
         notifier,

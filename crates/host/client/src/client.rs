@@ -384,7 +384,7 @@ impl Client {
     }
 
     fn move_in(&self, entrance: &mut Entrance, entered: Entered) -> Arc<Attachment> {
-        let Entered { attachment, channel, pulse, queue_pair, events, notifier, way_back } =
+        let Entered { attachment, channel, hangup_fd, queue_pair, events, notifier, way_back } =
             entered;
         let mut hub = self.hub();
         if hub.program != attachment.program {
@@ -394,7 +394,9 @@ impl Client {
         hub.routes = None;
         let number = attachment.number;
         let also = self.inside.as_ref().map(|inside| inside.stack.descriptors());
-        hub.set_queue_pair(Some(QueuePair::new(number, queue_pair, events, notifier, pulse, also)));
+        hub.set_queue_pair(Some(QueuePair::new(
+            number, queue_pair, events, notifier, hangup_fd, also,
+        )));
         hub.host_came();
         drop(hub);
         let way_back = way_back.or_else(|| entrance.way_back.take());
@@ -564,7 +566,7 @@ impl Client {
 
     /// The host is gone: everybody who waits for something of it is told.
     pub(crate) fn host_died(&self, attachment: &Attachment) {
-        attachment.bury();
+        attachment.mark_dead();
         let mut hub = self.hub();
         hub.host_died(attachment.number);
         let some_come_back = hub.sockets.iter().any(|(_, socket)| socket.core.comes_back());
@@ -575,9 +577,9 @@ impl Client {
     }
 
     /// This thread is about to sleep: workers hear first of what was left for them quietly.
-    pub(crate) fn settle_bells(&self) {
+    pub(crate) fn notify_owed_workers(&self) {
         if let Some(attachment) = self.current.load().as_ref() {
-            attachment.settle_bells();
+            attachment.notify_owed_workers();
         }
     }
 

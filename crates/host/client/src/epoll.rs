@@ -13,7 +13,7 @@ pub use clearway_shm::wait::EpollEvent;
 use clearway_shm::wait::{self, SignalMask};
 
 use crate::hub::set::{Set, What};
-use crate::hub::{Inner, KERNEL, NOBODY, NOTIFIER, PULSE, counter, notify};
+use crate::hub::{HANGUP, Inner, KERNEL, NOBODY, NOTIFIER, counter, notify};
 use crate::internal::Internal;
 use crate::ready::IN;
 use crate::wait::{Deadline, clear};
@@ -289,7 +289,7 @@ impl EpollSet {
     /// the kernel's set has something.
     fn sleep(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
         let timeout = self.client.until_next_look(timeout);
-        self.client.settle_bells();
+        self.client.notify_owed_workers();
         let Some(resting) = self.client.rest_inside() else { return Ok(false) };
         let mut hub = self.client.hub();
         let Some(queue_pair) = hub.living() else {
@@ -334,7 +334,7 @@ impl EpollSet {
             }
         }
         drop(hub);
-        if found.iter().any(|event| event.data == PULSE) {
+        if found.iter().any(|event| event.data == HANGUP) {
             self.client.lost_pulse(number);
         }
         self.client.come_back();

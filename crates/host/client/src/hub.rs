@@ -34,7 +34,7 @@ use set::{ET, Set};
 /// Words by which a sleeper's epoll set names what it found.
 pub(crate) const NOTIFIER: u64 = 0;
 pub(crate) const KICK: u64 = 1;
-pub(crate) const PULSE: u64 = 2;
+pub(crate) const HANGUP: u64 = 2;
 pub(crate) const KERNEL: u64 = 3;
 pub(crate) const INNER: u64 = 4;
 pub(crate) const STACK: u64 = 5;
@@ -73,7 +73,7 @@ pub(crate) struct QueuePair {
     pub(crate) events: Vec<RingConsumer>,
     pub(crate) notifier: Arc<Internal>,
     /// A copy of the attach socket: it hangs up when the host is gone.
-    pub(crate) pulse: Internal,
+    pub(crate) hangup_fd: Internal,
     pub(crate) pool: Vec<Arc<Sleeper>>,
     pub(crate) alive: bool,
     /// The worker is inside of this process, and this is what brings it work. Nobody is announced
@@ -87,7 +87,7 @@ impl QueuePair {
         words: QueuePairView,
         events: Vec<RingConsumer>,
         notifier: Internal,
-        pulse: Internal,
+        hangup_fd: Internal,
         inside: Option<Vec<RawFd>>,
     ) -> QueuePair {
         QueuePair {
@@ -95,7 +95,7 @@ impl QueuePair {
             words,
             events,
             notifier: Arc::new(notifier),
-            pulse,
+            hangup_fd,
             pool: Vec::new(),
             alive: true,
             inside,
@@ -190,7 +190,7 @@ impl Accepting {
 const _: () = assert!(ACCEPT_COUNTERS <= u16::BITS as usize);
 
 /// What a thread sleeps on: an epoll set of the kernel with the notifier, a counter of its own and
-/// the pulse in it.
+/// the hang-up descriptor in it.
 pub(crate) struct Sleeper {
     pub(crate) epoll: Internal,
     pub(crate) kick: Internal,
@@ -218,7 +218,7 @@ pub(crate) fn notify(counter: &Internal) {
     let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
 }
 
-/// An epoll set of the kernel with the notifier and the pulse of the queue pair, if there is a
+/// An epoll set of the kernel with the notifier and the hang-up descriptor of the queue pair, if there is a
 /// host, and `kick`.
 ///
 /// The notifier is *exclusive*: of all who sleep, one is woken, and that one drains the rings for
@@ -238,7 +238,7 @@ pub(crate) fn sleep_set(
             EventData::new_u64(NOTIFIER),
             edge | EventFlags::EXCLUSIVE,
         )?;
-        epoll::add(&set, &queue_pair.pulse, EventData::new_u64(PULSE), EventFlags::RDHUP)?;
+        epoll::add(&set, &queue_pair.hangup_fd, EventData::new_u64(HANGUP), EventFlags::RDHUP)?;
         let edge = libc::EPOLLIN as u32 | libc::EPOLLET as u32 | libc::EPOLLEXCLUSIVE as u32;
         for &fd in queue_pair.inside.iter().flatten() {
             wait::epoll_add(set.as_fd().as_raw_fd(), fd, EpollEvent { events: edge, data: STACK })?;
@@ -489,7 +489,7 @@ impl Inner {
     pub(crate) fn has_lost_pulse(&self) -> bool {
         let Some(queue_pair) = &self.queue_pair else { return false };
         let mut fds = [PollFd {
-            fd: queue_pair.pulse.as_fd().as_raw_fd(),
+            fd: queue_pair.hangup_fd.as_fd().as_raw_fd(),
             events: libc::POLLRDHUP,
             found: 0,
         }];
@@ -647,7 +647,7 @@ impl Inner {
         if let Some((_, sleeper)) = set.sleep.as_ref().filter(|(of, _)| *of == attachment) {
             return Ok(sleeper.clone());
         }
-        // Kick, notifier and pulse, and the kernel's sets of this set and of those in it.
+        // Kick, notifier and hang-up descriptor, and the kernel's sets of this set and of those in it.
         let queue_pair =
             self.queue_pair.as_ref().filter(|queue_pair| queue_pair.number == attachment);
         let sleeper = sleep_set(queue_pair, &set.kick)?;

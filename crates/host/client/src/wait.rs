@@ -9,7 +9,7 @@ use clearway_shm::wait::{self, EpollEvent, PollFd, SignalMask};
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::hub::{NOBODY, NOTIFIER, PULSE, Sleeper, Watch};
+use crate::hub::{HANGUP, NOBODY, NOTIFIER, Sleeper, Watch};
 use crate::internal::Internal;
 use crate::{Errno, ready};
 
@@ -76,7 +76,7 @@ impl<'a> Waiting<'a> {
         mask: Option<SignalMask>,
     ) -> Result<(), Errno> {
         let timeout = self.client.until_next_look(timeout);
-        self.client.settle_bells();
+        self.client.notify_owed_workers();
         let Some(resting) = self.client.rest_inside() else { return Ok(()) };
         let mut hub = self.client.hub();
         let sleeper = hub.lie_down(self.waiter)?;
@@ -85,9 +85,9 @@ impl<'a> Waiting<'a> {
         let queue_pair =
             hub.living().map(|queue_pair| (queue_pair.words.clone(), queue_pair.notifier.clone()));
         let number = hub.alive().unwrap_or(NOBODY);
-        let queue_pair_parts = hub
-            .living()
-            .map(|queue_pair| (queue_pair.pulse.as_fd().as_raw_fd(), queue_pair.notifier.clone()));
+        let queue_pair_parts = hub.living().map(|queue_pair| {
+            (queue_pair.hangup_fd.as_fd().as_raw_fd(), queue_pair.notifier.clone())
+        });
         if let Some((words, _)) = &queue_pair {
             accepting.about_to_sleep(words);
             hub.drain();
@@ -128,7 +128,7 @@ impl<'a> Waiting<'a> {
         {
             clear(notifier);
         }
-        let pulse_lost = found.iter().any(|event| event.data == PULSE);
+        let pulse_lost = found.iter().any(|event| event.data == HANGUP);
         drop(resting);
         self.client.turn_inside();
         let mut hub = self.client.hub();
@@ -177,13 +177,13 @@ fn take_by_reading(
     found: &mut [EpollEvent; 4],
 ) -> usize {
     clear(&sleeper.kick);
-    let Some((pulse, notifier)) = queue_pair else { return 0 };
+    let Some((hangup_fd, notifier)) = queue_pair else { return 0 };
     clear(&notifier);
-    let mut fds = [PollFd { fd: pulse, events: libc::POLLRDHUP, found: 0 }];
+    let mut fds = [PollFd { fd: hangup_fd, events: libc::POLLRDHUP, found: 0 }];
     if !matches!(wait::poll(&mut fds, Some(Duration::ZERO), None), Ok(1)) {
         return 0;
     }
-    found[0] = EpollEvent { events: fds[0].found as u32, data: PULSE };
+    found[0] = EpollEvent { events: fds[0].found as u32, data: HANGUP };
     1
 }
 

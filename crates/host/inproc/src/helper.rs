@@ -14,26 +14,26 @@ use nix::sys::signal::SigSet;
 use crate::drive::Stack;
 
 /// Nobody has turned the stack for so long: it is turned here.
-const PATIENCE: Duration = Duration::from_millis(10);
+const IDLE_BEFORE_TURN: Duration = Duration::from_millis(10);
 
 /// Where the thread waits while others sleep on the stack.
 pub(crate) struct Parking {
     is_parked: AtomicBool,
-    bell: EventFd,
+    notifier: EventFd,
 }
 
 impl Parking {
     pub(crate) fn new() -> io::Result<Parking> {
-        let bell =
+        let notifier =
             EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Parking { is_parked: AtomicBool::new(false), bell })
+        Ok(Parking { is_parked: AtomicBool::new(false), notifier })
     }
 
     /// Nobody sleeps on the stack any more.
     pub(crate) fn unpark(&self) {
         if self.is_parked.load(Ordering::Relaxed) && self.is_parked.swap(false, Ordering::AcqRel) {
-            // A counter that is full rings already.
-            let _ = self.bell.write(1);
+            // A counter that is full is readable already.
+            let _ = self.notifier.write(1);
         }
     }
 }
@@ -48,14 +48,14 @@ pub(crate) fn start(stack: &'static Stack, on_events: extern "C" fn()) -> io::Re
 }
 
 fn run(stack: &'static Stack, on_events: extern "C" fn()) {
-    let bell = stack.parking.bell.as_fd().as_raw_fd();
+    let notifier = stack.parking.notifier.as_fd().as_raw_fd();
     let mut turns = stack.turns();
     loop {
         // Also after it was called from where it was parked: so that is called a hundred times a
         // second at most, however often the program's threads sleep and wake.
-        poll_for(&[], Some(PATIENCE));
+        poll_for(&[], Some(IDLE_BEFORE_TURN));
         if stack.is_slept_on() {
-            park(stack, bell, on_events);
+            park(stack, notifier, on_events);
         } else if stack.turns() == turns {
             stand_in(stack, on_events);
         }
@@ -65,18 +65,18 @@ fn run(stack: &'static Stack, on_events: extern "C" fn()) {
 
 /// Waits until nobody sleeps on the stack, and sees to what only the supervisor is told of
 /// meanwhile: another process was the last to hold a socket.
-fn park(stack: &'static Stack, bell: RawFd, on_events: extern "C" fn()) {
+fn park(stack: &'static Stack, notifier: RawFd, on_events: extern "C" fn()) {
     stack.parking.is_parked.store(true, Ordering::Release);
     fence(Ordering::SeqCst);
     while stack.is_slept_on() && stack.parking.is_parked.load(Ordering::Acquire) {
-        poll_for(&[bell, stack.supervisor_fd], None);
+        poll_for(&[notifier, stack.supervisor_fd], None);
         if is_readable(stack.supervisor_fd) {
             stack.turn(true);
             on_events();
         }
     }
     stack.parking.is_parked.store(false, Ordering::Release);
-    let _ = stack.parking.bell.read();
+    let _ = stack.parking.notifier.read();
 }
 
 /// Sleeps on the stack in place of the program's threads, until one of them turns it again.

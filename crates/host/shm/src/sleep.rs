@@ -36,8 +36,8 @@ pub fn rise(word: &AtomicU64) {
     fence(Ordering::SeqCst);
 }
 
-/// As [`is_asleep`], for such a word: which sleep it is. Who has rung for this one need not ring
-/// again, whatever it leaves: it is looked at after [`rise`].
+/// As [`is_asleep`], for such a word: which sleep it is. Who has notified this one need not do
+/// so again, whatever it leaves: it is looked at after [`rise`].
 pub fn which_sleep(word: &AtomicU64) -> Option<u64> {
     fence(Ordering::SeqCst);
     Some(word.load(Ordering::Relaxed)).filter(|word| word & 1 != 0)

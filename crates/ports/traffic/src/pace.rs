@@ -13,7 +13,7 @@ pub struct Pace {
     /// Frames that were sent or given up.
     taken: u64,
     /// Frames that are due and wait for the port at most; what is more is given up.
-    patience: u64,
+    most_late: u64,
     short: u64,
 }
 
@@ -29,8 +29,8 @@ const TIME_LIMIT_FRAMES: u64 = clearway_pkt::BURST as u64;
 impl Pace {
     /// From `start` on.
     pub fn new(rate: FramesPerSecond, start: Instant) -> Pace {
-        let mut pace = Pace { rate, start, taken: 0, patience: 0, short: 0 };
-        pace.patience = pace.due(start + TIME_LIMIT).max(TIME_LIMIT_FRAMES);
+        let mut pace = Pace { rate, start, taken: 0, most_late: 0, short: 0 };
+        pace.most_late = pace.due(start + TIME_LIMIT).max(TIME_LIMIT_FRAMES);
         pace
     }
 
@@ -46,7 +46,7 @@ impl Pace {
     #[inline]
     pub fn allowed(&mut self, now: Instant) -> u64 {
         let waiting = self.due(now).saturating_sub(self.taken);
-        let given_up = waiting.saturating_sub(self.patience);
+        let given_up = waiting.saturating_sub(self.most_late);
         self.short += given_up;
         self.taken += given_up;
         waiting - given_up

@@ -71,7 +71,7 @@ pub struct Engine<E: Env, D, A: App<E>, P = NoProbe, M = FramePool> {
     sleeps: u64,
     reported: Instant,
     // Something happened since the last report.
-    news: bool,
+    is_unreported: bool,
     // How long turns with work took, and when the present one began; NEVER while there is none.
     times: TurnTimes,
     busy_since: Instant,
@@ -135,7 +135,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             turns: 0,
             sleeps: 0,
             reported: Instant::ZERO,
-            news: true,
+            is_unreported: true,
             times: TurnTimes::new(),
             busy_since: Instant::NEVER,
         };
@@ -261,8 +261,8 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         if self.app.is_finished() {
             return Ok(Step::Stop);
         }
-        self.news |= turn.worked;
-        if self.news && time.now.since(self.reported) >= REPORT_EVERY {
+        self.is_unreported |= turn.worked;
+        if self.is_unreported && time.now.since(self.reported) >= REPORT_EVERY {
             self.publish(time.now);
         }
         if turn.worked {
@@ -336,7 +336,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         }
         // Whoever watches sees the last figures of a busy second, and after that the sleep is as
         // long as it can be.
-        let report = if self.news { self.reported + REPORT_EVERY } else { Instant::NEVER };
+        let report = if self.is_unreported { self.reported + REPORT_EVERY } else { Instant::NEVER };
         let may_sleep = self.app.may_sleep();
         let slept = if may_sleep {
             self.sleeps += 1;
@@ -348,7 +348,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
                 deadline.min(report),
             )
         } else {
-            // Who left something may have rung for the sleep that did not come.
+            // Who left something may have notified us for the sleep that did not come.
             Ok(true)
         };
         self.app.woke(*slept.as_ref().unwrap_or(&true));
@@ -407,7 +407,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             app: self.app.report(),
         });
         self.reported = now;
-        self.news = false;
+        self.is_unreported = false;
     }
 }
 

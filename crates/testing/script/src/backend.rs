@@ -110,12 +110,12 @@ pub struct Told {
 
 impl Told {
     /// Which of `bits` there are to tell when the last occasions are these: all when one of them is
-    /// news, none else.
-    pub fn news(&mut self, bits: i16, (read, write): (u64, u64)) -> i16 {
+    /// new, none else.
+    pub fn take_new(&mut self, bits: i16, (read, write): (u64, u64)) -> i16 {
         let reads = bits & (poll::IN | poll::PRI | poll::RDHUP | poll::HUP | poll::ERR) != 0;
         let writes = bits & (poll::OUT | poll::HUP | poll::ERR) != 0;
-        let is_news = reads && self.read != Some(read) || writes && self.write != Some(write);
-        if !is_news {
+        let is_new = reads && self.read != Some(read) || writes && self.write != Some(write);
+        if !is_new {
             return 0;
         }
         if reads {
@@ -265,7 +265,7 @@ pub trait Backend {
     }
 
     /// How long a call may take that is not said to block.
-    fn patience(&self) -> Micros;
+    fn call_limit(&self) -> Micros;
 }
 
 /// `poll`'s bits, as Linux has them.

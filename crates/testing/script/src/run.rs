@@ -248,7 +248,7 @@ impl<'a> Runner<'a> {
         let deadline = match to {
             NEVER => self.last + ANY_TIME,
             // Time shall not go on for a packet that need not come.
-            _ if packet.optional => to + self.backend.patience().min(slack),
+            _ if packet.optional => to + self.backend.call_limit().min(slack),
             _ => to + slack,
         };
         let sent = loop {
@@ -307,10 +307,10 @@ impl<'a> Runner<'a> {
         let (op, check) = translate(call, &*self).map_err(|what| bench(pos, what))?;
         let Some(op) = op else { return self.answered_here(pos, call, &check) };
         let start = self.backend.now();
-        let patience = self.backend.patience();
+        let limit = self.backend.call_limit();
         let (blocks, until) = match until {
             Some(until) => (true, (until, until)),
-            None => (false, (start, start.max(self.last) + patience)),
+            None => (false, (start, start.max(self.last) + limit)),
         };
         self.pending =
             Some(Pending { pos, call: call.clone(), check, until, blocks, begun: self.last });

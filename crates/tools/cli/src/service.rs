@@ -39,7 +39,7 @@ impl ServiceManager {
     }
 
     /// For how long one may wait until [`ServiceManager::tell_alive`].
-    pub(crate) fn patience(&self, most: Duration) -> Duration {
+    pub(crate) fn wait_limit(&self, most: Duration) -> Duration {
         self.every.map_or(most, |every| every.saturating_sub(self.last.elapsed()).min(most))
     }
 

@@ -207,7 +207,7 @@ impl Butler<'_> {
             "the host is ready");
         let mut current = Cow::Borrowed(self.settings);
         loop {
-            match self.signals.wait(self.over, manager.patience(Duration::from_secs(3600)))? {
+            match self.signals.wait(self.over, manager.wait_limit(Duration::from_secs(3600)))? {
                 Woken::Timeout => {}
                 Woken::Reload => {
                     manager.reloading();

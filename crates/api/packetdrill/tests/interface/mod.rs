@@ -189,7 +189,7 @@ impl Interface {
         let Net { local, remote, mtu, .. } = net;
         // Nothing is waited for: the runner says itself how time goes on.
         let flags = format!(
-            "ip_version={version},local={local},remote={remote},mtu={mtu},patience=0,grace=0,alone=60000"
+            "ip_version={version},local={local},remote={remote},mtu={mtu},timeout=0,grace=0,alone=60000"
         );
         let flags = CString::new(flags).map_err(|error| error.to_string())?;
         let mut table = MaybeUninit::<Table>::uninit();
@@ -554,7 +554,7 @@ impl Backend for Interface {
         4_000
     }
 
-    fn patience(&self) -> Micros {
+    fn call_limit(&self) -> Micros {
         0
     }
 }

@@ -48,27 +48,27 @@ impl When {
 /// What one process was not woken for yet.
 #[derive(Debug)]
 pub(super) struct Hold {
-    news: Option<When>,
+    pending: Option<When>,
     notified_at: Instant,
     // Notifiers since the process wrote last, up to `NOTIFIERS`.
     notifiers: u8,
 }
 
 impl Hold {
-    /// No news.
+    /// Nothing is pending.
     pub(super) fn new() -> Hold {
-        Hold { news: None, notified_at: Instant::ZERO, notifiers: 0 }
+        Hold { pending: None, notified_at: Instant::ZERO, notifiers: 0 }
     }
 
     /// There is something to hear of.
     pub(super) fn add(&mut self, when: When) {
-        self.news = self.news.max(Some(when));
+        self.pending = self.pending.max(Some(when));
     }
 
     /// What there is to hear of waits no longer.
     pub(super) fn flush(&mut self) {
-        if self.news.is_some() {
-            self.news = Some(When::Now);
+        if self.pending.is_some() {
+            self.pending = Some(When::Now);
         }
     }
 
@@ -78,24 +78,24 @@ impl Hold {
     }
 
     /// There is something that the process was not woken for.
-    pub(super) fn has_news(&self) -> bool {
-        self.news.is_some()
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     /// Until when its notifier is held; None: it is not.
     pub(super) fn ends_at(&self) -> Option<Instant> {
-        (self.news == Some(When::Soon) && self.notifiers >= NOTIFIERS)
+        (self.pending == Some(When::Soon) && self.notifiers >= NOTIFIERS)
             .then(|| self.notified_at + GAP)
     }
 
     /// It hears of everything without being woken.
     pub(super) fn heard(&mut self) {
-        self.news = None;
+        self.pending = None;
     }
 
     /// It is woken.
     pub(super) fn notified(&mut self, now: Instant) {
-        self.news = None;
+        self.pending = None;
         self.notified_at = now;
         self.notifiers = (self.notifiers + 1).min(NOTIFIERS);
     }

@@ -79,13 +79,13 @@ impl QueuePair {
         )
     }
 
-    /// Wakes the process, if it sleeps and there is news that waits no longer. True: its notifier
+    /// Wakes the process, if it sleeps and something pending waits no longer. True: its notifier
     /// was notified.
     pub(super) fn notify(&mut self, now: Instant) -> bool {
-        if !self.hold.has_news() {
+        if !self.hold.has_pending() {
             return false;
         }
-        // All news was left before this look. Who does not sleep now looks at its ring before it
+        // All of it was left before this look. Who does not sleep now looks at its ring before it
         // does, so no notifier is owed for any of it.
         if !sleep::is_asleep(&self.view.sleepers) {
             self.hold.heard();

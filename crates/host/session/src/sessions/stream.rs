@@ -154,41 +154,41 @@ impl Sessions {
     ) {
         let Some(handle) = Handle::<Session>::from_bits(token) else { return };
         let Some(session) = self.table.get_mut(handle) else { return };
-        let mut news = 0;
+        let mut events = 0;
         if what.has(ConnEvents::CONNECTED) {
             // In this order: who sees that the handshake is over sees how it ended.
             session.set_state(state::CONNECTED);
             session.clear_state(state::CONNECTING);
-            news |= event::STATE | event::WRITABLE;
+            events |= event::STATE | event::WRITABLE;
             self.offer(stack, handle);
         }
         let arrived =
             if what.has(ConnEvents::READABLE) { self.arrived(stack, handle, conn) } else { None };
         let Some(session) = self.table.get_mut(handle) else { return };
         if arrived.is_some() {
-            news |= event::READABLE;
+            events |= event::READABLE;
         }
         if what.has(ConnEvents::URGENT) {
             // The mark is in the FIFO already.
-            news |= event::STATE;
+            events |= event::STATE;
         }
         if what.has(ConnEvents::PEER_CLOSED) {
             session.set_state(state::PEER_CLOSED);
-            news |= event::READABLE | event::STATE;
+            events |= event::READABLE | event::STATE;
         }
         if what.has(ConnEvents::FAILED) {
             let errno = stack.failure(conn).map_or(Errno::ECONNABORTED, of_failure);
             session.fail(errno);
-            news |= event::READABLE | event::WRITABLE | event::STATE;
+            events |= event::READABLE | event::WRITABLE | event::STATE;
         }
         if what.has(ConnEvents::CLOSED) {
             session.set_state(state::CLOSED);
-            news |= event::STATE;
+            events |= event::STATE;
         }
-        match news {
+        match events {
             0 => {}
-            event::READABLE => self.tell_when(handle, news, arrived.unwrap_or(When::Now)),
-            _ => self.tell(handle, news),
+            event::READABLE => self.tell_when(handle, events, arrived.unwrap_or(When::Now)),
+            _ => self.tell(handle, events),
         }
         if what.has(ConnEvents::FAILED) || what.has(ConnEvents::CLOSED) {
             self.unjoin(stack, handle);

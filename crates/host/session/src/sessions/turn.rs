@@ -63,11 +63,11 @@ impl Sessions {
         self.holds_notifiers = false;
         for queue_pair in &mut self.queue_pairs {
             self.report.notifiers += u64::from(queue_pair.notify(self.now));
-            self.holds_notifiers |= queue_pair.hold.has_news();
+            self.holds_notifiers |= queue_pair.hold.has_pending();
         }
     }
 
-    /// Wakes all that there is news for: nobody may come back to notify it that are held.
+    /// Wakes all for whom something is pending: nobody may come back to notify it that are held.
     pub(super) fn notify_all(&mut self) {
         self.queue_pairs.iter_mut().for_each(|queue_pair| queue_pair.hold.flush());
         self.notify_sleepers();

@@ -60,7 +60,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             port.error = Some(error);
         }
         self.choose_mode();
-        self.news = true;
+        self.is_unreported = true;
         Ok(())
     }
 

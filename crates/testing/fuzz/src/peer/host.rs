@@ -17,7 +17,7 @@ static HOMES: AtomicU32 = AtomicU32::new(0);
 /// Turns after which whoever still has something to do at once goes round in circles.
 const TURNS: u32 = 10_000;
 
-/// By then nothing is left to be done: TIME-WAIT, patience with a peer that does not close,
+/// By then nothing is left to be done: TIME-WAIT, the wait for a peer that does not close,
 /// retransmissions to one that is gone.
 const LONGEST: Duration = Duration::from_secs(3_600);
 

@@ -247,7 +247,7 @@ impl Backend for Kernel {
         wait / 4
     }
 
-    fn patience(&self) -> Micros {
+    fn call_limit(&self) -> Micros {
         2_000_000
     }
 }

@@ -402,7 +402,7 @@ impl Backend for Core {
         4_000
     }
 
-    fn patience(&self) -> Micros {
+    fn call_limit(&self) -> Micros {
         0
     }
 }

@@ -31,11 +31,11 @@ pub(super) struct Asker {
     asks: SyncSender<()>,
     known: Arc<Mutex<Known>>,
     /// Rung when something was found.
-    pub(super) news: Notifier,
+    pub(super) notifier: Notifier,
 }
 
 impl Asker {
-    /// What was found a moment ago. None: it is asked for, and `news` will ring.
+    /// What was found a moment ago. None: it is asked for, and `notifier` will tell.
     pub(super) fn ask(&self) -> Option<Found> {
         let mut known = locked(&self.known);
         if let Some((at, found)) = &known.found {
@@ -76,14 +76,14 @@ impl Gatherer {
     ) -> anyhow::Result<(Gatherer, Asker)> {
         // One that is asked for while another is made: no more is of use to anybody.
         let (asks, heard) = sync_channel(1);
-        let asker = Asker { asks, known: Arc::default(), news: Notifier::new()? };
-        let (known, news) = (Arc::clone(&asker.known), asker.news.clone());
+        let asker = Asker { asks, known: Arc::default(), notifier: Notifier::new()? };
+        let (known, notifier) = (Arc::clone(&asker.known), asker.notifier.clone());
         let work = Work { control, host, file };
         // A folder that is not there is told at the start, and not in a log that nobody reads.
         work.write_file()?;
         let thread = std::thread::Builder::new()
             .name("clearway-gather".into())
-            .spawn(move || work.run(&heard, &known, &news))?;
+            .spawn(move || work.run(&heard, &known, &notifier))?;
         let asks = Some(asker.asks.clone());
         Ok((Gatherer { asks, thread: Some(thread) }, asker))
     }
@@ -106,7 +106,7 @@ struct Work {
 }
 
 impl Work {
-    fn run(self, heard: &Receiver<()>, known: &Mutex<Known>, news: &Notifier) {
+    fn run(self, heard: &Receiver<()>, known: &Mutex<Known>, notifier: &Notifier) {
         let mut due = self.file.as_ref().map(|(_, every)| Instant::now() + *every);
         loop {
             let wait = due.map_or(Duration::from_secs(3600), |due| {
@@ -119,7 +119,7 @@ impl Work {
                     known.found = Some((Instant::now(), found));
                     known.pending = false;
                     drop(known);
-                    news.notify();
+                    notifier.notify();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,

@@ -129,7 +129,7 @@ impl Serving {
                 Ok(None) => return,
                 Err(error) => return tracing::error!(%error, "metrics are served no more"),
             };
-            self.asker.news.clear();
+            self.asker.notifier.clear();
             let now = Instant::now();
             let asker = &self.asker;
             let mut gone = gone.into_iter();
@@ -151,7 +151,7 @@ impl Serving {
         let come = if self.pause.is_some() { PollFlags::empty() } else { PollFlags::POLLIN };
         let mut fds = vec![
             PollFd::new(stop.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.asker.news.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.asker.notifier.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.listener.fd(), come),
         ];
         for talk in &self.talks {

@@ -35,7 +35,7 @@
 #endif
 
 /* Longer than anything takes here; only what hangs reaches it. */
-#define PATIENCE_S 60
+#define TIME_LIMIT_S 60
 
 static struct sockaddr_storage self;
 static socklen_t self_len;
@@ -62,7 +62,7 @@ static void self_from(const char *text)
 		fprintf(stderr, "no address: %s\n", text);
 		exit(2);
 	}
-	alarm(PATIENCE_S);
+	alarm(TIME_LIMIT_S);
 }
 
 /* A socket of this kind, bound to the address and a free port. */

@@ -24,10 +24,10 @@ int main(int argc, char **argv)
 		return 2;
 	self_from(argv[1]);
 	int ends[2];
-	struct timeval patience = {60, 0};
+	struct timeval timeout = {60, 0};
 
 	pair(ends);
-	setsockopt(ends[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(ends[1], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	printf("more: %zd\n", send(ends[0], "more", 4, MSG_MORE));
 	heard("with MSG_MORE", ends[1]);
 	on(ends[0], TCP_CORK, 1);

@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	wanted = argv[1];
-	alarm(PATIENCE_S);
+	alarm(TIME_LIMIT_S);
 	by_getifaddrs();
 	by_ioctl();
 	by_names();

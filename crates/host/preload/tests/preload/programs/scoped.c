@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 
 	if (argc != 2)
 		return 2;
-	alarm(PATIENCE_S);
+	alarm(TIME_LIMIT_S);
 	int error = getaddrinfo(argv[1], NULL, &hints, &found);
 	if (error) {
 		printf("getaddrinfo: %s\n", gai_strerror(error));

@@ -19,7 +19,7 @@ fn woken(hold: &mut Hold, times: u8) -> Instant {
 fn who_reads_in_bulk_is_woken_once_in_a_gap() {
     let mut hold = Hold::new();
     let last = woken(&mut hold, NOTIFIERS);
-    assert_eq!(hold.ends_at(), None, "there is no news");
+    assert_eq!(hold.ends_at(), None, "nothing is pending");
     hold.add(When::Soon);
     assert_eq!(hold.ends_at(), Some(last + GAP));
 }
@@ -29,7 +29,7 @@ fn who_was_woken_seldom_or_has_just_written_is_woken_at_once() {
     let mut hold = Hold::new();
     woken(&mut hold, NOTIFIERS - 1);
     hold.add(When::Soon);
-    assert!(hold.has_news());
+    assert!(hold.has_pending());
     assert_eq!(hold.ends_at(), None);
     woken(&mut hold, NOTIFIERS);
     hold.add(When::Soon);
@@ -42,7 +42,7 @@ fn what_presses_is_not_held_whatever_else_there_is() {
     let mut hold = Hold::new();
     woken(&mut hold, NOTIFIERS);
     hold.flush();
-    assert!(!hold.has_news(), "there is nothing to flush for");
+    assert!(!hold.has_pending(), "there is nothing to flush for");
     hold.add(When::Soon);
     hold.add(When::Now);
     hold.add(When::Soon);
@@ -51,7 +51,7 @@ fn what_presses_is_not_held_whatever_else_there_is() {
     hold.add(When::Soon);
     assert!(hold.ends_at().is_some());
     hold.flush();
-    assert!(hold.has_news());
+    assert!(hold.has_pending());
     assert_eq!(hold.ends_at(), None);
 }
 

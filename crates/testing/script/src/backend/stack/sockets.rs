@@ -618,11 +618,11 @@ impl Sockets {
         wanted: &[(Fd, i16, Told)],
         over: bool,
     ) -> Tried {
-        let news = |&(fd, bits, mut told): &(Fd, i16, Told)| {
+        let new_bits = |&(fd, bits, mut told): &(Fd, i16, Told)| {
             let ready = self.ready(stack, fd) & (bits | poll::ERR | poll::HUP);
-            told.news(ready, self.edges(stack, fd))
+            told.take_new(ready, self.edges(stack, fd))
         };
-        let ready = wanted.iter().map(news).collect();
+        let ready = wanted.iter().map(new_bits).collect();
         Self::found(ready, over)
     }
 
