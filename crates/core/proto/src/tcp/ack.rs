@@ -57,7 +57,7 @@ pub(crate) fn digest<E: Env, const LOSSLESS: bool>(
     let sets_window = moves || (is_una && c.snd.is_newer(seg.seq, seg.ack));
     if LOSSLESS {
         if moves {
-            digest_progress::<E, false>(c, cx, seg.ack);
+            digest_progress::<E, false>(c, cx, (seg.ack, seg.ts));
         }
     } else if !(is_una && (c.snd.nxt == c.snd.una || len > 0) && sack.is_empty()) {
         // Else data flows towards us and nothing of ours is on its way: only the window can be
@@ -163,7 +163,7 @@ fn digest_feedback<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Sa
         && c.recovery.is_lossless()
         && !c.marks.has(Marks::PACED)
     {
-        return digest_progress::<E, true>(c, cx, said.seg.ack);
+        return digest_progress::<E, true>(c, cx, (said.seg.ack, said.seg.ts));
     }
     digest_signs(c, cx, said);
 }
@@ -171,7 +171,11 @@ fn digest_feedback<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Sa
 /// What is usual: new data is acknowledged, nothing is lost and nothing hints at it. It is what
 /// [`digest_signs`] comes down to then. `ECN`: it may be in use.
 #[inline(always)]
-fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, una: Seq) {
+fn digest_progress<E: Env, const ECN: bool>(
+    c: &mut Conn<E>,
+    cx: &mut ConnCx<'_, '_, E>,
+    (una, ts): (Seq, Option<(u32, u32)>),
+) {
     let before = c.outstanding();
     let acked = una.since(c.snd.una);
     let cwnd_limited = c.cc.is_limited();
@@ -185,7 +189,7 @@ fn digest_progress<E: Env, const ECN: bool>(c: &mut Conn<E>, cx: &mut ConnCx<'_,
     take_acked(c, cx, acked, una);
     if cwnd_limited {
         if !(ECN && c.ecn_holds_back(cx.pools, una)) {
-            grow(c, cx, (acked, before), sample);
+            grow(c, cx, (acked, before), sample, ts);
         }
     } else if !c.rare.is_none() {
         c.pause_growth(cx.pools);
@@ -210,12 +214,15 @@ fn grow<E: Env>(
     cx: &mut ConnCx<'_, '_, E>,
     (acked, before): (u32, u32),
     rtt_sample: Option<Duration>,
+    ts: Option<(u32, u32)>,
 ) {
     let info = AckInfo {
         now: cx.now,
         acked,
         dup: false,
         rtt_sample,
+        echoed: echo_age(cx.now, c, ts.map(|(_, echo)| echo)),
+        clock_step: cx.pools.clock_step,
         flight_before: before,
         flight: before - acked.min(before),
         cwnd_limited: true,
@@ -223,6 +230,7 @@ fn grow<E: Env>(
         nxt: c.snd.nxt,
         lost: None,
         delivered: acked,
+        credit: acked,
     };
     let rtt = c.rtt;
     c.step_congestion(cx.pools, |cc| cc.on_ack(&info, &rtt));
@@ -276,18 +284,28 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         c.note_rare(cx.pools, |t| t.reord_seen += 1);
     }
     let lost = c.lost_by_time(cx.pools, cx.now, una);
+    let delivered = acked.saturating_sub(sack.passed) + sack.newly;
     let mut info = AckInfo {
         now: cx.now,
         acked,
         dup,
         rtt_sample,
+        echoed: echo_age(cx.now, c, echo.filter(|_| c.recovery.phase() == Phase::Open)),
+        clock_step: cx.pools.clock_step,
         flight_before: before,
         flight: before - acked.min(before),
         cwnd_limited,
         una,
         nxt: c.snd.nxt,
         lost: lost.map(|lost| lost.bytes),
-        delivered: acked.saturating_sub(sack.passed) + sack.newly,
+        delivered,
+        credit: match c.recovery.phase() {
+            // What came out of order was told before, and its segments did not leave as one burst
+            // that a single ACK may answer.
+            Phase::Open => delivered.max(acked.min(2 * u32::from(c.mss))),
+            _ if c.marks.has(Marks::SACK) => delivered,
+            _ => acked.min(u32::from(c.mss)),
+        },
     };
     if acked > 0 {
         take_acked(c, cx, acked, una);
@@ -339,6 +357,8 @@ pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>)
         acked: 0,
         dup: false,
         rtt_sample: None,
+        echoed: None,
+        clock_step: cx.pools.clock_step,
         flight_before: flight,
         flight,
         cwnd_limited: c.cc.is_limited(),
@@ -346,6 +366,7 @@ pub(crate) fn on_reordering<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>)
         nxt: c.snd.nxt,
         lost: lost.map(|lost| lost.bytes),
         delivered: 0,
+        credit: 0,
     };
     recover(c, cx, &info, true);
     look_again(c, cx.now, lost);

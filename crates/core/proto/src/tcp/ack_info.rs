@@ -16,6 +16,11 @@ pub(crate) struct AckInfo {
     pub dup: bool,
     /// A round trip that this ACK completed (RFC 6298 3, RFC 7323 4).
     pub rtt_sample: Option<Duration>,
+    /// How long ago that was sent which it answers, as its timestamp says (RFC 7323 4.1), in whole
+    /// milliseconds. Where nothing was sent twice every ACK says so, and not one in a round trip.
+    pub echoed: Option<Duration>,
+    /// The step of the clock that says so.
+    pub clock_step: Duration,
     /// Bytes in flight before this ACK.
     pub flight_before: u32,
     /// Bytes in flight after it.
@@ -33,4 +38,9 @@ pub(crate) struct AckInfo {
     /// Bytes that the peer was not known to have, by whichever way it told (RFC 9937 6.1,
     /// DeliveredData).
     pub delivered: u32,
+    /// Bytes that the congestion window may grow by: those newly delivered, and of what had arrived
+    /// out of order two segments (RFC 3465 2.2). While what was in flight at a timeout is not
+    /// acknowledged, an ACK covers what had arrived long before: without SACK one segment counts
+    /// then (RFC 3465 2.3).
+    pub credit: u32,
 }

@@ -23,6 +23,7 @@ use crate::export::Fields;
 mod algorithm;
 mod bbr;
 mod cubic;
+mod hystart;
 mod reno;
 mod window;
 
@@ -30,6 +31,7 @@ use algorithm::Algorithm;
 pub(crate) use algorithm::{Advice, Event};
 pub(crate) use bbr::{Bbr, Input, Known};
 use cubic::Cubic;
+use hystart::HyStart;
 use reno::Reno;
 pub(crate) use window::MAX_CWND;
 pub(crate) use window::Window;
@@ -52,6 +54,9 @@ pub(crate) enum Law {
     Cubic(Cubic),
     /// BBR, whose state lies in a pool: [`Bbr`] is told by the connection itself what happens.
     Bbr,
+    /// One that goes by the window, in the first slow start (RFC 9406): it has nothing of its own to
+    /// remember yet.
+    Starting(Congestion, HyStart),
 }
 
 impl Law {
@@ -73,6 +78,7 @@ impl Law {
             Law::Reno(_) => Congestion::Reno,
             Law::Cubic(_) => Congestion::Cubic,
             Law::Bbr => Congestion::Bbr,
+            Law::Starting(kind, _) => *kind,
         }
     }
 
@@ -94,16 +100,23 @@ impl Law {
             Law::Reno(reno) => reno.advice(),
             Law::Cubic(cubic) => cubic.advice(),
             Law::Bbr => Advice { uses_prr: false },
+            Law::Starting(kind, _) => Law::new(*kind).advice(),
         }
     }
 
     /// Its part of a record ([`crate::export`]), in the numbers from `from` on. Which law it is is
     /// among the options of the connection.
     pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
-        match self {
-            Law::Reno(reno) => reno.fields(from + 2, f),
-            Law::Cubic(cubic) => cubic.fields(from, f),
-            Law::Bbr => {}
+        let mut starting = match self {
+            Law::Starting(_, start) => Some(*start),
+            Law::Reno(_) | Law::Cubic(_) | Law::Bbr => None,
+        };
+        HyStart::field(&mut starting, from + 30, f);
+        match (starting, &mut *self) {
+            (Some(start), _) => *self = Law::Starting(self.kind(), start),
+            (None, Law::Reno(reno)) => reno.fields(from + 2, f),
+            (None, Law::Cubic(cubic)) => cubic.fields(from, f),
+            (None, Law::Bbr | Law::Starting(..)) => {}
         }
     }
 }
@@ -138,19 +151,45 @@ impl Cc {
         if ack.acked == 0 {
             return;
         }
+        self.note_start(ack);
         match &mut self.law {
             Law::Reno(reno) => reno.on_ack(&mut self.window, ack, rtt),
             Law::Cubic(cubic) => cubic.on_ack(&mut self.window, ack, rtt),
+            Law::Starting(_, start) => {
+                if ack.cwnd_limited && start.on_ack(&mut self.window, ack) {
+                    self.law = Law::new(self.kind());
+                }
+            }
             Law::Bbr => {}
+        }
+    }
+
+    /// In the first slow start HyStart++ watches the round trips. It needs eight of a round, which
+    /// the delayed ACKs of fewer than sixteen segments do not bring.
+    fn note_start(&mut self, ack: &AckInfo) {
+        let is_first = self.window.ssthresh == u32::MAX;
+        let is_wide = self.window.cwnd >= hystart::LOW_WINDOW * self.window.mss();
+        match self.law {
+            Law::Starting(kind, _) if !is_first => self.law = Law::new(kind),
+            Law::Reno(_) | Law::Cubic(_) if is_first && ack.cwnd_limited && is_wide => {
+                self.law = Law::Starting(self.kind(), HyStart::at(ack.nxt));
+            }
+            _ => {}
         }
     }
 
     /// Something else happened than that new data was acknowledged.
     pub(crate) fn on_event(&mut self, event: Event) {
         let event = self.in_full(event);
+        if let Law::Starting(kind, _) = self.law {
+            if event.ends_growth() {
+                self.law = Law::new(kind);
+            }
+        }
         match &mut self.law {
             Law::Reno(reno) => reno.on_event(&mut self.window, &event),
             Law::Cubic(cubic) => cubic.on_event(&mut self.window, &event),
+            Law::Starting(..) => {}
             Law::Bbr => return,
         }
         match event {

@@ -164,7 +164,8 @@ impl<E: Env> Conn<E> {
         paced.set_rate(limit, mss);
         if by_window && may_grow {
             let rtt = self.rtt;
-            self.step_congestion(p, |cc| cc.on_ack(info, &rtt));
+            let info = AckInfo { rtt_sample: sample.rtt.or(info.rtt_sample), ..*info };
+            self.step_congestion(p, |cc| cc.on_ack(&info, &rtt));
         }
     }
 

@@ -144,7 +144,7 @@ impl Algorithm for Cubic {
             self.pause();
             return;
         }
-        let mut acked = ack.acked;
+        let mut acked = ack.credit;
         if w.in_slow_start() {
             self.running = false;
             acked = w.slow_start(acked);

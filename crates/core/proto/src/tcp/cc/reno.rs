@@ -28,7 +28,7 @@ impl Algorithm for Reno {
         if !ack.cwnd_limited {
             return;
         }
-        let mut acked = ack.acked;
+        let mut acked = ack.credit;
         if w.in_slow_start() {
             acked = w.slow_start(acked);
         }

@@ -15,6 +15,8 @@ pub(in crate::tcp) fn ack(now: Instant, acked: u32, cwnd_limited: bool) -> AckIn
         acked,
         dup: false,
         rtt_sample: None,
+        echoed: None,
+        clock_step: Duration::from_millis(1),
         flight_before: acked,
         flight: 0,
         cwnd_limited,
@@ -22,6 +24,7 @@ pub(in crate::tcp) fn ack(now: Instant, acked: u32, cwnd_limited: bool) -> AckIn
         nxt: Seq(0),
         lost: None,
         delivered: acked,
+        credit: acked,
     }
 }
 
@@ -69,16 +72,16 @@ fn slow_start_doubles_the_window_in_a_round_trip() {
 }
 
 #[test]
-fn one_ack_opens_the_window_by_two_segments_at_most_unless_larger_pieces_were_sent() {
+fn one_ack_opens_the_window_by_eight_segments_at_most_unless_larger_pieces_were_sent() {
     let mut cc = reno();
     feed(&mut cc, 10 * MSS);
-    assert_eq!(cc.cwnd(), 12 * MSS);
-    cc.set_burst(8 * MSS);
+    assert_eq!(cc.cwnd(), 18 * MSS);
+    cc.set_burst(9 * MSS);
     feed(&mut cc, 10 * MSS);
-    assert_eq!(cc.cwnd(), 20 * MSS);
+    assert_eq!(cc.cwnd(), 27 * MSS);
     cc.set_burst(0);
     feed(&mut cc, 10 * MSS);
-    assert_eq!(cc.cwnd(), 22 * MSS);
+    assert_eq!(cc.cwnd(), 35 * MSS);
 }
 
 #[test]
@@ -223,12 +226,15 @@ fn a_timeout_leaves_one_segment_and_a_second_one_for_the_same_data_keeps_the_thr
 }
 
 #[test]
-fn after_a_timeout_slow_start_counts_one_segment_for_an_ack() {
-    let mut cc = reno();
-    cc.set_burst(64_000);
-    cc.on_event(Event::Timeout { flight: 40 * MSS, again: false });
-    feed(&mut cc, 10 * MSS);
-    assert_eq!(cc.cwnd(), 2 * MSS);
+fn slow_start_counts_what_an_ack_is_said_to_be_worth() {
+    for kind in BOTH {
+        let mut cc = Cc::new(kind, MSS as u16, 10);
+        cc.on_event(Event::Timeout { flight: 40 * MSS, again: false });
+        // Ten segments are covered, and six of them are news.
+        let info = AckInfo { credit: 6 * MSS, ..ack(Instant::ZERO, 10 * MSS, true) };
+        cc.on_ack(&info, &Rtt::new());
+        assert_eq!(cc.cwnd(), 7 * MSS, "{kind:?}");
+    }
 }
 
 #[test]

@@ -12,8 +12,9 @@ pub(crate) const MAX_CWND: u32 = 1 << 30;
 /// not as many segments.
 const IW_SEGMENT: u32 = 1460;
 
-/// L of RFC 3465 2.2: segments that slow start may grow by for one ACK.
-pub(super) const ACK_LIMIT: u8 = 2;
+/// L of RFC 9406 4.3, where data is not paced: segments that slow start may grow by for one ACK.
+/// Receivers that join segments answer many with one.
+pub(super) const ACK_LIMIT: u8 = 8;
 
 /// What all algorithms keep: the window, and how much of it was in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,9 +36,6 @@ pub(crate) struct Window {
     pub(super) ack_limit: u8,
     /// The window was what ended the last burst.
     pub(super) full: bool,
-    /// In the slow start after a timeout, where ACKs cover what had arrived long before (RFC 3465
-    /// 2.3).
-    pub(super) after_rto: bool,
 }
 
 impl Window {
@@ -54,7 +52,6 @@ impl Window {
             iw: iw.max(1),
             ack_limit: ACK_LIMIT,
             full: false,
-            after_rto: false,
         };
         w.cwnd = w.initial();
         w
@@ -74,16 +71,19 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
+    /// The most that slow start may grow by for an ACK of `acked` bytes.
+    pub(super) fn counted(&self, acked: u32) -> u32 {
+        // RFC 9406 4.3: L is infinite where data is paced.
+        let most = if self.paced.is_none() { u32::from(self.ack_limit) } else { u32::MAX };
+        acked.min(most.saturating_mul(self.mss()))
+    }
+
     /// Slow start for `acked` bytes; returns those that are left over for congestion avoidance.
     pub(super) fn slow_start(&mut self, acked: u32) -> u32 {
-        let limit = if self.after_rto { 1 } else { u32::from(self.ack_limit) };
-        let counted = acked.min(limit * self.mss());
+        let counted = self.counted(acked);
         let room = self.ssthresh.min(MAX_CWND).saturating_sub(self.cwnd);
         let step = counted.min(room);
         self.cwnd += step;
-        if !self.in_slow_start() {
-            self.after_rto = false;
-        }
         counted - step
     }
 
@@ -164,25 +164,13 @@ impl Window {
 
     pub(super) fn collapse(&mut self) {
         self.cwnd = self.mss();
-        self.after_rto = true;
     }
 }
 
 impl Window {
     /// Its part of a record ([`crate::export`]), in the numbers from `from` on.
     pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
-        let Window {
-            cwnd,
-            ssthresh,
-            used,
-            used_until,
-            mss,
-            paced: _,
-            iw,
-            ack_limit,
-            full,
-            after_rto,
-        } = self;
+        let Window { cwnd, ssthresh, used, used_until, mss, paced: _, iw, ack_limit, full } = self;
         f.u32(from, cwnd);
         f.u32(from + 1, ssthresh);
         f.u32(from + 3, used);
@@ -191,7 +179,6 @@ impl Window {
         f.u8(from + 6, iw);
         f.u8(from + 7, ack_limit);
         f.bool(from + 8, full);
-        f.bool(from + 9, after_rto);
         // A window below one segment would never open again.
         (*mss, *iw, *ack_limit) = ((*mss).max(1), (*iw).max(1), (*ack_limit).max(1));
         *cwnd = (*cwnd).clamp(u32::from(*mss), MAX_CWND);

@@ -309,14 +309,18 @@ impl Sent {
         board: &Scoreboard,
     ) -> Lost {
         self.make_room(1, Some(board));
-        let (mut newly, mut look) = (0, None::<Instant>);
+        let (mut newly, mut look, grain) = (0, None::<Instant>, self.grain);
         if let Some(newest) = self.newest {
             let mut split = None;
             for flight in self.flights_mut() {
                 // Of what left at one time, the number tells what left later, but not of copies: a
-                // clock may be coarse.
-                let left_before =
-                    flight.at < newest.at || (flight.at == newest.at && !flight.again);
+                // clock may be coarse. And what has arrived may have left as early as the first of
+                // its flight, before a copy that left meanwhile.
+                let left_before = if flight.again {
+                    cell(flight.at, grain) < cell(newest.at, grain)
+                } else {
+                    flight.at <= newest.at
+                };
                 if flight.lost || !left_before {
                     continue;
                 }
@@ -382,8 +386,13 @@ impl Sent {
 
 /// Whether nothing tells two neighbours apart.
 fn are_one(a: &Flight, b: &Flight, grain: u8) -> bool {
-    let cell = |at: Instant| at.as_nanos() >> grain;
-    a.flags() == b.flags() && a.span.end == b.span.start && cell(a.at) == cell(b.at)
+    let is_next = a.flags() == b.flags() && a.span.end == b.span.start;
+    is_next && cell(a.at, grain) == cell(b.at, grain)
+}
+
+/// What leaves within one of these may be one flight.
+fn cell(at: Instant, grain: u8) -> u64 {
+    at.as_nanos() >> grain
 }
 
 /// Bytes of `span` that the peer does not hold.

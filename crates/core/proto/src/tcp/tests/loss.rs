@@ -116,6 +116,17 @@ fn after_a_timeout_everything_is_sent_again_from_the_front_as_acks_come() {
 }
 
 #[test]
+fn after_a_timeout_an_ack_is_worth_all_that_it_covers_with_sack_and_else_one_segment() {
+    for (has_sack, cwnd) in [(true, 6000), (false, 2000)] {
+        let mut b = ten_out(has_sack);
+        b.pass(ms(700));
+        assert_eq!((b.info().phase, b.info().cwnd), (Phase::Loss, 1000));
+        b.inject(ACK, 1, 5001, 60_000, &[]);
+        assert_eq!(b.info().cwnd, cwnd, "{has_sack}");
+    }
+}
+
+#[test]
 fn after_a_timeout_what_the_peer_holds_is_spared() {
     let mut b = ten_out(true);
     let seg = sack(&b, 1, &[(2001, 9001)]);

@@ -223,6 +223,28 @@ fn what_was_sent_again_and_is_overtaken_by_what_left_later_is_lost_again() {
 }
 
 #[test]
+fn a_copy_that_left_within_a_flight_is_not_lost_when_the_first_of_that_arrives() {
+    // A sixteenth of 160 ms: what leaves between 8 and 16 ms after some moment is one flight.
+    let mut sent = Sent::new(span(0, 30), at(0), ms(160));
+    let first = board(&[(10, 30)], 30);
+    deliver(&mut sent, &first, at(160));
+    assert_eq!(sent.detect(FIRST, at(160), ms(0), &first).newly, 10);
+    let (mut lost, mut shares) = (Vec::new(), 0);
+    for begin in 161..170 {
+        let mut sent = sent.clone();
+        sent.on_sent(span(30, 40), at(begin), None);
+        sent.on_sent_again(span(0, 10), at(begin + 1), None);
+        sent.on_sent(span(40, 50), at(begin + 2), None);
+        shares += u32::from(sent.flights().last().unwrap().span == span(30, 50));
+        let later = board(&[(10, 40)], 50);
+        deliver(&mut sent, &later, at(begin + 170));
+        lost.push(sent.detect(FIRST, at(begin + 170), ms(0), &later).newly);
+    }
+    assert!(shares > 3, "{shares}");
+    assert_eq!(lost, [0; 9], "it left behind what has arrived");
+}
+
+#[test]
 fn what_leaves_within_a_sixteenth_of_a_round_trip_is_one_flight() {
     let mut sent = Sent::new(span(0, 10), at(0), ms(160));
     for n in 1..40 {

@@ -1,0 +1,151 @@
+//! Streams over one path in virtual time, for tests of how much they get of it.
+
+use clearway_base::{Duration, Instant, Rng};
+use clearway_proto::{Config, Congestion, ConnOptions};
+use clearway_sim::conditions::{Conditions, Device, Weather};
+use clearway_sim::frame::Framing;
+use clearway_sim::host::{HostSpec, RxKind};
+use clearway_sim::link::Rules;
+use clearway_sim::stage::{A, B, Stage, join};
+use clearway_sim::talk::{Act, Conversation, Expect, Part};
+use clearway_sim::world::World;
+
+const MTU: u32 = 1500;
+/// Payload of a full segment, beside timestamps.
+const PAYLOAD: u64 = 1448;
+/// What a full segment takes on the link.
+const FRAME: u64 = 1514;
+/// Bytes that a connection may have under way.
+const STORE: u32 = 8 << 20;
+
+/// A path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    /// Bits in a second.
+    pub rate: u64,
+    pub rtt_ms: u64,
+    /// Buffer in front of it, in hundredths of what is under way when it is full.
+    pub buffer: u64,
+    /// Frames lost, in a million.
+    pub loss: u32,
+}
+
+/// What streams came to.
+pub(crate) struct Outcome {
+    /// Of the path, in thousandths, by stream.
+    pub shares: Vec<u64>,
+    /// Frames that found the queue full, from the beginning on.
+    pub overflowed: u64,
+}
+
+fn host(name: &'static str) -> HostSpec {
+    let mut config = Config::new([7; 32]);
+    config.limits.connections = 64;
+    config.limits.half_open = 64;
+    config.limits.time_wait = 64;
+    config.tcp.max_receive_window = STORE;
+    let rx = RxKind::Ring { chunks: 16 * (STORE >> 12), chunk_len: 4096, limit: STORE };
+    HostSpec {
+        name,
+        config,
+        rx,
+        tx: (16 * (STORE >> 12), 4096, STORE),
+        buffers: 20_000,
+        chunk: 1 << 20,
+    }
+}
+
+impl Path {
+    fn stage(&self, seed: u64, change: impl FnOnce(&mut Config)) -> Stage {
+        let delay = Duration::from_micros(self.rtt_ms * 500);
+        let under_way = self.rate / 8 * self.rtt_ms / 1000;
+        let queue = (under_way * self.buffer / 100 / FRAME).max(10) as u32;
+        let there = Rules { rate: self.rate, queue, loss: self.loss, ..Rules::clean(delay) };
+        let rules = [there, Rules::clean(delay)];
+        let mut hosts = [host("a"), host("b")];
+        change(&mut hosts[0].config);
+        let conditions = Conditions {
+            v6: false,
+            framing: Framing::Ethernet,
+            mtu: MTU,
+            table: 0,
+            device: Device::Plain,
+            joins: false,
+            moderation: Duration::ZERO,
+            weather: Weather::Clear,
+            rules,
+            storm: Duration::ZERO,
+            hosts,
+            near: None,
+            buf_len: 2048,
+        };
+        let mut world = World::new(Rng::seed(seed), Instant::from_millis(1_000));
+        let link = world.add_link(conditions.framing, conditions.table);
+        for i in [A, B] {
+            world.add_host(&conditions.hosts[i], conditions.buf_len);
+            join(&mut world, &conditions, i, link, 0, rules[i]);
+        }
+        let mut stage = Stage { world, conditions, rng: Rng::seed(seed), listener: None };
+        stage.listen();
+        stage
+    }
+
+    /// Streams that begin half a second after each other run for `warm`, and then for `time`, which
+    /// is what the outcome is of.
+    pub(crate) fn run(&self, streams: &[ConnOptions], warm: Duration, time: Duration) -> Outcome {
+        self.run_with(streams, warm, time, |_| {})
+    }
+
+    /// The same, with other settings of the sender's stack.
+    pub(crate) fn run_with(
+        &self,
+        streams: &[ConnOptions],
+        warm: Duration,
+        time: Duration,
+        change: impl FnOnce(&mut Config),
+    ) -> Outcome {
+        let mut stage = self.stage(5, change);
+        let begin = |n: usize| Duration::from_millis(500 * n as u64);
+        let numbers: Vec<usize> = streams
+            .iter()
+            .enumerate()
+            .map(|(n, options)| {
+                let from_a = Part { options: *options, ..Part::new(vec![Act::Send(1 << 40)]) };
+                let talk = Conversation::new(from_a, Part::new(vec![Act::AwaitEnd]), Expect::Whole);
+                stage.converse(begin(n), talk)
+            })
+            .collect();
+        let mut world = stage.world;
+        let read = |w: &World| -> Vec<u64> {
+            let ledger = w.ledger.borrow();
+            numbers.iter().map(|n| ledger.conversations[*n].fates[1].read).collect()
+        };
+        let start = world.now + begin(streams.len()) + warm;
+        world.run(start, |_| false);
+        let before = read(&world);
+        world.run(start + time, |_| false);
+        assert_eq!(world.failure, None, "{self:?}");
+        let most = u128::from(self.rate / 8) * u128::from(time.as_nanos()) * u128::from(PAYLOAD)
+            / u128::from(FRAME);
+        let share = |(after, before): (u64, u64)| {
+            (u128::from(after - before) * 1000 * 1_000_000_000 / most) as u64
+        };
+        let shares = read(&world).into_iter().zip(before).map(share).collect();
+        let overflowed = world.links[0].ends[A].2.tally.overflowed;
+        Outcome { shares, overflowed }
+    }
+
+    pub(crate) fn share(&self, congestion: Congestion, warm_s: u64, time_s: u64) -> u64 {
+        let stream = ConnOptions { congestion, ..ConnOptions::default() };
+        self.run(&[stream], Duration::from_secs(warm_s), Duration::from_secs(time_s)).shares[0]
+    }
+}
+
+/// Jain's index of shares, in thousandths.
+pub(crate) fn fairness(shares: &[u64]) -> u64 {
+    let sum: u64 = shares.iter().sum();
+    let squares: u64 = shares.iter().map(|share| share * share).sum();
+    sum * sum * 1000 / (shares.len() as u64 * squares.max(1))
+}
+
+pub(crate) const MBIT: u64 = 1_000_000;
