@@ -11,7 +11,9 @@
 //! the record and a quarter of a round trip can be told. A flight is split where something is sent
 //! again or is lost. When there are too many, what the peer holds wholly goes to its neighbour, and
 //! then those two neighbours become one that left closest to each other. What became one counts as
-//! sent when the latest of it was: nothing that is missing is ever taken to be older than it is.
+//! sent when the latest of it was while it is missing, and when the earliest of it was once it has
+//! arrived: nothing that is missing is ever taken to be older than it is, and nothing that arrives
+//! to be younger.
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
@@ -31,8 +33,10 @@ const SPARE: usize = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flight {
     pub(crate) span: Span,
-    /// When it left.
+    /// When the last of it left.
     pub(crate) at: Instant,
+    /// How many microseconds before the first of it did, or more.
+    pub(crate) spread_us: u32,
     /// Some of it had left before.
     pub(crate) again: bool,
     /// What is missing of it is lost, and was not sent again.
@@ -40,8 +44,26 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    /// All of it left at once.
+    const fn new(span: Span, at: Instant) -> Flight {
+        Flight { span, at, spread_us: 0, again: false, lost: false }
+    }
+
     const fn flags(&self) -> (bool, bool) {
         (self.again, self.lost)
+    }
+
+    /// No earlier than this did any of it leave.
+    fn since(&self) -> Instant {
+        self.at - Duration::from_micros(u64::from(self.spread_us))
+    }
+
+    /// It takes in `next`, which lies behind it.
+    fn append(&mut self, next: &Flight) {
+        let first = self.since().min(next.since());
+        (self.span.end, self.at) = (next.span.end, self.at.max(next.at));
+        let spread_us = self.at.since(first).as_nanos().div_ceil(1_000);
+        self.spread_us = u32::try_from(spread_us).unwrap_or(u32::MAX);
     }
 }
 
@@ -51,6 +73,10 @@ struct Newest {
     at: Instant,
     end: Seq,
     rtt: Duration,
+    /// No earlier than this did it leave.
+    since: Instant,
+    /// Some of it had left before.
+    again: bool,
 }
 
 /// What time says of losses.
@@ -100,7 +126,7 @@ pub(crate) struct Sent {
 impl Sent {
     /// All that is in flight left at `at`; nothing comes back sooner than after `min_rtt`.
     pub(crate) fn new(span: Span, at: Instant, min_rtt: Duration) -> Sent {
-        let first = Flight { span, at, again: false, lost: false };
+        let first = Flight::new(span, at);
         let grain = (min_rtt.as_nanos() >> 4).checked_ilog2().unwrap_or(0) as u8;
         Sent {
             flights: [first; FLIGHTS],
@@ -123,11 +149,11 @@ impl Sent {
 
     /// New bytes left, behind all others.
     pub(crate) fn on_sent(&mut self, span: Span, at: Instant, board: Option<&Scoreboard>) {
-        let next = Flight { span, at, again: false, lost: false };
+        let next = Flight::new(span, at);
         let grain = self.grain;
         if let Some(last) = self.flights_mut().last_mut() {
             if are_one(last, &next, grain) {
-                (last.span.end, last.at) = (span.end, at);
+                last.append(&next);
                 return;
             }
         }
@@ -141,7 +167,7 @@ impl Sent {
     /// Bytes left that had left before.
     pub(crate) fn on_sent_again(&mut self, span: Span, at: Instant, board: Option<&Scoreboard>) {
         self.change(span, board, |flight| {
-            *flight = Flight { span: flight.span, at, again: true, lost: false };
+            *flight = Flight { again: true, ..Flight::new(flight.span, at) };
         });
     }
 
@@ -211,7 +237,7 @@ impl Sent {
             let Some(&next) = self.flights.get(at) else { break };
             let Some(last) = self.flights.get_mut(kept) else { break };
             if are_one(last, &next, grain) {
-                (last.span.end, last.at) = (next.span.end, last.at.max(next.at));
+                last.append(&next);
                 continue;
             }
             kept += 1;
@@ -240,12 +266,9 @@ impl Sent {
             let pairs = self.flights().windows(2).enumerate();
             let Some((at, _)) = pairs.min_by_key(|(_, pair)| apart(pair)) else { return };
             if let Some([left, right]) = self.flights.get_mut(at..at + 2) {
-                *right = Flight {
-                    span: Span::new(left.span.start, right.span.end),
-                    at: left.at.max(right.at),
-                    again: left.again | right.again,
-                    lost: left.lost & right.lost,
-                };
+                let (again, lost) = (left.again | right.again, left.lost & right.lost);
+                left.append(right);
+                *right = Flight { again, lost, ..*left };
             }
             self.flights.copy_within(at + 1.., at);
             self.count -= 1;
@@ -281,7 +304,9 @@ impl Sent {
         let Arrival { now, min_rtt, echo_ms } = *arrival;
         let (mut newest, mut told) = (self.newest, Delivered::default());
         for flight in self.flights() {
-            let Flight { at, again, .. } = *flight;
+            // Of copies that became one it is not known which of them arrived: the first.
+            let (since, again) = (flight.since(), flight.again);
+            let at = if again { since } else { flight.at };
             let Some(Span { end, .. }) = flight.span.clip(piece) else { continue };
             told.late |= !again && end.lt(self.fack);
             told.original |= !again && flight.lost;
@@ -290,7 +315,7 @@ impl Sent {
             let is_earlier =
                 echo_ms.is_some_and(|echo| (echo.wrapping_sub(at.as_millis() as u32) as i32) < 0);
             if is_newer && !(again && (rtt < min_rtt || is_earlier)) {
-                newest = Some(Newest { at, end, rtt });
+                newest = Some(Newest { at, end, rtt, since, again });
             }
         }
         self.newest = newest;
@@ -309,15 +334,15 @@ impl Sent {
         board: &Scoreboard,
     ) -> Lost {
         self.make_room(1, Some(board));
-        let (mut newly, mut look, grain) = (0, None::<Instant>, self.grain);
+        let (mut newly, mut look) = (0, None::<Instant>);
         if let Some(newest) = self.newest {
             let mut split = None;
             for flight in self.flights_mut() {
                 // Of what left at one time, the number tells what left later, but not of copies: a
                 // clock may be coarse. And what has arrived may have left as early as the first of
                 // its flight, before a copy that left meanwhile.
-                let left_before = if flight.again {
-                    cell(flight.at, grain) < cell(newest.at, grain)
+                let left_before = if flight.again || newest.again {
+                    flight.at < newest.since
                 } else {
                     flight.at <= newest.at
                 };
@@ -386,19 +411,17 @@ impl Sent {
 
 /// Whether nothing tells two neighbours apart.
 fn are_one(a: &Flight, b: &Flight, grain: u8) -> bool {
-    let is_next = a.flags() == b.flags() && a.span.end == b.span.start;
-    is_next && cell(a.at, grain) == cell(b.at, grain)
-}
-
-/// What leaves within one of these may be one flight.
-fn cell(at: Instant, grain: u8) -> u64 {
-    at.as_nanos() >> grain
+    let cell = |at: Instant| at.as_nanos() >> grain;
+    a.flags() == b.flags() && a.span.end == b.span.start && cell(a.at) == cell(b.at)
 }
 
 /// Bytes of `span` that the peer does not hold.
 fn missing(span: Span, board: &Scoreboard) -> u32 {
     span.len() - board.sacked_within(span)
 }
+
+/// Where the numbers of flights begin in a record.
+const FLIGHT_FIELDS: u16 = 1000;
 
 impl Sent {
     /// Its part of a record ([`crate::export`]).
@@ -407,12 +430,22 @@ impl Sent {
         f.number(400, &mut count, FLIGHTS as u64);
         self.count = count as u8;
         let mut known = self.newest.is_some();
-        let mut newest =
-            self.newest.unwrap_or(Newest { at: f.now(), end: Seq(0), rtt: Duration::ZERO });
+        let mut newest = self.newest.unwrap_or(Newest {
+            at: f.now(),
+            end: Seq(0),
+            rtt: Duration::ZERO,
+            since: f.now(),
+            again: false,
+        });
         f.bool(490, &mut known);
         f.instant(491, &mut newest.at);
         f.seq(492, &mut newest.end);
         f.duration(493, &mut newest.rtt);
+        if self.newest.is_none() {
+            newest.since = newest.at;
+        }
+        f.instant(487, &mut newest.since);
+        f.bool(488, &mut newest.again);
         self.newest = known.then_some(newest);
         f.u8(494, &mut self.grain);
         self.grain = self.grain.min(Duration::from_secs(1).as_nanos().ilog2() as u8);
@@ -421,13 +454,15 @@ impl Sent {
         prr.fields(f);
         f.seq(489, &mut self.fack);
         self.prr = reduces.then_some(prr);
-        for (tag, flight) in (1000..).step_by(5).zip(self.flights.iter_mut().take(count as usize)) {
-            let Flight { span, at, again, lost } = flight;
+        for (n, flight) in (0..).zip(self.flights.iter_mut().take(count as usize)) {
+            let Flight { span, at, spread_us, again, lost } = flight;
+            let tag = FLIGHT_FIELDS + 5 * n;
             f.seq(tag, &mut span.start);
             f.seq(tag + 1, &mut span.end);
             f.instant(tag + 2, at);
             f.bool(tag + 3, again);
             f.bool(tag + 4, lost);
+            f.u32(FLIGHT_FIELDS + 5 * FLIGHTS as u16 + n, spread_us);
         }
     }
 

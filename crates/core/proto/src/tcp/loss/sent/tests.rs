@@ -46,7 +46,7 @@ impl Model {
         let flights = sent.flights();
         assert!(flights.len() <= FLIGHTS);
         let mut next = FIRST + self.una;
-        for &Flight { span, at, again, .. } in flights {
+        for flight @ &Flight { span, at, again, .. } in flights {
             assert_eq!(span.start, next, "flights lie together");
             assert!(!span.is_empty());
             for n in 0..span.len() {
@@ -55,6 +55,7 @@ impl Model {
                     assert_eq!((at, again), known);
                 }
                 assert!(at >= known.0, "nothing is older than it is");
+                assert!(flight.since() <= known.0, "nothing is younger than it is");
             }
             next = span.end;
         }
@@ -242,6 +243,32 @@ fn a_copy_that_left_within_a_flight_is_not_lost_when_the_first_of_that_arrives()
     }
     assert!(shares > 3, "{shares}");
     assert_eq!(lost, [0; 9], "it left behind what has arrived");
+}
+
+#[test]
+fn where_copies_outnumber_the_places_the_arrival_of_the_first_says_nothing_of_the_others() {
+    // Holes of five bytes, twice as many as there are places; each is sent again 5 ms after the
+    // one before.
+    let holes = 2 * FLIGHTS as u32;
+    let mut sent = Sent::new(span(0, 10 * holes), at(0), ms(64));
+    let held: Vec<_> = (0..holes).map(|n| (10 * n + 5, 10 * n + 10)).collect();
+    let mut all = board(&held, 10 * holes);
+    deliver(&mut sent, &all, at(64));
+    assert_eq!(sent.detect(FIRST, at(64), ms(0), &all).newly, 5 * holes);
+    for n in 0..holes {
+        let hole = span(10 * n, 10 * n + 5);
+        sent.on_sent_again(hole, at(100 + 5 * u64::from(n)), Some(&all));
+    }
+    // The peer tells of the second, of the fourth, and so on.
+    for n in (1..holes).step_by(2) {
+        let now = at(100 + 5 * u64::from(n) + 700);
+        let piece = span(10 * n, 10 * n + 5);
+        sent.on_delivered(piece, &Arrival { now, min_rtt: ms(64), echo_ms: None });
+        all.update(&[(piece.start, piece.end)], FIRST, FIRST + 10 * holes);
+        let lost = sent.detect(FIRST, now, ms(0), &all);
+        // Of those that left later none is lost, and of the others none that arrives.
+        assert!(lost.bytes <= 5 * n.div_ceil(2), "{n}: {lost:?}");
+    }
 }
 
 #[test]
