@@ -48,10 +48,15 @@ impl Snd {
     }
 }
 
+/// No receiver's buffer is taken to be smaller: the segment that all must accept (RFC 9293 3.7.1).
+/// Half of it is the least that is sent into a window that has room for no more.
+const LEAST_BUFFER: u32 = 536;
+
 /// What is seldom looked at of the send side.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct SndAhead {
-    /// The largest window the peer ever offered (RFC 9293 3.8.6.2.1; MAX.SND.WND of RFC 5961 5.2).
+    /// The largest window that the peer offered (RFC 9293 3.8.6.2.1; MAX.SND.WND of RFC 5961 5.2)
+    /// since [`SndAhead::forget_larger_windows`].
     pub max_wnd: u32,
     /// Once the owner has closed: the number of our FIN, behind the last byte.
     pub end: Seq,
@@ -76,6 +81,14 @@ impl Snd {
 }
 
 impl SndAhead {
+    /// A window of `wnd` bytes was too small to be worth a segment for as long as may be waited: it
+    /// is what the peer has by now. A receiver whose buffer shrank would cost that wait for each
+    /// window, and RFC 9293 3.8.6.2.1 takes Max(SND.WND) for an estimate of that buffer.
+    #[cold]
+    pub(crate) fn forget_larger_windows(&mut self, wnd: u32) {
+        self.max_wnd = self.max_wnd.min(wnd.max(LEAST_BUFFER));
+    }
+
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
         let SndAhead { max_wnd, end, small } = self;

@@ -206,7 +206,12 @@ fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.rtt.on_timeout();
     c.arm(Timer::Persist, cx.now + c.rtt.rto(&cx.config.tcp));
     // What fits into a small window goes; into a shut one goes a probe.
-    let what = if c.snd.usable() > 0 { Marks::FORCE } else { Marks::PROBE_DUE };
+    let what = if c.snd.usable() > 0 {
+        c.snd_ahead.forget_larger_windows(c.snd.wnd);
+        Marks::FORCE
+    } else {
+        Marks::PROBE_DUE
+    };
     c.marks.set(what.with(Marks::EMIT));
 }
 

@@ -139,6 +139,29 @@ fn a_small_window_is_used_only_after_a_while() {
 }
 
 #[test]
+fn a_window_that_stays_small_is_waited_for_once() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    b.send(&pattern(8000));
+    b.out();
+    b.inject(ACK, 1, 8001, 600, &[]);
+    b.send(&pattern(4000));
+    b.silent();
+    assert_eq!(b.pass(secs(1))[0].1.data.len(), 600);
+    // Whatever is half of the new largest one at least leaves at once.
+    for (acked, wnd) in [(8601, 600), (9201, 300)] {
+        b.inject(ACK, 1, acked, wnd, &[]);
+        assert_eq!(b.one().data.len(), usize::from(wnd));
+    }
+    // Crumbs still wait, and so does what is less than half of a window that was larger meanwhile.
+    b.inject(ACK, 1, 9501, 200, &[]);
+    b.silent();
+    b.inject(ACK, 1, 9501, 900, &[]);
+    assert_eq!(b.one().data.len(), 900);
+    b.inject(ACK, 1, 10_401, 400, &[]);
+    b.silent();
+}
+
+#[test]
 fn keepalive_probes_a_silent_peer_and_gives_up() {
     let mut b = established();
     let id = b.id();
