@@ -40,4 +40,4 @@ pub use loopback::Loopback;
 pub use pair::{PairConfig, PairEnd, pair};
 pub use pcap::{Capture, PcapReader, PcapWriter, Replay, Trace, TraceFrame, TraceSpec, Traced};
 pub use rules::{Action, Rule, RuleError, Rules, Way};
-pub use spec::{DpdkSpec, PortSpec, SpecError, TapMode, TapSpec};
+pub use spec::{DpdkSpec, PortSpec, SpecError, TapMode, TapSpec, XdpMode, XdpSpec};

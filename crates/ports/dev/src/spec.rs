@@ -8,6 +8,10 @@ use std::str::FromStr;
 
 use crate::Mac;
 
+pub mod xdp;
+
+pub use xdp::{XdpMode, XdpSpec};
+
 /// A port that somebody named.
 ///
 /// ```
@@ -25,6 +29,8 @@ pub enum PortSpec {
     Pcap(PathBuf),
     /// `dpdk:DEVICE`: a device that a driver of DPDK drives.
     Dpdk(DpdkSpec),
+    /// `xdp:INTERFACE`: an interface of the kernel's, through AF_XDP sockets.
+    Xdp(XdpSpec),
 }
 
 /// A device that a driver of DPDK drives.
@@ -156,6 +162,7 @@ impl fmt::Display for PortSpec {
             PortSpec::Loop => f.write_str("loop"),
             PortSpec::Pcap(path) => write!(f, "pcap:{}", path.display()),
             PortSpec::Dpdk(dpdk) => dpdk.fmt(f),
+            PortSpec::Xdp(xdp) => xdp.fmt(f),
         }
     }
 }
@@ -290,7 +297,7 @@ const MTU_RANGE: std::ops::RangeInclusive<usize> = 68..=65_521;
 /// Bytes of an interface name at most: IFNAMSIZ is 16 with the closing zero.
 const MAX_NAME: usize = 15;
 
-const KINDS: &str = "tap:NAME, tun:NAME, loop, pcap:FILE or dpdk:DEVICE";
+const KINDS: &str = "tap:NAME, tun:NAME, loop, pcap:FILE, dpdk:DEVICE or xdp:INTERFACE";
 
 impl FromStr for PortSpec {
     type Err = SpecError;
@@ -318,6 +325,7 @@ impl FromStr for PortSpec {
                 )),
             },
             "dpdk" => parse_dpdk(text).map(PortSpec::Dpdk),
+            "xdp" => xdp::parse(text).map(PortSpec::Xdp),
             "" => Err(SpecError::new(text, 0..0, format!("a port is named {KINDS}"))),
             _ => Err(SpecError::new(
                 text,

@@ -125,6 +125,7 @@ impl Machine {
     pub fn keeps(&self, spec: &PortSpec) -> Option<Keep> {
         let names = match spec {
             PortSpec::Tap(tap) => vec![tap.name.clone()],
+            PortSpec::Xdp(xdp) => vec![xdp.name.clone()],
             PortSpec::Dpdk(dpdk) => self.named_by(dpdk),
             PortSpec::Loop | PortSpec::Pcap(_) => return None,
         };

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use clearway_dev::device::MAX_IP_PACKET;
 use clearway_dev::{
     Absent, Capture, DpdkSpec, Fault, FaultSpec, FramePool, Loopback, PortSpec, Replay, TapMode,
-    TapSpec,
+    TapSpec, XdpSpec,
 };
 #[cfg(feature = "dpdk")]
 use clearway_dpdk::DpdkFd;
 use clearway_tap::TapFd;
+use clearway_xdp::XdpFd;
 
 use crate::guard::{self, Machine};
 use crate::{Port, PortError};
@@ -52,6 +53,7 @@ pub struct Unwrapped {
 
 enum Kind {
     Tap(TapFd),
+    Xdp(Box<XdpFd>),
     Loop {
         mtu: usize,
     },
@@ -70,6 +72,11 @@ impl Unwrapped {
     pub(crate) fn from_tap(fd: TapFd) -> Unwrapped {
         let name = fd.name().to_owned();
         Unwrapped { kind: Kind::Tap(fd), name, wrap: Arc::default(), pcap: None, core: 0 }
+    }
+
+    pub(crate) fn from_xdp(fd: XdpFd) -> Unwrapped {
+        let name = fd.name().to_owned();
+        Unwrapped { kind: Kind::Xdp(Box::new(fd)), name, wrap: Arc::default(), pcap: None, core: 0 }
     }
 
     #[cfg(feature = "dpdk")]
@@ -93,6 +100,7 @@ impl Unwrapped {
         let is_loopback = matches!(self.kind, Kind::Loop { .. });
         let port = match self.kind {
             Kind::Tap(fd) => Port::Tap(fd.into_queue(pool.clone())),
+            Kind::Xdp(fd) => Port::Xdp(Box::new(fd.into_port(pool.clone()))),
             Kind::Loop { mtu } => Port::Loop(Loopback::with_mtu(pool.clone(), mtu)),
             #[cfg(feature = "dpdk")]
             Kind::Dpdk(fd) => Port::Dpdk(Box::new(fd.into_queue(pool.clone()))),
@@ -146,6 +154,7 @@ pub fn open_one(spec: &PortSpec, wrap: &Wrap, cores: usize) -> Result<Vec<Unwrap
     }
     let kinds = match spec {
         PortSpec::Tap(tap) => tap_kinds_or_fewer(tap, cores)?,
+        PortSpec::Xdp(xdp) => xdp_kinds_or_fewer(xdp, cores)?,
         PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, None, cores, Share::Flows)?,
         other => kinds(other, None, cores, Share::Flows)?,
     };
@@ -170,6 +179,32 @@ fn tap_kinds_or_fewer(tap: &TapSpec, cores: usize) -> Result<Vec<Kind>, PortErro
         kinds.extend((0..count).map(|_| Kind::Absent(Absent::new(mtu, mac, offloads))));
     }
     Ok(kinds)
+}
+
+fn xdp_kinds_or_fewer(xdp: &XdpSpec, cores: usize) -> Result<Vec<Kind>, PortError> {
+    let fds = clearway_xdp::open(xdp, cores)?;
+    let absent =
+        fds.first().map(|fd| (cores.saturating_sub(fds.len()), fd.mtu(), fd.mac(), fd.offloads()));
+    let mut kinds: Vec<Kind> = fds.into_iter().map(|fd| Kind::Xdp(Box::new(fd))).collect();
+    if let Some((count, mtu, mac, offloads)) = absent {
+        kinds.extend((0..count).map(|_| Kind::Absent(Absent::new(mtu, Some(mac), offloads))));
+    }
+    Ok(kinds)
+}
+
+/// Every core gets queues, or it is said that there are not enough.
+fn xdp_kinds(xdp: &XdpSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind>, PortError> {
+    let spec = XdpSpec { mtu: xdp.mtu.or(mtu), ..xdp.clone() };
+    let fds = clearway_xdp::open(&spec, cores)?;
+    if fds.len() < cores {
+        return Err(PortError::Misuse(format!(
+            "{xdp} has {} queue(s) for {cores} cores. Name fewer cores, or make more queues as \
+             root with: ethtool -L {} combined {cores}.",
+            fds.len(),
+            xdp.name
+        )));
+    }
+    Ok(fds.into_iter().map(|fd| Kind::Xdp(Box::new(fd))).collect())
 }
 
 fn open_tap(tap: &TapSpec, queues: usize) -> Result<Vec<TapFd>, PortError> {
@@ -257,6 +292,7 @@ fn kinds(
             Ok((0..cores).map(|_| Kind::Loop { mtu }).collect())
         }
         PortSpec::Dpdk(dpdk) => dpdk_kinds(dpdk, mtu, cores, share),
+        PortSpec::Xdp(xdp) => xdp_kinds(xdp, mtu, cores),
         PortSpec::Pcap(path) if cores == 1 => Ok(vec![Kind::Replay(path.clone())]),
         PortSpec::Pcap(_) => Err(PortError::Misuse(format!(
             "{spec} can feed one core only. Use --cores with one core."
@@ -318,6 +354,7 @@ pub fn describe(spec: &PortSpec) -> String {
         PortSpec::Tap(tap) if tap.mode == TapMode::Tun => format!("tun:{}", tap.name),
         PortSpec::Tap(tap) => format!("tap:{}", tap.name),
         PortSpec::Dpdk(dpdk) => format!("dpdk:{}", dpdk.device),
+        PortSpec::Xdp(xdp) => format!("xdp:{}", xdp.name),
         other => other.to_string(),
     }
 }

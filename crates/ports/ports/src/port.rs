@@ -11,6 +11,7 @@ use clearway_dev::{
 use clearway_dpdk::DpdkQueue;
 use clearway_pkt::{Burst, Offloads, Piece, PoolBuf, RxMeta, TxMeta};
 use clearway_tap::TapQueue;
+use clearway_xdp::XdpPort;
 
 use crate::open::check_one_wire;
 use crate::{PortError, Unwrapped};
@@ -22,6 +23,8 @@ pub enum Port {
     Tap(TapQueue),
     /// The stack's link to itself.
     Loop(Loopback),
+    /// One core's queues of an interface, through AF_XDP.
+    Xdp(Box<XdpPort>),
     /// One queue of a device of DPDK's.
     #[cfg(feature = "dpdk")]
     Dpdk(Box<DpdkQueue>),
@@ -58,6 +61,10 @@ impl Port {
             Port::Tap(queue) => Ok(Unwrapped::from_tap(queue.into_fd())),
             #[cfg(feature = "dpdk")]
             Port::Dpdk(queue) => Ok(Unwrapped::from_dpdk(queue.into_fd())),
+            Port::Xdp(port) => match port.into_fd() {
+                Ok(fd) => Ok(Unwrapped::from_xdp(fd)),
+                Err(port) => Err(Box::new(Port::Xdp(port))),
+            },
             Port::Absent(absent) => Ok(Unwrapped::from_absent(absent)),
             other => Err(Box::new(other)),
         }
@@ -74,6 +81,7 @@ macro_rules! each {
         match $port {
             Port::Tap($dev) => $call,
             Port::Loop($dev) => $call,
+            Port::Xdp($dev) => $call,
             #[cfg(feature = "dpdk")]
             Port::Dpdk($dev) => $call,
             Port::Absent($dev) => $call,
@@ -99,6 +107,7 @@ impl Receive for Port {
             // Through the pointer, which itself can only do what every device can.
             #[cfg(feature = "dpdk")]
             Port::Dpdk(dev) => (**dev).send_back(turn),
+            Port::Xdp(dev) => (**dev).send_back(turn),
             Port::Tap(dev) => dev.send_back(turn),
             Port::Loop(dev) => dev.send_back(turn),
             Port::Absent(dev) => dev.send_back(turn),

@@ -54,7 +54,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 /// address may be a range.
 #[derive(clap::Args, Clone, Debug)]
 struct Common {
-    /// A port of the stack: tap:NAME, tun:NAME, loop, pcap:FILE or dpdk:DEVICE; may be repeated
+    /// A port of the stack: tap:NAME, tun:NAME, loop, pcap:FILE, dpdk:DEVICE or
+    /// xdp:INTERFACE; may be repeated
     #[arg(
         long = "port",
         value_name = "PORT",

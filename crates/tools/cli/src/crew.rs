@@ -21,7 +21,7 @@ use crate::signals::{Signals, Woken};
 /// A port without a stack on it, and the threads that drive its queues.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CrewArgs {
-    /// The port: tap:NAME, tun:NAME, loop, pcap:FILE or dpdk:DEVICE
+    /// The port: tap:NAME, tun:NAME, loop, pcap:FILE, dpdk:DEVICE or xdp:INTERFACE
     #[arg(long, value_name = "PORT")]
     pub(crate) port: PortSpec,
 
@@ -125,6 +125,7 @@ pub(crate) fn open_as_on_the_wire(
     match &mut spec {
         PortSpec::Tap(tap) => tap.offload = false,
         PortSpec::Dpdk(dpdk) => dpdk.offload = false,
+        PortSpec::Xdp(xdp) => xdp.offload = false,
         PortSpec::Loop | PortSpec::Pcap(_) => {}
     }
     let opened = clearway_ports::open_queues(&[spec], mtu, wrap, queues);

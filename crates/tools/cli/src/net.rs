@@ -18,7 +18,8 @@ use crate::error::WrongUse;
 /// Ports, addresses and cores.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct NetArgs {
-    /// A port of the stack: tap:NAME, tun:NAME, loop, pcap:FILE or dpdk:DEVICE; may be repeated
+    /// A port of the stack: tap:NAME, tun:NAME, loop, pcap:FILE, dpdk:DEVICE or
+    /// xdp:INTERFACE; may be repeated
     #[arg(long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<PortSpec>,
 

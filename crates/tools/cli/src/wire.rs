@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     crew: CrewArgs,
 
-    /// The port at the other end: tap:NAME, tun:NAME or dpdk:DEVICE
+    /// The port at the other end: tap:NAME, tun:NAME, dpdk:DEVICE or xdp:INTERFACE
     #[arg(long, value_name = "PORT")]
     onto: PortSpec,
 

@@ -83,7 +83,7 @@ pub const KEYS: &[Key] = &[
     key("buffers", "large-count", "How many buffers for long frames.",
         to!(pool.large_count = |v: &Value<'_, '_>| v.number(8..=MAX))),
 
-    key("ports", "port", "What it is: \"tap:NAME\", \"tun:NAME\", \"loop\", \"pcap:FILE\" or \"dpdk:DEVICE\", with options behind commas.",
+    key("ports", "port", "What it is: \"tap:NAME\", \"tun:NAME\", \"loop\", \"pcap:FILE\", \"dpdk:DEVICE\" or \"xdp:INTERFACE\", with options behind commas.",
         |s, v| port(s, v, |port, v| { port.port = Some(v.parsed()?); Ok(()) })),
     key("ports", "name", "The interface's name. Without it: tap0, loop0 and so on.",
         |s, v| port(s, v, |port, v| { port.name = Some(v.text()?); Ok(()) })),

@@ -16,6 +16,9 @@ fn every_kind_of_port_is_read_and_prints_as_it_was_written() {
         "dpdk:net_memif0,role=server,socket=/tmp/m.sock",
         "dpdk:0000:17:00.0",
         "dpdk:net_tap0,iface=dtap0,mac=fixed,mtu=9000,mac=02:00:00:00:00:ff,offload=off",
+        "xdp:eth1",
+        "xdp:eth1:2",
+        "xdp:eth1.7:0-255,mtu=1400,offload=off,mode=generic",
     ] {
         assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
     }
@@ -56,6 +59,17 @@ fn errors_point_at_the_word() {
         ("dpdk:net_null0,mtu=67", "67"),
         ("dpdk:net_null0,mac=01:00:00:00:00:00", "01:00:00:00:00:00"),
         ("dpdk:net_null0,offload=maybe", "maybe"),
+        ("xdp", "xdp"),
+        ("xdp,mtu=1500", "xdp"),
+        ("xdp:", "xdp:"),
+        ("xdp::0,mtu=1500", "xdp::0"),
+        ("xdp:sixteen-bytes-xx:1", "sixteen-bytes-xx"),
+        ("xdp:eth0:", ""),
+        ("xdp:eth0:3-1", "3-1"),
+        ("xdp:eth0:256,mtu=1500", "256"),
+        ("xdp:eth0,queues=2", "queues"),
+        ("xdp:eth0,mode=fast", "fast"),
+        ("xdp:eth0,mode", "mode"),
         ("", ""),
     ] {
         assert_eq!(error(text).0, word, "{text}");

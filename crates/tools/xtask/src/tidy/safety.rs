@@ -10,6 +10,7 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("crates/core/hint/", "prefetch instructions"),
     ("crates/host/shm/", "memory that another process may write"),
     ("crates/ports/dpdk/", "calls into DPDK"),
+    ("crates/ports/xdp/", "memory that the kernel shares with us, and its system calls"),
     ("crates/host/preload/", "stands in for functions of libc"),
     ("crates/host/inproc/", "is called from another library by C functions, from any thread"),
     ("crates/api/capi/", "is called from C"),
