@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use clearway_shm::interrupt;
 pub use clearway_shm::wait::EpollEvent;
 use clearway_shm::wait::{self, SignalMask};
 
@@ -256,7 +257,7 @@ impl EpollSet {
         timeout: Option<Duration>,
         sigmask: Option<SignalMask>,
     ) -> Result<usize, Errno> {
-        let filled = wait::epoll(epfd, out, timeout, sigmask)?;
+        let filled = wait::sleep_epoll(epfd, out, timeout, sigmask)?;
         let Some(ours) = out[..filled].iter().position(|event| event.data == OURS) else {
             return Ok(filled);
         };
@@ -288,6 +289,9 @@ impl EpollSet {
     /// Sleeps until a member may be ready, the time is over, or a signal comes (EINTR); true when
     /// the kernel's set has something.
     fn sleep(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
+        if interrupt::came() {
+            return Err(Errno::INTR);
+        }
         let timeout = self.client.until_next_look(timeout);
         self.client.notify_owed_workers();
         let Some(resting) = self.client.rest_inside() else { return Ok(false) };
@@ -313,7 +317,7 @@ impl EpollSet {
         drop(hub);
 
         let mut found = [EpollEvent::default(); 4];
-        let slept = wait::epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
+        let slept = wait::sleep_epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
         let found = &found[..*slept.as_ref().unwrap_or(&0)];
         if found.iter().any(|event| event.data == NOTIFIER) {
             clear(&notifier);
@@ -355,7 +359,7 @@ impl EpollSet {
         }
         drop(hub);
         let mut found = [EpollEvent::default(); 4];
-        let slept = wait::epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
+        let slept = wait::sleep_epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
         let found = &found[..*slept.as_ref().unwrap_or(&0)];
         let mut hub = self.client.hub();
         if let Some(set) = hub.sets.get_mut(self.key) {

@@ -35,7 +35,9 @@ pub use clearway_shm::attach_socket::{
     Congestion, ErrorReport, GroupChange, Info, Interface, Kind, SocketOptions,
 };
 pub use clearway_shm::in_process;
+pub use clearway_shm::interrupt;
 pub use clearway_shm::layout::flags;
+pub use clearway_shm::wait::{PollFd, sleep_poll};
 pub use client::Client;
 pub use config::{AppConfig, ConfigError, ShownInterfaces, Wildcard};
 pub use epoll::{EpollEvent, EpollSet};

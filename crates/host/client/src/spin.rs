@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use clearway_shm::interrupt;
+
 /// The environment's word for it, in microseconds.
 pub(crate) const VARIABLE: &str = "CLEARWAY_SPIN_US";
 
@@ -35,7 +37,8 @@ impl Spin {
         Spin { longest, credit: AtomicU32::new(CREDIT), waits: AtomicU32::new(0) }
     }
 
-    /// Looks until `found` says yes or the time is over; says whether it was found.
+    /// Looks until `found` says yes, the time is over, or a signal's handler ran; says whether it was
+    /// found.
     pub(crate) fn look(&self, mut found: impl FnMut() -> bool) -> bool {
         if self.longest.is_zero() || !self.is_worth_it() {
             return false;
@@ -49,7 +52,7 @@ impl Spin {
                 self.credit.store(CREDIT, Ordering::Relaxed);
                 return true;
             }
-            if start.elapsed() >= self.longest {
+            if interrupt::came() || start.elapsed() >= self.longest {
                 let credit = self.credit.load(Ordering::Relaxed);
                 self.credit.store(credit.saturating_sub(1), Ordering::Relaxed);
                 return false;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use clearway_shm::interrupt;
 use clearway_shm::wait::{self, EpollEvent, PollFd, SignalMask};
 
 use crate::client::Client;
@@ -75,6 +76,9 @@ impl<'a> Waiting<'a> {
         timeout: Option<Duration>,
         mask: Option<SignalMask>,
     ) -> Result<(), Errno> {
+        if interrupt::came() {
+            return Err(Errno::INTR);
+        }
         let timeout = self.client.until_next_look(timeout);
         self.client.notify_owed_workers();
         let Some(resting) = self.client.rest_inside() else { return Ok(()) };
@@ -103,7 +107,8 @@ impl<'a> Waiting<'a> {
 
         let mut found = [EpollEvent::default(); 4];
         fds[0] = PollFd { fd: sleeper.epoll.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 };
-        let polled = (fds.len() > 1 || wait::is_confined()).then(|| wait::poll(fds, timeout, mask));
+        let polled =
+            (fds.len() > 1 || wait::is_confined()).then(|| wait::sleep_poll(fds, timeout, mask));
         let (slept, found) = match polled {
             // A process that may have no descriptor more may not poll either: Linux counts what is
             // polled for.
@@ -164,7 +169,7 @@ fn sleep_on_set<'a>(
     mask: Option<SignalMask>,
     found: &'a mut [EpollEvent; 4],
 ) -> (std::io::Result<usize>, &'a [EpollEvent]) {
-    let slept = wait::epoll(sleeper.epoll.as_fd().as_raw_fd(), found, timeout, mask);
+    let slept = wait::sleep_epoll(sleeper.epoll.as_fd().as_raw_fd(), found, timeout, mask);
     let there = *slept.as_ref().unwrap_or(&0);
     (slept, &found[..there])
 }

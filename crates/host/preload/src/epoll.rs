@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use clearway_client::{EpollEvent, EpollSet};
+use clearway_client::{EpollEvent, EpollSet, interrupt};
 use libc::{epoll_event, sigset_t, timespec};
 
 use crate::cancel::while_blocked;
@@ -399,8 +399,7 @@ unsafe fn wait(
     let until = limit.map(|limit| Instant::now() + limit);
     if set.enter() {
         // SAFETY: the caller's own arguments.
-        let found =
-            while_blocked(|| check(unsafe { wait_in_kernel(epfd, events, count, limit, mask) }));
+        let found = while_blocked(|| unsafe { wait_in_kernel(epfd, events, count, limit, mask) });
         let woken = set.inner().is_some();
         set.leave(epfd);
         // SAFETY: the kernel has filled in so many.
@@ -444,34 +443,30 @@ unsafe fn wait_in_kernel(
     count: c_int,
     limit: Option<Duration>,
     mask: *const sigset_t,
-) -> c_int {
-    let mask_len = size_of::<u64>();
-    // SAFETY: the caller's own arguments; the kernel checks them.
-    unsafe {
-        match limit {
-            Some(limit) if limit.subsec_nanos() % 1_000_000 != 0 => {
-                let limit = timespec {
-                    tv_sec: limit.as_secs() as i64,
-                    tv_nsec: limit.subsec_nanos().into(),
-                };
-                libc::syscall(
-                    libc::SYS_epoll_pwait2,
-                    epfd,
-                    events,
-                    count,
-                    &raw const limit,
-                    mask,
-                    mask_len,
-                ) as c_int
-            }
-            limit => {
-                let millis = limit
-                    .map_or(-1, |limit| c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX));
-                libc::syscall(libc::SYS_epoll_pwait, epfd, events, count, millis, mask, mask_len)
-                    as c_int
+) -> Answer<c_int> {
+    let (set, room) = (epfd as u64, count as u64);
+    let (events, mask, mask_len) = (events as u64, mask as u64, size_of::<u64>() as u64);
+    let found = match limit {
+        Some(limit) if limit.subsec_nanos() % 1_000_000 != 0 => {
+            let limit =
+                timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+            let limit = (&raw const limit) as u64;
+            // SAFETY: the caller's own arguments, which the kernel checks, and a time that lives.
+            unsafe {
+                interrupt::wait(libc::SYS_epoll_pwait2, [set, events, room, limit, mask, mask_len])
             }
         }
-    }
+        limit => {
+            let millis =
+                limit.map_or(-1, |limit| c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX));
+            let millis = millis as u64;
+            // SAFETY: as above.
+            unsafe {
+                interrupt::wait(libc::SYS_epoll_pwait, [set, events, room, millis, mask, mask_len])
+            }
+        }
+    };
+    Ok(found? as c_int)
 }
 
 /// Takes the notifier out of what the kernel found.

@@ -77,7 +77,7 @@ pub(crate) fn finish<T: Number>(answer: Answer<T>) -> Option<T> {
         Err(errno @ (Errno(libc::EINTR) | RESTART | LOOK)) => {
             // SAFETY: may unwind; no frame between here and the C caller has anything to clean up.
             unsafe { pthread_testcancel() };
-            if errno == LOOK || errno == RESTART && crate::signals::all_restart() {
+            if errno == LOOK || errno == RESTART && crate::signals::restarts() {
                 return None;
             }
             libc::EINTR

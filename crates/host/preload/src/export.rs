@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::errno::Answer;
 
+pub(crate) use clearway_client::interrupt::{enter, leave};
+
 /// What the inside of a call came to. None: the descriptor is the kernel's, so the C library's
 /// function shall do it.
 pub(crate) type Inside<T> = Option<Answer<T>>;
@@ -49,6 +51,7 @@ macro_rules! interpose {
         // SAFETY: it stands in for the function of this name in the C library, with its signature.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $answer {
+            let entered = $crate::export::enter();
             while $known {
                 // SAFETY: the caller keeps to what the C function asks, and the inside asks no
                 // more.
@@ -57,12 +60,14 @@ macro_rules! interpose {
                 match inside {
                     Some(answer) => {
                         if let Some(answer) = $crate::errno::finish(answer) {
+                            $crate::export::leave(entered);
                             return answer;
                         }
                     }
                     None => break,
                 }
             }
+            $crate::export::leave(entered);
             // SAFETY: as above; these are the caller's own arguments.
             unsafe { $crate::real::$name($($arg),*) }
         }

@@ -189,6 +189,9 @@ real! {
     fn prctl(what: c_int, one: std::ffi::c_ulong, two: std::ffi::c_ulong, three: std::ffi::c_ulong,
         four: std::ffi::c_ulong) -> c_int;
 
+    fn sigaction(signal: c_int, action: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    fn siginterrupt(signal: c_int, ends: c_int) -> c_int;
+
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t;
     fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
     fn __recvfrom_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t, flags: c_int,

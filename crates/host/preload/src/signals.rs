@@ -1,9 +1,249 @@
 //! What the program does with signals.
+//!
+//! A call of ours that waits is only partly in the kernel, so the kernel cannot end it for a signal
+//! that comes before. Handlers of the program are therefore entered by way of one of ours
+//! ([`entry`]), which tells the thread that it was interrupted (`clearway_shm::interrupt`). The
+//! program is told of its own handlers alone.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clearway_client::interrupt;
+use libc::siginfo_t;
+
+use crate::real;
+
+#[cfg(test)]
+mod tests;
+
+type Action = libc::sigaction;
 
 /// Signals there are (`_NSIG` − 1).
 const SIGNALS: c_int = 64;
+
+/// The handlers of the program, by signal: the address, and how it was installed. They are kept
+/// when the signal is given back to the kernel: a child by `vfork` does that, in its parent's
+/// memory.
+static HANDLERS: [AtomicU64; SIGNALS as usize + 1] =
+    [const { AtomicU64::new(0) }; SIGNALS as usize + 1];
+
+/// Installed with SA_SIGINFO. No address of a program has this bit.
+const WITH_INFO: u64 = 1 << 63;
+/// Installed with SA_RESTART. As above.
+const RESTARTS: u64 = 1 << 62;
+const ADDRESS: u64 = RESTARTS - 1;
+
+/// Signals of which `siginterrupt` said that they end calls: for `signal`, one bit each.
+static ENDING: AtomicU64 = AtomicU64::new(0);
+
+/// A handler as `sa_handler` has it, and as `sa_sigaction` does.
+type Plain = extern "C-unwind" fn(c_int);
+type Informed = extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
+
+/// Stands before the handlers of the program.
+extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let Some(handler) = HANDLERS.get(signal as usize) else { return };
+    let handler = handler.load(Ordering::Relaxed);
+    // SAFETY: the context is what the kernel gave.
+    unsafe { interrupt::handled(handler & RESTARTS != 0, context) };
+    let address = (handler & ADDRESS) as usize;
+    if address == 0 {
+        return;
+    }
+    if handler & WITH_INFO != 0 {
+        // SAFETY: the program installed a function of this type.
+        let handler = unsafe { mem::transmute::<usize, Informed>(address) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: as above.
+        let handler = unsafe { mem::transmute::<usize, Plain>(address) };
+        handler(signal);
+    }
+}
+
+fn entry_address() -> usize {
+    entry as *const () as usize
+}
+
+/// Whose handlers are entered by way of [`entry`]. What tells of faults ends no call, and its
+/// handlers are often particular about how they are entered.
+fn slot(signal: c_int) -> Option<&'static AtomicU64> {
+    const FAULTS: [c_int; 6] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+    let is_ours = (1..=SIGNALS).contains(&signal) && !FAULTS.contains(&signal);
+    is_ours.then(|| &HANDLERS[signal as usize])
+}
+
+fn is_handler(address: usize) -> bool {
+    ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&address)
+}
+
+/// `sigaction(2)`
+///
+/// # Safety
+/// As for the C function of this name.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn sigaction(
+    signal: c_int,
+    action: *const Action,
+    old: *mut Action,
+) -> c_int {
+    let Some(slot) = slot(signal) else {
+        // SAFETY: the caller's own arguments.
+        return unsafe { real::sigaction(signal, action, old) };
+    };
+    let before = slot.load(Ordering::Relaxed);
+    // SAFETY: null, or the caller's. It may be the place of the old one too.
+    let mut ours = (!action.is_null()).then(|| unsafe { action.read() });
+    let handler = ours.as_mut().filter(|ours| is_handler(ours.sa_sigaction)).map(wrap);
+    if let Some(handler) = handler {
+        // Before the kernel has it: what comes meanwhile is for one of the two.
+        slot.store(handler, Ordering::Relaxed);
+    }
+    let given = ours.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: null or a copy of the caller's action, and the caller's own place.
+    let answer = unsafe { real::sigaction(signal, given, old) };
+    if answer != 0 {
+        if handler.is_some() {
+            slot.store(before, Ordering::Relaxed);
+        }
+        return answer;
+    }
+    // SAFETY: null, or the caller's, which was written just now.
+    if let Some(old) = unsafe { old.as_mut() } {
+        unwrap(old, before);
+    }
+    answer
+}
+
+/// Puts [`entry`] before the handler, and says what is remembered of it.
+fn wrap(action: &mut Action) -> u64 {
+    let mut handler = action.sa_sigaction as u64;
+    if action.sa_flags & libc::SA_SIGINFO != 0 {
+        handler |= WITH_INFO;
+    }
+    if action.sa_flags & libc::SA_RESTART != 0 {
+        handler |= RESTARTS;
+    }
+    action.sa_sigaction = entry_address();
+    action.sa_flags |= libc::SA_SIGINFO;
+    handler
+}
+
+/// What the program shall see of an action of the kernel's.
+fn unwrap(action: &mut Action, handler: u64) {
+    // The kernel leaves the flags of a handler that it has taken out after its only time.
+    let is_over = action.sa_sigaction == libc::SIG_DFL && action.sa_flags & libc::SA_RESETHAND != 0;
+    let is_ours = action.sa_sigaction == entry_address();
+    if is_ours {
+        action.sa_sigaction = (handler & ADDRESS) as usize;
+    }
+    if (is_ours || is_over) && handler & WITH_INFO == 0 {
+        action.sa_flags &= !libc::SA_SIGINFO;
+    }
+}
+
+/// Installs a handler as the older functions do.
+fn install(signal: c_int, handler: usize, flags: c_int, masks_itself: bool) -> usize {
+    if handler == libc::SIG_ERR || !(1..=SIGNALS).contains(&signal) {
+        crate::errno::set(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
+    // SAFETY: all of it are numbers.
+    let (mut action, mut old) = unsafe { (mem::zeroed::<Action>(), mem::zeroed::<Action>()) };
+    action.sa_sigaction = handler;
+    action.sa_flags = flags;
+    if masks_itself {
+        // SAFETY: the set is ours, and the signal one that there is.
+        unsafe { libc::sigaddset(&raw mut action.sa_mask, signal) };
+    }
+    // SAFETY: both are ours.
+    match unsafe { sigaction(signal, &raw const action, &raw mut old) } {
+        0 => old.sa_sigaction,
+        _ => libc::SIG_ERR,
+    }
+}
+
+/// A handler that stays, and whose signal restarts calls unless `siginterrupt` said otherwise.
+fn install_to_stay(signal: c_int, handler: usize) -> usize {
+    let ends = (1..=SIGNALS).contains(&signal)
+        && ENDING.load(Ordering::Relaxed) & (1 << (signal - 1)) != 0;
+    install(signal, handler, if ends { 0 } else { libc::SA_RESTART }, true)
+}
+
+/// A handler that is called once, and whose signal ends calls.
+fn install_once(signal: c_int, handler: usize) -> usize {
+    install(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER, false)
+}
+
+/// Defines the older functions that install a handler, by their names.
+macro_rules! installing {
+    ($($(#[$doc:meta])* fn $name:ident by $install:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As for the C function of this name.
+        // SAFETY: it stands in for the function of this name in the C library, with its signature.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub(crate) unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
+            $install(signal, handler)
+        }
+    )*};
+}
+
+installing! {
+    /// `signal(3)`
+    fn signal by install_to_stay;
+    /// `bsd_signal(3)`
+    fn bsd_signal by install_to_stay;
+    /// `ssignal(3)`
+    fn ssignal by install_to_stay;
+    /// `sysv_signal(3)`
+    fn sysv_signal by install_once;
+    /// What `signal` is for a program that asks for System V's meaning.
+    fn __sysv_signal by install_once;
+}
+
+/// `siginterrupt(3)`
+///
+/// # Safety
+/// As for the C function of this name.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn siginterrupt(signal: c_int, ends: c_int) -> c_int {
+    // The C library's changes the flag of what the kernel has, which is ours.
+    // SAFETY: numbers.
+    let answer = unsafe { real::siginterrupt(signal, ends) };
+    if answer == 0 && (1..=SIGNALS).contains(&signal) {
+        let bit = 1 << (signal - 1);
+        if ends != 0 {
+            ENDING.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            ENDING.fetch_and(!bit, Ordering::Relaxed);
+        }
+        if let Some(slot) = slot(signal) {
+            if ends != 0 {
+                slot.fetch_and(!RESTARTS, Ordering::Relaxed);
+            } else {
+                slot.fetch_or(RESTARTS, Ordering::Relaxed);
+            }
+        }
+    }
+    answer
+}
+
+/// Finds the C library's functions before the first handler needs them: looking for them may
+/// allocate.
+pub(crate) fn find_real() {
+    // SAFETY: asks for what is installed, and for nothing of a signal that there is not.
+    unsafe {
+        real::sigaction(libc::SIGURG, ptr::null(), ptr::null_mut());
+        real::siginterrupt(-1, 0);
+    }
+}
 
 /// `struct sigaction` as the system call has it on x86-64 and AArch64: the C library's is laid out
 /// otherwise, and does not show the handlers of its own signals.
@@ -16,11 +256,14 @@ struct KernelAction {
     mask: u64,
 }
 
-/// Was every handler that the program has installed with SA_RESTART? Then it was such a one that
-/// interrupted a call, whichever it was.
-///
-/// The kernel knows which signal came, and we do not; a program that mixes both kinds gets EINTR.
-pub(crate) fn all_restart() -> bool {
+/// Shall a call that was interrupted begin again? Yes, when each handler that ran has SA_RESTART.
+/// A handler that was installed past this library is not known to have run; then every handler that
+/// the program has must have it.
+pub(crate) fn restarts() -> bool {
+    interrupt::restarts().unwrap_or_else(all_restart)
+}
+
+fn all_restart() -> bool {
     (1..=SIGNALS).all(|signal| {
         let mut action = KernelAction::default();
         // SAFETY: the action is as long as the kernel writes it, with a mask of eight bytes.
@@ -28,7 +271,7 @@ pub(crate) fn all_restart() -> bool {
             libc::syscall(
                 libc::SYS_rt_sigaction,
                 signal,
-                std::ptr::null::<KernelAction>(),
+                ptr::null::<KernelAction>(),
                 &raw mut action,
                 size_of::<u64>(),
             ) != 0

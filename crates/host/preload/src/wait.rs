@@ -3,13 +3,13 @@
 use std::ffi::{c_int, c_ulong};
 use std::time::{Duration, Instant};
 
-use clearway_client::{PollEntry, Target, poll as wait_for};
+use clearway_client::{PollEntry, PollFd, Target, poll as wait_for, sleep_poll};
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use smallvec::SmallVec;
 
 use crate::cancel::while_blocked;
 use crate::epoll::{Set, Visit};
-use crate::errno::{Answer, check, fail};
+use crate::errno::{Answer, fail};
 use crate::export::{Inside, interpose};
 use crate::object::{Object, TABLE};
 use crate::process;
@@ -190,26 +190,13 @@ fn wait_in_kernel(
     limit: Option<Duration>,
     mask: Option<u64>,
 ) -> Answer<usize> {
-    let mut fds: SmallVec<[pollfd; FEW]> = wanted
-        .iter()
-        .map(|&(fd, events)| pollfd { fd, events: events as i16, revents: 0 })
-        .collect();
-    let limit = limit.map(|limit| timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    });
-    let (limit, mask) = (limit.as_ref(), mask.as_ref());
-    // SAFETY: the pointers are to live values of the layout that the kernel expects, or null.
-    let found = check(unsafe {
-        let limit = limit.map_or(std::ptr::null(), std::ptr::from_ref);
-        let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
-        libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), limit, mask, size_of::<u64>())
-            as c_int
-    })?;
+    let mut fds: SmallVec<[PollFd; FEW]> =
+        wanted.iter().map(|&(fd, events)| PollFd { fd, events: events as i16, found: 0 }).collect();
+    let found = sleep_poll(&mut fds, limit, mask)?;
     for (entry, fd) in entries.iter_mut().zip(&fds) {
-        entry.found = fd.revents as u16;
+        entry.found = fd.found as u16;
     }
-    Ok(found as usize)
+    Ok(found)
 }
 
 /// # Safety

@@ -32,6 +32,8 @@ mod in_place;
 #[cfg(not(loom))]
 pub mod in_process;
 #[cfg(not(loom))]
+pub mod interrupt;
+#[cfg(not(loom))]
 pub mod lock;
 #[cfg(not(loom))]
 pub mod memory;

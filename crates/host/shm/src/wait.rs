@@ -1,12 +1,15 @@
 //! Waiting in the kernel with a signal mask, for descriptors by their bare numbers.
 //!
 //! A program may ask to wait for numbers that are no descriptors at all, and for a mask that holds
-//! only while it waits; `rustix` has a function for neither. These go through the C library's
-//! `syscall`, which nobody stands in for.
+//! only while it waits; `rustix` has a function for neither. Those that only look go through the C
+//! library's `syscall`. Those that sleep for a call of the program's (`sleep_…`) end with EINTR also
+//! when a handler ran before they were in the kernel ([`crate::interrupt`]).
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use crate::interrupt;
 
 #[cfg(test)]
 mod tests;
@@ -64,25 +67,58 @@ pub fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed) != FREE
 }
 
+/// How a system call that waits is made.
+type SystemCall = unsafe fn(libc::c_long, [u64; 6]) -> io::Result<usize>;
+
+/// Whatever signals came before.
+///
+/// # Safety
+/// As the system call asks.
+unsafe fn plainly(number: libc::c_long, [a, b, c, d, e, f]: [u64; 6]) -> io::Result<usize> {
+    // SAFETY: as the caller says.
+    result(unsafe { libc::syscall(number, a, b, c, d, e, f) })
+}
+
+/// For a call of the program's: nobody sleeps who only looks.
+fn for_program(timeout: Option<Duration>) -> SystemCall {
+    if timeout == Some(Duration::ZERO) { plainly } else { interrupt::wait }
+}
+
 /// `ppoll`. Without a timeout it waits until something is found or a signal comes.
 pub fn poll(
     fds: &mut [PollFd],
     timeout: Option<Duration>,
     mask: Option<SignalMask>,
 ) -> io::Result<usize> {
+    poll_by(plainly, fds, timeout, mask)
+}
+
+/// As [`poll`], in a call of the program's.
+pub fn sleep_poll(
+    fds: &mut [PollFd],
+    timeout: Option<Duration>,
+    mask: Option<SignalMask>,
+) -> io::Result<usize> {
+    poll_by(for_program(timeout), fds, timeout, mask)
+}
+
+fn poll_by(
+    call: SystemCall,
+    fds: &mut [PollFd],
+    timeout: Option<Duration>,
+    mask: Option<SignalMask>,
+) -> io::Result<usize> {
     let timeout = timeout.map(timespec);
+    let words = [
+        word(fds.as_mut_ptr()),
+        fds.len() as u64,
+        word(pointer(timeout.as_ref())),
+        word(pointer(mask.as_ref())),
+        size_of::<SignalMask>() as u64,
+        0,
+    ];
     // SAFETY: all pointers are to live values of the layout that the kernel expects, or null.
-    let found = unsafe {
-        libc::syscall(
-            libc::SYS_ppoll,
-            fds.as_mut_ptr(),
-            fds.len(),
-            pointer(timeout.as_ref()),
-            pointer(mask.as_ref()),
-            size_of::<SignalMask>(),
-        )
-    };
-    result(found)
+    unsafe { call(libc::SYS_ppoll, words) }
 }
 
 /// `epoll_pwait2`, or in a confined process what stands nearest to it among the older calls, which
@@ -94,58 +130,45 @@ pub fn epoll(
     timeout: Option<Duration>,
     mask: Option<SignalMask>,
 ) -> io::Result<usize> {
-    let room = i32::try_from(out.len()).unwrap_or(i32::MAX);
-    if is_confined() {
-        return epoll_in_millis(set, out, room, timeout, mask);
-    }
-    let timeout = timeout.map(timespec);
-    // SAFETY: as in `poll`; the kernel writes at most `room` events.
-    let found = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait2,
-            set,
-            out.as_mut_ptr(),
-            room,
-            pointer(timeout.as_ref()),
-            pointer(mask.as_ref()),
-            size_of::<SignalMask>(),
-        )
-    };
-    result(found)
+    epoll_by(plainly, set, out, timeout, mask)
 }
 
-fn epoll_in_millis(
+/// As [`epoll`], in a call of the program's.
+pub fn sleep_epoll(
     set: i32,
     out: &mut [EpollEvent],
-    room: i32,
     timeout: Option<Duration>,
     mask: Option<SignalMask>,
 ) -> io::Result<usize> {
+    epoll_by(for_program(timeout), set, out, timeout, mask)
+}
+
+fn epoll_by(
+    call: SystemCall,
+    set: i32,
+    out: &mut [EpollEvent],
+    timeout: Option<Duration>,
+    mask: Option<SignalMask>,
+) -> io::Result<usize> {
+    let room = out.len().min(i32::MAX as usize) as u64;
+    let (set, events) = (set as u64, word(out.as_mut_ptr()));
+    let (mask, size) = (word(pointer(mask.as_ref())), size_of::<SignalMask>() as u64);
+    if !is_confined() {
+        let timeout = timeout.map(timespec);
+        let words = [set, events, room, word(pointer(timeout.as_ref())), mask, size];
+        // SAFETY: as in `poll_by`; the kernel writes at most `room` events.
+        return unsafe { call(libc::SYS_epoll_pwait2, words) };
+    }
     // Rounded up: who waits for a time must not find that it is not over yet.
     let millis = timeout.map_or(-1, |timeout| {
         i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
     });
     #[cfg(target_arch = "x86_64")]
-    if mask.is_none() {
-        // SAFETY: the kernel writes at most `room` events there.
-        return result(unsafe {
-            libc::syscall(libc::SYS_epoll_wait, set, out.as_mut_ptr(), room, millis)
-        });
-    }
-    let size = size_of::<SignalMask>();
-    // SAFETY: as above; the mask is null or a live value of the layout that the kernel expects.
-    let found = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait,
-            set,
-            out.as_mut_ptr(),
-            room,
-            millis,
-            pointer(mask.as_ref()),
-            size,
-        )
-    };
-    result(found)
+    let number = if mask == 0 { libc::SYS_epoll_wait } else { libc::SYS_epoll_pwait };
+    #[cfg(not(target_arch = "x86_64"))]
+    let number = libc::SYS_epoll_pwait;
+    // SAFETY: as above; the oldest call looks at four of the words.
+    unsafe { call(number, [set, events, room, millis as u64, mask, size]) }
 }
 
 /// `epoll_ctl` with EPOLL_CTL_ADD.
@@ -174,10 +197,14 @@ const SIGNALS: i32 = 64;
 /// the program has cancelled one.
 const CANCEL: i32 = 32;
 
-/// Every signal handler of this process has SA_RESTART, so whichever it was that ended a call, the
-/// call goes on. Which one it was cannot be known. A program that cancels threads has to look for
-/// that first, so its calls end.
+/// A call that was ended by a signal goes on: the handlers that ran have SA_RESTART. Where it is not
+/// known which ones ran, every handler of this process has to have it. A program that cancels
+/// threads has to look for that first, so its calls end.
 pub fn handlers_restart() -> bool {
+    interrupt::restarts().unwrap_or_else(all_handlers_restart)
+}
+
+fn all_handlers_restart() -> bool {
     match CONFINED.load(Ordering::Relaxed) {
         FREE => ask_whether_handlers_restart(),
         known => known == CONFINED_WITH_RESTARTS,
@@ -197,6 +224,10 @@ fn ask_whether_handlers_restart() -> bool {
             asked == 0 && action.handler != libc::SIG_DFL && action.handler != libc::SIG_IGN;
         !is_caught || (action.flags & libc::SA_RESTART as u64 != 0 && signal != CANCEL)
     })
+}
+
+fn word<T>(pointer: *const T) -> u64 {
+    pointer as u64
 }
 
 fn pointer<T>(value: Option<&T>) -> *const T {

@@ -348,6 +348,30 @@ fn signals_while_blocked() {
     over_a_host("signals");
 }
 
+/// A call looks for a while before it sleeps, and a signal may come then. Here it looks for longer
+/// than the program lives, so that every signal comes then; and as it does by default.
+#[test]
+fn signals_while_a_call_looks() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    let path = build("interrupts");
+    let kernels = plain(&path, KERNEL[0]);
+    let mut environment = host.environment();
+    compare(
+        "interrupts over Clearway",
+        &kernels,
+        &preloaded(&path, Host::ADDRESSES[0], &environment),
+    );
+    environment.push(("CLEARWAY_SPIN_US", "600000000".to_owned()));
+    compare(
+        "interrupts over Clearway that looks without end",
+        &kernels,
+        &preloaded(&path, Host::ADDRESSES[0], &environment),
+    );
+}
+
 /// Whether we may change the user. Without, these tests say so, or fail where `CI` is set.
 fn is_root() -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|is| is.uid() == 0);
