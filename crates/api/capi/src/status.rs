@@ -149,7 +149,7 @@ impl From<Failure> for clw_status {
             Failure::KeepaliveTimedOut => clw_status::CLW_KEEPALIVE,
             Failure::Unreachable(_) => clw_status::CLW_UNREACHABLE,
             Failure::NoMemory => clw_status::CLW_NO_MEMORY,
-            Failure::Broken => clw_status::CLW_BROKEN,
+            Failure::Broken | Failure::Killed => clw_status::CLW_BROKEN,
         }
     }
 }

@@ -84,6 +84,8 @@ pub struct TcpConfig {
     pub quantum: u32,
     /// What becomes of a stranger's connection when every place for connections is taken.
     pub when_full: WhenFull,
+    /// What becomes of a stranger's SYN for a listener.
+    pub admission: Admission,
     /// Whether it is found out what paths carry where ICMP does not say (RFC 4821).
     pub mtu_probing: MtuProbing,
     /// Who may use Fast Open.
@@ -182,6 +184,20 @@ pub enum WhenFull {
     /// The SYN is answered with a reset.
     Reset,
     /// The SYN is dropped and counted; its sender tries again, and then gives up.
+    Drop,
+}
+
+/// What becomes of a stranger's SYN for a listener, when new connections shall go to another
+/// machine. What is connected, handshakes in progress, and connections that both begin and end in
+/// this stack go on as ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Admission {
+    /// It begins a connection.
+    #[default]
+    Open,
+    /// It is answered with a reset: its sender learns at once that it must try elsewhere.
+    Reset,
+    /// It is dropped: its sender repeats it, and by then the network may lead it elsewhere.
     Drop,
 }
 
@@ -403,6 +419,7 @@ impl Default for TcpConfig {
             max_send_buffer: 4 * 1024 * 1024,
             quantum: 256 * 1024,
             when_full: WhenFull::MakeRoom,
+            admission: Admission::Open,
             mtu_probing: MtuProbing::BlackHoles,
             fast_open: FastOpenMode::default(),
             fast_open_keys: [None; 2],

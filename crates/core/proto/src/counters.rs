@@ -175,6 +175,8 @@ reasons! {
     TcpAcceptQueueFull = "tcp-accept-queue-full",
     /// The ACK of a handshake for a listener that waits for data.
     TcpDeferred = "tcp-deferred",
+    /// A SYN while the stack is drained: new connections shall go to another machine.
+    TcpDraining = "tcp-draining",
     /// All places for connections are taken.
     TcpConnectionsFull = "tcp-connections-full",
     /// The stores have no memory for one more connection.

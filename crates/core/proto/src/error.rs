@@ -26,6 +26,8 @@ pub enum Failure {
     /// The stack found its own state of this connection to be impossible, and gave it up rather
     /// than go on with it.
     Broken,
+    /// An operator ended it.
+    Killed,
 }
 
 /// What an ICMP or ICMPv6 error said about the way to a peer.
@@ -189,6 +191,7 @@ impl fmt::Display for Failure {
                 "others needed the room: this connection was idle, or held memory and \
                     moved too little",
             ),
+            Failure::Killed => f.write_str("ended by an operator"),
             Failure::Broken => {
                 f.write_str("given up because its state was impossible; this is a bug of the stack")
             }

@@ -35,8 +35,8 @@ mod testing;
 
 pub use bind::{BindSpec, Sharing};
 pub use config::{
-    Config, Congestion, ConnOptions, EcnMode, FastOpenKeys, FastOpenMode, Keepalive, MtuProbing,
-    TcpConfig, WhenFull, fast_open_keys,
+    Admission, Config, Congestion, ConnOptions, EcnMode, FastOpenKeys, FastOpenMode, Keepalive,
+    MtuProbing, TcpConfig, WhenFull, fast_open_keys,
 };
 pub use counters::{Counters, Drop};
 pub use error::{BindError, ConnectError, Failure, ListenError, RecvError, SendError, Unreachable};
@@ -55,7 +55,10 @@ pub use stack::survey::{Queues, QueuesMut};
 pub use store::{Env, RxStore, TxStore};
 pub use tcp::fast_open::{FastOpenConnect, FastOpenListener};
 pub use tcp::summary::{ConnSummary, Holder, ListenerSummary};
-pub use tcp::{BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, State, TcpInfo};
+pub use tcp::{
+    BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, RunningTimer, State, TcpInfo,
+    TimerKind,
+};
 pub use udp::{
     Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec,
     UdpSummary,

@@ -27,7 +27,7 @@ use crate::ids::{ConnId, ListenerId};
 use crate::net::ip::Ip;
 use crate::net::replies::Replies;
 use crate::store::Env;
-use crate::tcp::{ConnectSpec, Cx, ListenSpec, State, Tcp, TcpInfo};
+use crate::tcp::{ConnectSpec, Cx, ListenSpec, RunningTimer, State, Tcp, TcpInfo};
 use crate::udp::Udp;
 
 /// A whole TCP/IP host stack for one core.
@@ -330,6 +330,13 @@ impl<E: Env> Stack<E> {
         tcp.end_for_shortage(&mut cx, conn)
     }
 
+    /// A reset goes out, and the connection fails with [`Failure::Killed`]: for operators, who do
+    /// not ask its owner. The owner keeps the handle until it closes. False when it was over.
+    pub fn kill(&mut self, conn: ConnId) -> bool {
+        let (tcp, mut cx) = self.split();
+        tcp.kill(&mut cx, conn)
+    }
+
     /// Why the connection failed, if it did.
     pub fn failure(&self, conn: ConnId) -> Option<Failure> {
         self.tcp.failure(conn)
@@ -364,6 +371,11 @@ impl<E: Env> Stack<E> {
     /// A connection's options.
     pub fn options(&self, conn: ConnId) -> Option<ConnOptions> {
         self.tcp.options(conn)
+    }
+
+    /// The timer of a connection that waits for its peer; None when none runs.
+    pub fn running_timer(&self, conn: ConnId) -> Option<RunningTimer> {
+        self.tcp.running_timer(conn)
     }
 
     /// A connection's inner values.

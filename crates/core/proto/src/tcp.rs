@@ -73,7 +73,9 @@ mod turn;
 mod verbs;
 mod window;
 
-pub use api::{BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, TcpInfo};
+pub use api::{
+    BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, RunningTimer, TcpInfo, TimerKind,
+};
 pub(crate) use context::{Arrival, Cx};
 pub use state::State;
 pub(crate) use table::Tcp;

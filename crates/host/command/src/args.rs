@@ -14,6 +14,17 @@ pub struct PortRange {
     pub last: u16,
 }
 
+/// Which session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionName {
+    /// The worker that it lives on.
+    pub worker: u8,
+    /// Its slot there.
+    pub slot: u32,
+    /// Tells it from others that had the slot before, when it is given.
+    pub generation: Option<u32>,
+}
+
 /// What an argument became.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Value {
@@ -25,6 +36,7 @@ pub(crate) enum Value {
     Mac(Mac),
     Ports(PortRange),
     Protocol(u8),
+    Session(SessionName),
 }
 
 /// Declares the kinds once: variant, name in the grammar, and what it is, for help and errors.
@@ -67,6 +79,8 @@ kinds! {
     Queue = "QUEUE", "the number of a queue, counted from 0";
     Worker = "WORKER", "the number of a worker, counted from 0";
     Pid = "PID", "the number of a process";
+    Session = "SESSION",
+        "the name of a session as `show session` has it, such as 0:3, or with its generation: 0:3:1";
     Namespace = "NAMESPACE",
         "the id of an application namespace, 1 to 64 letters, digits, `-`, `_` and `.`";
     Secret = "SECRET", "a secret, 1 to 256 bytes; better long";
@@ -128,6 +142,7 @@ impl Kind {
             Kind::Mtu => number(text, MTUS.0, MTUS.1),
             Kind::Ports => ports(text).map(Value::Ports),
             Kind::Protocol => protocol(text).map(Value::Protocol),
+            Kind::Session => session(text).map(Value::Session),
         };
         value.ok_or(self.what())
     }
@@ -168,6 +183,18 @@ fn ports(text: &str) -> Option<PortRange> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (port(first)?, port(last)?);
     (first <= last).then_some(PortRange { first, last })
+}
+
+/// `0:3` or `0:3:1`.
+fn session(text: &str) -> Option<SessionName> {
+    let mut parts = text.splitn(3, ':').map(|part| digits(part).filter(|_| !part.is_empty()));
+    let worker = u8::try_from(parts.next()??).ok()?;
+    let slot = u32::try_from(parts.next()??).ok()?;
+    let generation = match parts.next() {
+        None => None,
+        Some(generation) => Some(u32::try_from(generation?).ok()?),
+    };
+    Some(SessionName { worker, slot, generation })
 }
 
 fn protocol(text: &str) -> Option<u8> {

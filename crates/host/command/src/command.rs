@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clearway_wire::{Addr, Cidr, Mac};
 use zeroize::Zeroizing;
 
-use crate::args::PortRange;
+use crate::args::{PortRange, SessionName};
 
 /// A command, and how its answer shall look.
 #[derive(Clone, PartialEq, Debug)]
@@ -141,6 +141,12 @@ pub enum Command {
         /// On.
         enable: bool,
     },
+    /// Reset a connection.
+    KillSession(SessionName),
+    /// Have new connections go to other machines.
+    Drain(DrainMode),
+    /// Take new connections again.
+    Undrain,
     /// Capture packets.
     PcapTrace(PcapTrace),
     /// Stop capturing and finish the file.
@@ -206,6 +212,8 @@ pub enum Show {
     /// What Prometheus is told.
     Metrics,
     Threads,
+    /// Whether the host is drained, and what is left.
+    Drain,
     DpdkVersion,
     DpdkBuffers,
     DpdkMemory,
@@ -215,6 +223,17 @@ pub enum Show {
         pid: Option<u32>,
     },
     Settings,
+}
+
+/// What a host that is drained does with new connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DrainMode {
+    /// It takes them still, and only says that it is drained: routers need a moment.
+    Announce,
+    /// Each is refused with a reset.
+    Refuse,
+    /// Their SYNs are dropped.
+    Silent,
 }
 
 /// Something to set to zero.

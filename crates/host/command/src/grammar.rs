@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use clearway_wire::{Addr, Cidr, Mac};
 use zeroize::Zeroizing;
 
-use crate::args::{PortRange, Value};
+use crate::args::{PortRange, SessionName, Value};
 use crate::command::*;
 use crate::error::{ParseError, Problem};
 use crate::lex::{self, Word};
@@ -136,6 +136,13 @@ impl Got<'_> {
     pub(crate) fn protocol(&self, key: &str) -> Option<u8> {
         match self.value(key)? {
             Value::Protocol(protocol) => Some(*protocol),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn session(&self, key: &str) -> Option<SessionName> {
+        match self.value(key)? {
+            Value::Session(name) => Some(*name),
             _ => None,
         }
     }

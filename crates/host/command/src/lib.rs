@@ -24,10 +24,10 @@ mod pattern;
 mod script;
 mod table;
 
-pub use args::{Kind, PortRange};
+pub use args::{Kind, PortRange, SessionName};
 pub use command::{
-    AclRule, AppLimits, AppNamespace, Clear, Command, Direction, Gate, IpVersion, Line, MtuKind,
-    PcapTrace, PlaceOn, Protocol, RouteVia, RxMode, Show, TapSpec, TogetherLimits,
+    AclRule, AppLimits, AppNamespace, Clear, Command, Direction, DrainMode, Gate, IpVersion, Line,
+    MtuKind, PcapTrace, PlaceOn, Protocol, RouteVia, RxMode, Show, TapSpec, TogetherLimits,
 };
 pub use complete::{Candidate, Names, NoNames, complete, help};
 pub use error::{ParseError, Problem};

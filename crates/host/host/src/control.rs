@@ -6,6 +6,7 @@
 
 mod begin;
 mod clear;
+mod drain;
 mod interfaces;
 mod mode;
 mod packets;
@@ -15,5 +16,5 @@ mod routes;
 mod server;
 mod taps;
 
-pub use plane::{Control, MetricsFormat, classic_metrics};
+pub use plane::{Control, MetricsFormat, OnDrain, classic_metrics};
 pub use server::{ControlSocket, socket_beside};

@@ -2,6 +2,7 @@
 //! JSON of the same rows.
 
 mod counters;
+mod drain;
 mod grid;
 mod host;
 mod interfaces;
@@ -23,7 +24,7 @@ use crate::outcome::{CommandError, Output};
 use look::Look;
 
 pub(crate) use interfaces::counters;
-pub(crate) use look::{Baselines, View};
+pub(crate) use look::{Baselines, Drain, View};
 pub(crate) use metrics::{classic, for_textfile};
 
 /// One view.
@@ -57,6 +58,7 @@ pub(crate) fn show(
         Show::Nstat => look.nstat(),
         Show::Metrics => look.metrics(),
         Show::Threads => look.threads(),
+        Show::Drain => look.drain(),
         Show::DpdkVersion => look.dpdk_version(),
         Show::DpdkBuffers => look.dpdk_buffers(),
         Show::DpdkMemory => look.dpdk_memory(),

@@ -94,7 +94,7 @@ pub fn of_failure(failure: Failure) -> Errno {
         | Failure::KeepaliveTimedOut
         | Failure::NoMemory => Errno::ETIMEDOUT,
         Failure::Unreachable(why) => of_unreachable(why),
-        Failure::Broken => Errno::ECONNABORTED,
+        Failure::Broken | Failure::Killed => Errno::ECONNABORTED,
     }
 }
 

@@ -5,6 +5,7 @@ mod close;
 mod cut_throughs;
 mod datagram;
 mod datagram_fifos;
+mod drain;
 mod errors;
 mod facts;
 mod forwarder;
@@ -27,6 +28,7 @@ mod stream;
 mod turn;
 mod verbs;
 
+pub use drain::{Left, generation_of};
 pub use info::{SessionInfo, SessionKind};
 pub use membership::Wish;
 pub use queue_pair::{QUEUE_PAIR_SLOTS, QueuePair};

@@ -257,7 +257,7 @@ fn in_words(why: Option<Failure>) -> &'static str {
         }
         Some(Failure::Unreachable(_)) => "the network says that the server cannot be reached",
         Some(Failure::NoMemory) => "no memory",
-        Some(Failure::Broken) | None => "the connection broke",
+        Some(Failure::Broken | Failure::Killed) | None => "the connection broke",
     }
 }
 

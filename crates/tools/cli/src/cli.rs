@@ -13,7 +13,7 @@ use crate::{
 
 /// A TCP/IP host stack in user space.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong use.
+/// Exit codes: 0 done, 1 failed, 2 wrong use; 3 of `health`: the host is drained.
 #[derive(Parser)]
 #[command(name = "clearway", version, arg_required_else_help = true)]
 struct Cli {
@@ -71,7 +71,10 @@ pub(crate) fn run() -> ExitCode {
         Command::Ss(args) => ss::run(&args),
         Command::Nstat(args) => nstat::run(&args),
         Command::Ip(args) => ip::run(&args),
-        Command::Health(args) => health::run(&args),
+        Command::Health(args) => match health::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Http(args) => http::run(*args),
         Command::Bulk(args) => bulk::run(*args),
         Command::Bench(args) => bench::run(*args),

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::error::WrongUse;
 
+mod drain;
 mod shell;
 
 /// Give a running host stack commands.
@@ -24,6 +25,7 @@ mod shell;
   clearway ctl show interface
   clearway ctl --json show session verbose
   clearway ctl ip route add 172.16.1.1/32 table 2 via lookup in table 1
+  clearway ctl drain --grace 2 --timeout 60      waits until the old connections are over
   clearway ctl < network.txt")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -66,6 +68,9 @@ pub(crate) struct Place {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut host = Host::connect(&args.place)?;
+    if let Some(("drain", more)) = args.command.split_first().map(|(f, more)| (f.as_str(), more)) {
+        return drain::run(host, more, args.json);
+    }
     if !args.command.is_empty() {
         return host.once(&one_line(&args.command), args.json);
     }
@@ -176,6 +181,16 @@ impl Host {
         match answer.outcome {
             Outcome::Done => serde_json::from_str(&answer.text)
                 .context("the host answers with something else than JSON"),
+            _ => bail!("{line}: {}", answer.text.trim_end()),
+        }
+    }
+
+    /// The same; None: the host understood and did not do it.
+    pub(crate) fn shown_if(&mut self, line: &str) -> anyhow::Result<Option<Value>> {
+        let answer = self.ask(line, true)?;
+        match answer.outcome {
+            Outcome::Failed => Ok(None),
+            Outcome::Done => Ok(Some(serde_json::from_str(&answer.text)?)),
             _ => bail!("{line}: {}", answer.text.trim_end()),
         }
     }

@@ -1,16 +1,23 @@
-//! `clearway health`: whether a host works, for scripts that decide by it.
+//! `clearway health`: whether a host works and wants new connections, for scripts that decide by
+//! it.
 
 use std::io::Write as _;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
 use crate::ctl::{Host, Place};
 
+/// Exit code of a host that works and is drained.
+const DRAINING: u8 = 3;
+
 /// Say whether a running host works: exit code 0 when its supervisor and every worker answer in
-/// time, 1 when not.
+/// time, 1 when not, 3 when it works and is drained (`clearway ctl drain`).
 ///
-/// For service managers, and for scripts of BIRD and keepalived that announce an address.
+/// For service managers, and for scripts of BIRD and keepalived that announce an address. The first
+/// word says the same: healthy, draining, drained (no connection is left), and with --watch
+/// unhealthy.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   clearway health && echo announce
@@ -34,22 +41,22 @@ pub(crate) struct Args {
     within: u32,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.watch {
-        let said = look(args).context("not healthy")?;
-        return Ok(writeln!(std::io::stdout(), "healthy {said}")?);
+        let found = look(args).context("not healthy")?;
+        writeln!(std::io::stdout(), "{} {}", found.state, found.figures)?;
+        return Ok(ExitCode::from(found.code()));
     }
     let mut before = None;
     loop {
-        let now = look(args);
-        if before.replace(now.is_ok()) != Some(now.is_ok()) {
-            let line = match now {
-                Ok(said) => format!("healthy {said}"),
-                Err(error) => format!("unhealthy {error:#}"),
-            };
+        let (state, more) = match look(args) {
+            Ok(found) => (found.state, found.figures),
+            Err(error) => ("unhealthy", format!("{error:#}")),
+        };
+        if before.replace(state) != Some(state) {
             // A reader that is gone ends this.
             let mut out = std::io::stdout();
-            writeln!(out, "{line}")?;
+            writeln!(out, "{state} {more}")?;
             out.flush()?;
         }
         std::thread::sleep(Duration::from_secs(args.every.into()));
@@ -57,7 +64,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// What a host that works says of itself.
-fn look(args: &Args) -> anyhow::Result<String> {
+struct Found {
+    state: &'static str,
+    figures: String,
+}
+
+impl Found {
+    fn code(&self) -> u8 {
+        if self.state == "healthy" { 0 } else { DRAINING }
+    }
+}
+
+fn look(args: &Args) -> anyhow::Result<Found> {
     let mut host = Host::connect(&args.place)?;
     host.answers_within(Duration::from_secs(args.within.into()))?;
     // Every worker has a row here, and answers for it itself.
@@ -67,5 +85,13 @@ fn look(args: &Args) -> anyhow::Result<String> {
     if workers == 0 {
         bail!("the host tells of no worker");
     }
-    Ok(format!("workers {workers} programs {programs}"))
+    let drain = host.shown("show drain")?;
+    let connections = drain["connections"].as_u64().unwrap_or(0);
+    let state = match (drain["draining"] == true, connections) {
+        (false, _) => "healthy",
+        (true, 0) => "drained",
+        (true, _) => "draining",
+    };
+    let figures = format!("workers {workers} programs {programs} connections {connections}");
+    Ok(Found { state, figures })
 }

@@ -25,6 +25,11 @@ impl ServiceManager {
         tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
+    /// What the host does just now, in a line.
+    pub(crate) fn status(status: &str) {
+        tell(&[NotifyState::Status(status)]);
+    }
+
     /// The settings are read again; [`ServiceManager::ready`] says that this is over.
     pub(crate) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {

@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 
 use self::filter::Filter;
 use self::line::{Columns, Services};
+use self::names::Names;
 use self::socket::{Kind, Program, Socket};
 use crate::ctl::{Host, Place};
 use crate::error::WrongUse;
 
 mod filter;
 mod line;
+mod names;
 mod socket;
 
 /// Show the sockets of programs on a running host, as ss(8) shows the kernel's.
@@ -33,6 +35,8 @@ Examples:
   clearway ss -tln
   clearway ss -tinm dst 10.0.0.0/8
   clearway ss -tan state established '( dport = :443 or sport = :80 )'
+  clearway ss -ton state established
+  clearway ss -K dst 192.0.2.7
   clearway ss --json -a")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -57,6 +61,18 @@ pub(crate) struct Args {
     /// Ports as numbers, not by the names of /etc/services
     #[arg(short, long)]
     numeric: bool,
+
+    /// Addresses by the names of their hosts, as the system resolves them
+    #[arg(short, long)]
+    resolve: bool,
+
+    /// The timer that runs: what it waits for, for how long still, and how often it has run out
+    #[arg(short, long)]
+    options: bool,
+
+    /// Reset the connections that are shown; their programs are told ECONNABORTED
+    #[arg(short = 'K', long)]
+    kill: bool,
 
     /// The program, and the processes that it has
     #[arg(short, long)]
@@ -116,8 +132,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.summary {
         return Ok(out.write_all(summary(&all).as_bytes())?);
     }
-    let sockets: Vec<&Socket> =
+    let mut sockets: Vec<&Socket> =
         all.iter().filter(|socket| args.wants(socket) && filter.fits(socket)).collect();
+    if args.kill {
+        sockets = kill(&mut host, sockets)?;
+    }
     if args.json {
         let all: Vec<&Value> = sockets.iter().map(|socket| &socket.json).collect();
         return Ok(writeln!(out, "{:#}", json!({ "sockets": all }))?);
@@ -125,6 +144,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let columns = Columns {
         netid: args.tcp == args.udp,
         numeric: args.numeric,
+        options: args.options,
+        names: if args.resolve { Names::of_system(&sockets) } else { Names::default() },
         processes: args.processes,
         info: args.info,
         memory: args.memory,
@@ -143,6 +164,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         eprintln!("clearway: the host has {told} sessions and tells of {} only", sessions.len());
     }
     Ok(())
+}
+
+/// Resets connections; those that were. A session that ended meanwhile is nobody's any more, and
+/// whoever has its slot since is let alone.
+fn kill<'a>(host: &mut Host, sockets: Vec<&'a Socket>) -> anyhow::Result<Vec<&'a Socket>> {
+    let mut killed = Vec::new();
+    for socket in sockets {
+        let is_connection = socket.kind == Kind::Tcp && socket.json["tcp"].is_object();
+        let (id, generation) = (socket.json["id"].as_str(), socket.json["generation"].as_u64());
+        let (true, Some(id), Some(generation)) = (is_connection, id, generation) else { continue };
+        if host.shown_if(&format!("session kill {id}:{generation}"))?.is_some() {
+            killed.push(socket);
+        }
+    }
+    Ok(killed)
 }
 
 impl Args {

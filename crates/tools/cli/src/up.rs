@@ -79,6 +79,9 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How the line begins by which a host says so.
 const READY: &str = "clearway is ready";
 
+/// What the service manager shows of a host that is drained.
+const DRAINING: &str = "draining: new connections go to other machines";
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let settings = settings(&args)?;
     let socket = args
@@ -203,6 +206,10 @@ impl Butler<'_> {
         let status = self.tell_ready(commands.path(), host.workers())?;
         let mut manager = ServiceManager::of_environment();
         manager.ready(&status);
+        let ready = status.clone();
+        control.set_on_drain(Box::new(move |draining| {
+            ServiceManager::status(if draining { DRAINING } else { &ready });
+        }));
         tracing::info!(version = crate::cli::version_text(), socket = %self.socket.display(),
             "the host is ready");
         let mut current = Cow::Borrowed(self.settings);
@@ -212,7 +219,7 @@ impl Butler<'_> {
                 Woken::Reload => {
                     manager.reloading();
                     self.reload(&control, &mut current);
-                    manager.ready(&status);
+                    manager.ready(if control.is_draining() { DRAINING } else { &status });
                 }
                 Woken::Signal | Woken::Notifier => break,
             }

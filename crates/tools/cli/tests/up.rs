@@ -164,12 +164,19 @@ fn a_service_manager_is_told_of_readiness_reloads_life_and_the_end() {
     }
     assert!(said.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{said}");
     assert!(heard(&manager).starts_with("READY=1\n"));
+    let next = || {
+        let mut said = heard(&manager);
+        while said.starts_with("WATCHDOG=1") {
+            said = heard(&manager);
+        }
+        said.trim().to_owned()
+    };
+    folder.ends(0, &["ctl", "drain", "--no-wait"]);
+    assert_eq!(next(), "STATUS=draining: new connections go to other machines");
+    folder.ends(0, &["ctl", "undrain"]);
+    assert!(next().starts_with("STATUS=1 worker, programs at "));
     up.signal(Signal::SIGTERM);
-    let mut said = heard(&manager);
-    while said.starts_with("WATCHDOG=1") {
-        said = heard(&manager);
-    }
-    assert_eq!(said.trim(), "STOPPING=1");
+    assert_eq!(next(), "STOPPING=1");
     assert_eq!(up.code(), Some(0));
 }
 

@@ -146,6 +146,12 @@ impl Ip {
         }
     }
 
+    /// Whether packets from `local` to `remote` never leave the stack.
+    pub(crate) fn stays_inside(&self, table: Table, local: &Addr, remote: &Addr) -> bool {
+        let hop = self.hop(table, local, remote);
+        hop.is_ok_and(|hop| self.interface(hop.iface).is_some_and(Interface::is_loopback))
+    }
+
     /// As [`Ip::hop`], by the interface that the sender names for what has no route of its own:
     /// groups, all hosts, link-local peers.
     pub(crate) fn hop_via(

@@ -60,6 +60,11 @@ impl<E: Env> Stack<E> {
         self.tcp.summaries()
     }
 
+    /// Whether both ends of a connection are in this stack, as far as routes say.
+    pub fn is_inside(&self, conn: &ConnSummary) -> bool {
+        self.ip.stays_inside(conn.table, &conn.local.addr, &conn.remote.addr)
+    }
+
     /// Every listener.
     pub fn listeners(&self) -> impl Iterator<Item = ListenerSummary> + '_ {
         self.tcp.listeners.summaries()

@@ -226,3 +226,25 @@ pub enum Phase {
     /// After a retransmission timeout, until what was in flight then is acknowledged.
     Loss,
 }
+
+/// What a connection's timer waits for, in the classes of Linux.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimerKind {
+    /// An acknowledgement of what is in flight: retransmission, a loss probe, or what may be late.
+    Retransmit,
+    /// The peer's window, which is shut.
+    Persist,
+    /// A sign of life.
+    Keepalive,
+}
+
+/// The timer of a connection that runs, at one glance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunningTimer {
+    /// What it waits for.
+    pub kind: TimerKind,
+    /// For how long still.
+    pub left: Duration,
+    /// How often it has run out without an answer.
+    pub tries: u8,
+}

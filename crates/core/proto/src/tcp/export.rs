@@ -85,8 +85,8 @@ const STATES: [State; 11] = [
     State::TimeWait,
 ];
 
-/// Why connections failed by number, 0 for none; from 8 on, with the network's error.
-const FAILURES: [Option<Failure>; 15] = [
+/// Why connections failed by number, 0 for none; from 8 to 14 with the network's error.
+const FAILURES: [Option<Failure>; 16] = [
     None,
     Some(Failure::Reset),
     Some(Failure::Refused),
@@ -102,6 +102,7 @@ const FAILURES: [Option<Failure>; 15] = [
     Some(Failure::Unreachable(Unreachable::Prohibited)),
     Some(Failure::Unreachable(Unreachable::TimeExceeded)),
     Some(Failure::Unreachable(Unreachable::Parameter)),
+    Some(Failure::Killed),
 ];
 
 /// No window is larger (RFC 7323 2.3).

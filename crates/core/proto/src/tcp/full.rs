@@ -9,7 +9,7 @@ use clearway_wire::{Addr, Segment};
 
 use super::Tcp;
 use super::context::Cx;
-use crate::config::WhenFull;
+use crate::config::{Admission, WhenFull};
 use crate::counters::Drop;
 use crate::flow::FlowKey;
 use crate::net::route::masked;
@@ -27,14 +27,17 @@ const IDLE: Duration = Duration::from_secs(1);
 type Sampled = (u32, Addr, Duration);
 
 impl<E: Env> Tcp<E> {
-    /// A stranger's SYN while no place is free, and nobody will make room: it is refused at once,
-    /// or dropped.
+    /// A stranger's SYN while the stack is drained, or while no place is free and nobody will make
+    /// room: it is refused at once, or dropped.
     pub(super) fn refuse_syn(
         &self,
         cx: &mut Cx<'_>,
         key: &FlowKey,
         seg: &Segment,
     ) -> Result<(), Drop> {
+        if cx.config.tcp.admission != Admission::Open {
+            self.keep_out(cx, key, seg)?;
+        }
         if !self.open.is_full() || !self.orphans.is_empty() {
             return Ok(());
         }
@@ -45,6 +48,18 @@ impl<E: Env> Tcp<E> {
             WhenFull::Drop => {}
         }
         Err(Drop::TcpConnectionsFull)
+    }
+
+    /// New connections shall go to another machine. One whose both ends are here has no other.
+    #[cold]
+    fn keep_out(&self, cx: &mut Cx<'_>, key: &FlowKey, seg: &Segment) -> Result<(), Drop> {
+        if cx.ip.stays_inside(key.table, &key.local, &key.remote) {
+            return Ok(());
+        }
+        if cx.config.tcp.admission == Admission::Reset {
+            cx.reset_for(key, seg, 0);
+        }
+        Err(Drop::TcpDraining)
     }
 
     /// A stranger's handshake is complete, and there is no place for it: the stranger is told,

@@ -1,10 +1,11 @@
 //! What a connection tells of itself.
 
 use super::marks::Marks;
-use clearway_base::Duration;
+use clearway_base::{Duration, Instant};
 
-use super::api::EcnInfo;
+use super::api::{EcnInfo, RunningTimer, TimerKind};
 use super::conn::Conn;
+use super::deadlines::Timer;
 use super::ecn::EcnState;
 use super::rare_stats::EarlySyn;
 use super::recovery;
@@ -102,8 +103,33 @@ impl<E: Env> Tcp<E> {
     }
 }
 
+impl<E: Env> Tcp<E> {
+    /// The timer that waits for the peer; None when none does, or the handle names nothing.
+    pub(crate) fn running_timer(&self, id: ConnId) -> Option<RunningTimer> {
+        let (c, now) = (self.owned(id)?, self.now);
+        let probing = c.marks.has(Marks::PROBING);
+        let of = |kind, at: Instant, tries| Some(RunningTimer { kind, left: at.since(now), tries });
+        let sending = c.deadline(Timer::Retransmit, now);
+        if sending != Instant::NEVER {
+            let kind = match c.sending_timer() {
+                Timer::Persist => TimerKind::Persist,
+                _ => TimerKind::Retransmit,
+            };
+            return of(kind, sending, c.recovery.tries);
+        }
+        let keepalive = c.settings.keepalive()?;
+        let armed = c.deadline(Timer::Keepalive, now);
+        if armed == Instant::NEVER {
+            return None;
+        }
+        // The deadline is moved when it is reached, and not with each segment that comes.
+        let due = if probing { armed } else { now + (keepalive.idle - c.heard.ago(now)) };
+        of(TimerKind::Keepalive, due, if probing { c.recovery.tries } else { 0 })
+    }
+}
+
 /// How long something has been waiting for the peer since it last took something.
-fn waiting<E: Env>(c: &Conn<E>, now: clearway_base::Instant) -> Duration {
+fn waiting<E: Env>(c: &Conn<E>, now: Instant) -> Duration {
     if c.marks.has(Marks::STUCK) { c.times.stuck_since.ago(now) } else { Duration::ZERO }
 }
 

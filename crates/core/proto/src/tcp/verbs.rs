@@ -770,6 +770,10 @@ impl<E: Env> Tcp<E> {
         }
     }
 
+    pub(crate) fn kill(&mut self, cx: &mut Cx<'_>, id: ConnId) -> bool {
+        self.end_because(cx, id, Failure::Killed)
+    }
+
     fn end_because(&mut self, cx: &mut Cx<'_>, id: ConnId, why: Failure) -> bool {
         let Some(c) = self.owned_mut(id).filter(|c| c.state != State::Closed) else { return false };
         c.failure.get_or_insert(why);

@@ -38,6 +38,16 @@ fn a_namespace_cannot_name_another_folder() {
 }
 
 #[test]
+fn a_session_is_a_worker_and_a_slot_and_perhaps_a_generation() {
+    let name = |generation| Value::Session(SessionName { worker: 1, slot: 77, generation });
+    assert_eq!(Kind::Session.check("1:77"), Ok(name(None)));
+    assert_eq!(Kind::Session.check("1:77:5"), Ok(name(Some(5))));
+    for bad in ["", "1", "1:", ":1", "256:1", "1:2:", "1:2:3:4", "1:4294967296", "-1:2", "a:b"] {
+        assert!(Kind::Session.check(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
 fn a_net_may_be_a_lone_address() {
     assert_eq!(Kind::Net.check("10.0.0.1"), Ok(Value::Prefix("10.0.0.1/32".parse().unwrap())));
     assert_eq!(Kind::Net.check("::1"), Ok(Value::Prefix("::1/128".parse().unwrap())));

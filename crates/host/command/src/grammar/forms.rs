@@ -69,6 +69,16 @@ pub(super) const FORMS: &[Form] = &[
     form("session (enable|disable)",
         "The session layer is always on; `enable` is here for scripts that say it.", session),
 
+    form("session kill SESSION",
+        "Reset a connection, whatever its program does with it; the program is told ECONNABORTED. \
+         With its generation, only if the slot is still that session's.", kill_session),
+
+    form("drain [(announce|refuse|silent)]",
+        "Have new connections from other machines go elsewhere: health says so, and each is \
+         refused with a reset. `silent` drops their SYNs in place of that; `announce` takes them \
+         still, until routers know. What is connected goes on.", drain),
+    form("undrain", "Take new connections again.", |_| Ok(Command::Undrain)),
+
     form("pcap trace status",
         "Show what is captured, and how much there is of it.", |_| show(Show::Pcap)),
     form("pcap trace off",
@@ -118,6 +128,8 @@ pub(super) const FORMS: &[Form] = &[
     form("show metrics", "All that is measured, as the text of OpenMetrics.",
         |_| show(Show::Metrics)),
     form("show threads/thread", "Workers: core, mode, turns, sleeps.", |_| show(Show::Threads)),
+    form("show drain", "Whether the host is drained, and which connections are left.",
+        |_| show(Show::Drain)),
     form("show acl", "Rules, and how many packets each fitted.", |_| show(Show::Acl)),
     form("show pcap", "The same as `pcap trace status`.", |_| show(Show::Pcap)),
     form("show explain [PID]", "Sockets of programs that stayed with the kernel, and why.",
@@ -325,6 +337,19 @@ fn delete_namespace(got: &Got<'_>) -> Made {
 
 fn session(got: &Got<'_>) -> Made {
     Ok(Command::Session { enable: got.has("enable") })
+}
+
+fn kill_session(got: &Got<'_>) -> Made {
+    let name = got.session("SESSION").ok_or_else(|| Refusal::line("the session is missing"))?;
+    Ok(Command::KillSession(name))
+}
+
+fn drain(got: &Got<'_>) -> Made {
+    Ok(Command::Drain(match () {
+        () if got.has("announce") => DrainMode::Announce,
+        () if got.has("silent") => DrainMode::Silent,
+        () => DrainMode::Refuse,
+    }))
 }
 
 fn pcap_trace(got: &Got<'_>) -> Made {

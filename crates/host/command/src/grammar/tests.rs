@@ -210,6 +210,7 @@ fn sample(kind: &str) -> &'static str {
         "PREFIX" | "NET" => "10.0.0.1/8",
         "ADDRESS" => "10.0.0.1",
         "MAC" => "02:00:00:00:00:01",
+        "SESSION" => "0:3",
         "TABLE" | "N" | "QUEUE" | "WORKER" | "PID" | "PORTS" | "PROTOCOL" => "1",
         "MTU" => "1500",
         _ => "name0",

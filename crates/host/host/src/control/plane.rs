@@ -1,6 +1,7 @@
 //! Who carries commands out, and what commands have made that the host itself does not know.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
 
 use clearway_command::{Command, NoNames, Show, help, parse, statements, without_secrets};
@@ -14,7 +15,7 @@ use crate::config::ControlOptions;
 use crate::host::HostHandle;
 use crate::outcome::{Answer, CommandError, Output, locked};
 use crate::placements::Placements;
-use crate::show::{self, Baselines, View};
+use crate::show::{self, Baselines, Drain, View};
 use crate::tables::Tables;
 
 /// What commands have made that the host itself does not know.
@@ -27,6 +28,8 @@ pub(super) struct State {
     pub(super) locals: Vec<(Table, Iface)>,
     /// Scripts that run scripts.
     pub(super) depth: usize,
+    /// Since when new connections go to other machines, and how.
+    pub(super) drain: Option<Drain>,
     /// Numbers the faults of interfaces, so that each has its own.
     pub(super) fault_seed: u64,
 }
@@ -48,6 +51,9 @@ pub enum MetricsFormat {
     TextFile,
 }
 
+/// Hears whether the host is drained, when that changes.
+pub type OnDrain = Box<dyn Fn(bool) + Send>;
+
 /// Prometheus' older text, out of that of OpenMetrics.
 pub fn classic_metrics(open_metrics: &str) -> String {
     show::classic(open_metrics)
@@ -64,6 +70,8 @@ pub struct Control {
     pub(super) host: HostHandle,
     pub(super) options: ControlOptions,
     pub(super) state: Mutex<State>,
+    pub(super) is_draining: AtomicBool,
+    pub(super) on_drain: Mutex<Option<OnDrain>>,
 }
 
 impl Control {
@@ -76,9 +84,16 @@ impl Control {
             placements: Placements::default(),
             locals: Vec::new(),
             depth: 0,
+            drain: None,
             fault_seed: 0,
         };
-        Control { host, options, state: Mutex::new(state) }
+        Control {
+            host,
+            options,
+            state: Mutex::new(state),
+            is_draining: AtomicBool::new(false),
+            on_drain: Mutex::default(),
+        }
     }
 
     /// Carries out one line.
@@ -210,17 +225,20 @@ impl Control {
                 Ok(Output::text("The session layer is always on.\n"))
             }
             Command::Session { enable: false } => Err(CommandError::AlwaysOn),
+            Command::KillSession(name) => self.kill_session(*name),
+            Command::Drain(mode) => self.drain(state, *mode),
+            Command::Undrain => self.undrain(state),
             Command::PcapTrace(wanted) => self.pcap_trace(state, wanted),
             Command::PcapOff => self.pcap_off(state),
             Command::AclAdd(rule) => self.acl_add(state, rule),
             Command::AclDelete { rule } => self.acl_delete(state, *rule),
             Command::Clear(what) => self.clear(state, what),
             Command::Show(what) => {
-                let State { tables, packets, baselines, placements, .. } = state;
+                let State { tables, packets, baselines, placements, drain, .. } = state;
                 show::show(
                     &self.host,
                     &self.options,
-                    View { tables, packets, baselines, placements },
+                    View { tables, packets, baselines, placements, drain: drain.as_ref() },
                     what,
                 )
             }

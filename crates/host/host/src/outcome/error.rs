@@ -103,6 +103,9 @@ pub enum CommandError {
         /// What the system said.
         error: io::Error,
     },
+    /// A session is no connection, or its connection is over.
+    #[error("session {0} is no connection that could be reset")]
+    NoConnection(String),
     /// Not a script.
     #[error("{} is no script: a file of at most 1 MiB", .0.display())]
     NoScript(PathBuf),

@@ -1,5 +1,8 @@
 //! Where the views look, and the names that people know things by.
 
+use std::time::Instant;
+
+use clearway_command::DrainMode;
 use clearway_dev::DevCounters;
 use clearway_pkt::Iface;
 use clearway_proto::Table;
@@ -21,6 +24,26 @@ pub(crate) struct Baselines {
     pub(crate) interfaces: Vec<(Iface, DevCounters)>,
 }
 
+/// Since when a host is drained, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    pub(crate) since: Instant,
+    /// The same, in seconds of the calendar.
+    pub(crate) since_1970: u64,
+    pub(crate) mode: DrainMode,
+}
+
+impl Drain {
+    /// What becomes of new connections, in a word.
+    pub(crate) fn mode_name(&self) -> &'static str {
+        match self.mode {
+            DrainMode::Announce => "announce",
+            DrainMode::Refuse => "refuse",
+            DrainMode::Silent => "silent",
+        }
+    }
+}
+
 /// What the views of `show` need of the state.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
@@ -28,6 +51,7 @@ pub(crate) struct View<'a> {
     pub(crate) packets: &'a Packets,
     pub(crate) baselines: &'a Baselines,
     pub(crate) placements: &'a Placements,
+    pub(crate) drain: Option<&'a Drain>,
 }
 
 /// Where the views look.

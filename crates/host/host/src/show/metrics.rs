@@ -178,6 +178,11 @@ impl Look<'_> {
             "When the host began, in seconds since 1970.",
             self.options.started,
         );
+        all.gauge(
+            "clearway_draining",
+            "1 while the host is drained: new connections shall go to other machines.",
+            self.view.drain.is_some().into(),
+        );
     }
 
     fn about_interfaces(&self, all: &mut Families) -> Result<(), CommandError> {

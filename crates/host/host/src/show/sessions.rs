@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use clearway_options::{Info, InfoField};
-use clearway_proto::TcpInfo;
-use clearway_session::sessions::{SessionInfo, SessionKind};
+use clearway_proto::{RunningTimer, TcpInfo, TimerKind};
+use clearway_session::sessions::{SessionInfo, SessionKind, generation_of};
 use clearway_session::worker::Worker;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use crate::outcome::{CommandError, Output};
 struct Row {
     info: SessionInfo,
     tcp: Option<TcpInfo>,
+    timer: Option<RunningTimer>,
 }
 
 /// Sessions of one worker that are shown at most: an answer must end.
@@ -31,7 +32,8 @@ fn rows(worker: &mut Worker) -> (usize, Vec<Row>) {
         count += 1;
         if rows.len() < MAX_SHOWN {
             let tcp = info.conn.and_then(|conn| stack.info(conn));
-            rows.push(Row { info, tcp });
+            let timer = info.conn.and_then(|conn| stack.running_timer(conn));
+            rows.push(Row { info, tcp, timer });
         }
     }
     (count, rows)
@@ -156,6 +158,7 @@ fn row_json(row: &Row) -> Value {
     };
     let mut json = json!({
         "id": name(info),
+        "generation": generation_of(info.id),
         "app": info.app,
         "kind": kind,
         "local": info.local.map(|a| a.to_string()),
@@ -171,8 +174,20 @@ fn row_json(row: &Row) -> Value {
     });
     if let Some(tcp) = &row.tcp {
         json["tcp"] = tcp_json(tcp);
+        json["timer"] = row.timer.map_or(Value::Null, timer_json);
     }
     json
+}
+
+/// By the names of ss(8).
+fn timer_json(timer: RunningTimer) -> Value {
+    let name = match timer.kind {
+        TimerKind::Retransmit => "on",
+        TimerKind::Persist => "persist",
+        TimerKind::Keepalive => "keepalive",
+    };
+    let left_ms = timer.left.as_nanos() / 1_000_000;
+    json!({ "timer": name, "left-ms": left_ms, "tries": timer.tries })
 }
 
 fn tcp_json(tcp: &TcpInfo) -> Value {

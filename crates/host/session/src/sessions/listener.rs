@@ -207,6 +207,7 @@ impl Sessions {
         let Some(session) = self.table.get_mut(child) else { return };
         session.what = What::Conn(conn);
         session.parent = Some(parent);
+        session.is_incoming = true;
         session.local = stack.local(conn).map(|e| session.shown(e));
         session.remote = stack.remote(conn).map(|e| session.shown(e));
         session.set_state(state::CONNECTED | state::BOUND);

@@ -85,6 +85,8 @@ pub struct Session {
     /// Processes that hear of it.
     pub(super) subscribers: Vec<u32>,
     pub(super) errors: u32,
+    /// A peer's SYN began its connection.
+    pub(super) is_incoming: bool,
     /// The listener that it waits at, perhaps on another worker, until a process claims it.
     pub(super) parent: Option<SessionId>,
     /// The other end of its connection, when both pass their bytes by themselves.

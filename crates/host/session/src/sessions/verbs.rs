@@ -122,6 +122,7 @@ impl Sessions {
             remote: None,
             subscribers: Vec::new(),
             errors: 0,
+            is_incoming: false,
             parent: None,
             cut_through: None,
             offered: None,

@@ -30,6 +30,7 @@ struct Known {
 pub(super) struct Asker {
     asks: SyncSender<()>,
     known: Arc<Mutex<Known>>,
+    control: Arc<Control>,
     /// Rung when something was found.
     pub(super) notifier: Notifier,
 }
@@ -54,6 +55,11 @@ impl Asker {
         None
     }
 
+    /// Whether the host is drained.
+    pub(super) fn is_draining(&self) -> bool {
+        self.control.is_draining()
+    }
+
     /// What was found since `asked`.
     pub(super) fn found_since(&self, asked: Instant) -> Option<Found> {
         let known = locked(&self.known);
@@ -76,7 +82,9 @@ impl Gatherer {
     ) -> anyhow::Result<(Gatherer, Asker)> {
         // One that is asked for while another is made: no more is of use to anybody.
         let (asks, heard) = sync_channel(1);
-        let asker = Asker { asks, known: Arc::default(), notifier: Notifier::new()? };
+        let notifier = Notifier::new()?;
+        let told = Arc::clone(&control);
+        let asker = Asker { asks, known: Arc::default(), control: told, notifier };
         let (known, notifier) = (Arc::clone(&asker.known), asker.notifier.clone());
         let work = Work { control, host, file };
         // A folder that is not there is told at the start, and not in a log that nobody reads.

@@ -99,7 +99,8 @@ impl Talk {
                     if let Some(found) =
                         asker.found_since(asked).or_else(|| asker.ask()).or_else(late)
                     {
-                        self.write_later(&answer(wanted, &found), with_body);
+                        let answer = answer(wanted, &found, asker.is_draining());
+                        self.write_later(&answer, with_body);
                     }
                     true
                 }
@@ -210,8 +211,11 @@ impl Answer {
     }
 }
 
-fn answer(wanted: Wanted, found: &Found) -> Answer {
+fn answer(wanted: Wanted, found: &Found, draining: bool) -> Answer {
     match (wanted, found) {
+        (Wanted::Health, Ok(_)) if draining => {
+            Answer { status: "503 Service Unavailable", kind: PLAIN, body: "draining\n".into() }
+        }
         (_, Err(why)) => Answer {
             status: "503 Service Unavailable",
             kind: PLAIN,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use super::names::Names;
 use super::socket::{Kind, Socket};
 
 /// Names of ports, by /etc/services.
@@ -55,6 +56,8 @@ fn netid(kind: Kind) -> &'static str {
 pub(super) struct Columns {
     pub(super) netid: bool,
     pub(super) numeric: bool,
+    pub(super) options: bool,
+    pub(super) names: Names,
     pub(super) processes: bool,
     pub(super) info: bool,
     pub(super) memory: bool,
@@ -116,8 +119,11 @@ impl Columns {
         row.push(socket.number(send).to_string());
         row.push(self.side(socket, socket.local, services));
         row.push(self.side(socket, socket.remote, services));
-        if self.processes {
-            row.push(users(socket));
+        let users = if self.processes { users(socket) } else { String::new() };
+        let timer = if self.options { timer(socket) } else { String::new() };
+        let more: Vec<String> = [users, timer].into_iter().filter(|s| !s.is_empty()).collect();
+        if self.processes || self.options {
+            row.push(more.join(" "));
         }
         row
     }
@@ -131,7 +137,11 @@ impl Columns {
             (_, Some(name)) => name.to_owned(),
             (port, None) => port.to_string(),
         };
-        if v6 { format!("[{}]:{port}", addr.ip()) } else { format!("{}:{port}", addr.ip()) }
+        match self.names.of(addr.ip()) {
+            Some(name) => format!("{name}:{port}"),
+            None if v6 => format!("[{}]:{port}", addr.ip()),
+            None => format!("{}:{port}", addr.ip()),
+        }
     }
 
     fn more(&self, socket: &Socket) -> String {
@@ -154,6 +164,34 @@ fn users(socket: &Socket) -> String {
     let each: Vec<String> =
         program.pids.iter().map(|pid| format!("(\"{}\",pid={pid})", program.name)).collect();
     format!("users:({})", each.join(","))
+}
+
+/// `timer:(on,1.204ms,0)`: what it waits for, for how long still, how often it ran out.
+fn timer(socket: &Socket) -> String {
+    let timer = &socket.json["timer"];
+    let (Some(name), Some(left)) = (timer["timer"].as_str(), timer["left-ms"].as_u64()) else {
+        return String::new();
+    };
+    format!("timer:({name},{},{})", time(left), timer["tries"])
+}
+
+/// As ss(8) writes times: the coarser part alone from ten minutes or ten seconds on, and
+/// milliseconds behind a point where there are seconds.
+pub(super) fn time(ms: u64) -> String {
+    let (minutes, seconds, ms) = (ms / 60_000, ms / 1_000 % 60, ms % 1_000);
+    let seconds = if minutes > 9 { 0 } else { seconds };
+    let ms = if minutes > 0 || seconds > 9 { 0 } else { ms };
+    let mut text = String::new();
+    if minutes > 0 {
+        text.push_str(&format!("{minutes}min"));
+    }
+    match (seconds, ms) {
+        (0, 0) => {}
+        (0, ms) => text.push_str(&format!("{ms:03}ms")),
+        (seconds, 0) => text.push_str(&format!("{seconds}sec")),
+        (seconds, ms) => text.push_str(&format!("{seconds}.{ms:03}ms")),
+    }
+    text
 }
 
 fn extended(socket: &Socket) -> String {

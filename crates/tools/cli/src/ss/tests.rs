@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::filter::Filter;
 use super::line::{Columns, Services};
+use super::names::Names;
 use super::socket::{Program, Socket};
 use super::summary;
 
@@ -50,6 +51,8 @@ fn sockets() -> Vec<Socket> {
 fn plain() -> Columns {
     Columns {
         netid: true,
+        options: false,
+        names: Names::default(),
         numeric: true,
         processes: false,
         info: false,
@@ -175,4 +178,31 @@ fn a_summary_counts_by_kind_state_and_family() {
     assert!(text.starts_with("Total: 4\nTCP:   3 (estab 1, closed 0, listening 1)\n"), "{text}");
     assert!(text.contains("UDP         1         1         0"), "{text}");
     assert!(text.contains("TCP         3         2         1"), "{text}");
+}
+
+#[test]
+fn times_of_timers_are_written_as_ss_does() {
+    for (ms, expected) in [
+        (0, ""),
+        (7, "007ms"),
+        (204, "204ms"),
+        (1_204, "1.204ms"),
+        (9_000, "9sec"),
+        (12_345, "12sec"),
+        (60_000, "1min"),
+        (100_700, "1min40sec"),
+        (7_199_000, "119min"),
+    ] {
+        assert_eq!(super::line::time(ms), expected, "{ms}");
+    }
+}
+
+#[test]
+fn names_of_hosts_are_taken_only_when_a_terminal_may_show_them() {
+    assert_eq!(
+        super::names::named("127.0.0.1       localhost loopback\n").as_deref(),
+        Some("localhost")
+    );
+    assert_eq!(super::names::named("192.0.2.1 evil\u{1b}[2J\n"), None);
+    assert_eq!(super::names::named(""), None);
 }

@@ -5,6 +5,7 @@ mod again;
 mod chapter;
 mod cut_through;
 mod death;
+mod drain;
 mod early;
 mod ethernet;
 mod ip;

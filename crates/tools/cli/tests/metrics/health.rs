@@ -23,7 +23,10 @@ fn health_is_told_by_the_exit_code() {
     let host = Host::new("", None);
     let out = once(&host, &[]);
     assert!(out.status.success());
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "healthy workers 1 programs 0\n");
+    assert_eq!(
+        String::from_utf8_lossy(&out.stdout),
+        "healthy workers 1 programs 0 connections 0\n"
+    );
 
     // A host that hangs does not answer in time.
     let pid = Pid::from_raw(host.child.id() as i32);
@@ -47,7 +50,7 @@ fn who_watches_hears_of_each_change() {
     let mut watching = health(&host, &["--watch"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     let mut next = || lines.next().unwrap().unwrap();
-    assert_eq!(next(), "healthy workers 1 programs 0");
+    assert_eq!(next(), "healthy workers 1 programs 0 connections 0");
     drop(host);
     let line = next();
     assert!(line.starts_with("unhealthy "), "{line}");

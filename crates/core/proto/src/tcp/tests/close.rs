@@ -732,3 +732,18 @@ fn in_time_wait_what_cannot_be_a_late_ack_is_answered_and_not_for_ever() {
     b.inject(ACK, 1, 2, 8000, &[]);
     b.one();
 }
+
+#[test]
+fn who_is_killed_by_an_operator_is_reset_and_told_so_once() {
+    let mut b = Bench::accepted(plain(), 1000, 0);
+    let id = b.id();
+    b.send(b"waiting");
+    b.silent();
+    assert!(b.net.stack.kill(id));
+    assert!(b.one().flags().rst());
+    assert_eq!(b.net.stack.failure(id), Some(Failure::Killed));
+    assert!(!b.net.stack.kill(id), "it is over");
+    b.silent();
+    b.net.stack.close(id);
+    assert_eq!(b.net.stack.tcp.open.len(), 0);
+}

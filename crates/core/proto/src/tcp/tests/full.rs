@@ -177,3 +177,31 @@ fn a_full_table_refuses_or_drops_as_configured() {
         assert_eq!(c.open_from("10.0.0.66"), PLACES as usize);
     }
 }
+
+#[test]
+fn a_stack_that_is_drained_keeps_new_connections_out_and_goes_on_with_the_old() {
+    for (admission, outcome) in
+        [(Admission::Reset, Outcome::Refused), (Admission::Drop, Outcome::Silence)]
+    {
+        let mut c = Crowded::new(WhenFull::MakeRoom);
+        assert_eq!(c.come("10.0.0.7", 1000), Outcome::Open);
+        // A handshake that began before is finished.
+        let syn = Segment { seq: Seq(100), flags: SYN, ..Segment::default() };
+        c.put("10.0.0.7", 1001, syn, &[]);
+        let begun = c.turn(1001).unwrap();
+        c.net.stack.reconfigure_tcp(|tcp| tcp.admission = admission);
+        assert_eq!(c.come("10.0.0.8", 3000), outcome);
+        assert_eq!(c.come("2001:db8::8", 3000), outcome);
+        assert_eq!(c.net.stack.counters().drops(Drop::TcpDraining), 2);
+        let ack = Segment { seq: Seq(101), ack: begun.seq + 1, flags: ACK, ..Segment::default() };
+        c.put("10.0.0.7", 1001, ack, b"hello");
+        assert_eq!(c.turn(1001).map(|seg| seg.ack), Some(Seq(106)));
+        assert_eq!(c.open_from("10.0.0.7"), 2);
+        for conn in c.held.clone() {
+            assert_eq!(c.net.stack.send(conn, b"more").unwrap(), 4);
+        }
+        assert!(c.turn(1000).is_some_and(|seg| !seg.flags.rst()));
+        c.net.stack.reconfigure_tcp(|tcp| tcp.admission = Admission::Open);
+        assert_eq!(c.come("10.0.0.8", 3000), Outcome::Open);
+    }
+}

@@ -203,3 +203,37 @@ fn bbr_tells_what_it_reckons_with_and_others_tell_nothing() {
     let info = w.ends[0].stack.info(a).unwrap();
     assert_eq!((info.bbr, info.to_linux().to_linux_bbr()), (None, None));
 }
+
+#[test]
+fn the_timer_that_waits_for_the_peer_is_told_with_what_is_left_of_it() {
+    // The peer's window is shut.
+    let mut b = Bench::accepted(plain(), 1000, 0);
+    assert_eq!(b.net.stack.running_timer(b.id()), None);
+    b.send(b"waiting");
+    b.silent();
+    assert_eq!(b.net.stack.running_timer(b.id()).unwrap().kind, TimerKind::Persist);
+
+    let mut b = Bench::accepted_sack(MSS as u16, 60_000);
+    b.send(b"asked");
+    b.one();
+    let timer = b.net.stack.running_timer(b.id()).unwrap();
+    assert_eq!((timer.kind, timer.tries), (TimerKind::Retransmit, 0));
+    assert!(timer.left > Duration::ZERO, "{timer:?}");
+    b.net.now += timer.left + secs(10);
+    b.net.stack.expire(b.net.now);
+    b.net.emit();
+    b.net.now += secs(10);
+    b.net.stack.expire(b.net.now);
+    let timer = b.net.stack.running_timer(b.id()).unwrap();
+    assert!(timer.tries > 0, "{timer:?}");
+
+    let mut b = Bench::accepted_sack(MSS as u16, 60_000);
+    let id = b.id();
+    let every = Keepalive { idle: secs(7200), interval: secs(75), count: 9 };
+    b.net.stack.set_options(id, ConnOptions { keepalive: Some(every), ..ConnOptions::default() });
+    b.net.now += secs(100);
+    b.net.stack.expire(b.net.now);
+    let timer = b.net.stack.running_timer(id).unwrap();
+    assert_eq!((timer.kind, timer.tries), (TimerKind::Keepalive, 0));
+    assert!(timer.left <= secs(7100) && timer.left >= secs(7099), "{timer:?}");
+}

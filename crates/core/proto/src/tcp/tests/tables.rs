@@ -212,3 +212,17 @@ fn an_interface_stays_where_it_is_when_its_address_is_taken_in_the_other_table()
     assert_eq!(net.stack.source_for(Table(0), addr("10.2.0.9")), Some(addr("10.2.0.1")));
     assert_eq!(net.stack.source_for(Table(1), addr("10.2.0.9")), Some(addr("10.2.0.1")));
 }
+
+#[test]
+fn connections_inside_the_stack_are_made_also_while_it_is_drained() {
+    for ends in ENDS {
+        let mut net = joined(65_535, ends);
+        let listener = listen(&mut net, 1, at(ends[0], PORT));
+        net.stack.reconfigure_tcp(|tcp| tcp.admission = Admission::Reset);
+        let client = connect(&mut net, 2, at(ends[0], PORT));
+        net.loop_back();
+        assert_eq!(net.stack.state(client), State::Established, "{ends:?}");
+        assert!(net.stack.accept(listener).is_some());
+        assert!(net.stack.connections().all(|conn| net.stack.is_inside(&conn)));
+    }
+}

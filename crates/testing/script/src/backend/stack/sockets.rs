@@ -742,7 +742,7 @@ fn failure_errno(failure: Failure) -> Errno {
         Failure::Refused => Errno::REFUSED,
         Failure::TimedOut | Failure::UserTimeout | Failure::KeepaliveTimedOut => Errno::TIMED_OUT,
         Failure::Unreachable(why) => unreachable_errno(why),
-        Failure::NoMemory | Failure::Broken => Errno::NO_MEMORY,
+        Failure::NoMemory | Failure::Broken | Failure::Killed => Errno::NO_MEMORY,
     }
 }
 
