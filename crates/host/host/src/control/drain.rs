@@ -1,7 +1,6 @@
 //! A host that is drained: new connections go to other machines, and what is connected goes on.
 
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clearway_command::{DrainMode, SessionName};
 use clearway_proto::Admission;
@@ -30,8 +29,8 @@ impl Control {
             DrainMode::Refuse => Admission::Reset,
             DrainMode::Silent => Admission::Drop,
         })?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let begun = Drain { since: Instant::now(), since_1970: now, mode };
+        let now = self.host.ask(0, |worker| worker.time().now)?;
+        let begun = Drain { since: now, mode };
         // One that goes from announcing to refusing began when it was announced.
         let drain = state.drain.get_or_insert(begun);
         drain.mode = mode;

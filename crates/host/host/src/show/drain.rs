@@ -11,19 +11,23 @@ impl Look<'_> {
     pub(super) fn drain(&self) -> Result<Output, CommandError> {
         let rows = self.host.ask_all(|worker| {
             let kept_out = worker.stack().counters().drops(Drop::TcpDraining);
+            let now = worker.time().now;
             let (sessions, stack) = worker.both();
-            (sessions.left(stack), kept_out)
+            (sessions.left(stack), kept_out, now)
         })?;
-        let left = rows.iter().fold(Left::default(), |sum, (left, _)| sum + *left);
-        let kept_out: u64 = rows.iter().map(|(_, kept_out)| kept_out).sum();
+        let left = rows.iter().fold(Left::default(), |sum, (left, ..)| sum + *left);
+        let kept_out: u64 = rows.iter().map(|(_, kept_out, _)| kept_out).sum();
         let Left { open, waiting, closing } = left;
         let total = left.total();
         let drain = self.view.drain;
+        let now = rows.first().map(|(.., now)| *now);
+        let seconds =
+            drain.zip(now).map(|(drain, now)| now.since(drain.since).as_nanos() / 1_000_000_000);
         let first = match drain {
             None => "The host is not drained: new connections are taken.\n".into(),
             Some(drain) => format!(
                 "The host is drained since {} s: {}.\n",
-                drain.since.elapsed().as_secs(),
+                seconds.unwrap_or(0),
                 drain.mode_name()
             ),
         };
@@ -34,7 +38,7 @@ impl Look<'_> {
         let json = json!({
             "draining": drain.is_some(),
             "mode": drain.map(|drain| drain.mode_name()),
-            "since": drain.map(|drain| drain.since_1970),
+            "seconds": seconds,
             "connections": total,
             "open": open,
             "waiting": waiting,

@@ -1,7 +1,6 @@
 //! Where the views look, and the names that people know things by.
 
-use std::time::Instant;
-
+use clearway_base::Instant;
 use clearway_command::DrainMode;
 use clearway_dev::DevCounters;
 use clearway_pkt::Iface;
@@ -28,8 +27,6 @@ pub(crate) struct Baselines {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drain {
     pub(crate) since: Instant,
-    /// The same, in seconds of the calendar.
-    pub(crate) since_1970: u64,
     pub(crate) mode: DrainMode,
 }
 
