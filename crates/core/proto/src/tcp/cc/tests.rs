@@ -124,6 +124,15 @@ fn slow_start_ends_at_the_threshold_and_the_rest_counts_for_avoidance() {
 }
 
 #[test]
+fn where_data_is_paced_one_ack_opens_the_window_by_all_that_it_acknowledges() {
+    let mut cc = reno();
+    let mut places = clearway_base::Slab::new(1);
+    cc.window.set_paced(crate::tcp::held::Held16::take(&mut places, ()));
+    feed(&mut cc, 10 * MSS);
+    assert_eq!(cc.cwnd(), 20 * MSS);
+}
+
+#[test]
 fn a_window_that_is_not_used_does_not_grow() {
     for kind in BOTH {
         for mut cc in [Cc::new(kind, MSS as u16, 10), avoiding(kind, 20 * MSS)] {
@@ -215,11 +224,10 @@ fn no_cut_goes_below_two_segments() {
 
 #[test]
 fn a_timeout_leaves_one_segment_and_a_second_one_for_the_same_data_keeps_the_threshold() {
-    for kind in BOTH {
+    for (kind, threshold) in [(Congestion::Reno, 5 * MSS), (Congestion::Cubic, 7 * MSS)] {
         let mut cc = Cc::new(kind, MSS as u16, 10);
         cc.on_event(Event::Timeout { flight: 10 * MSS, again: false });
-        let threshold = cc.ssthresh();
-        assert_eq!(cc.cwnd(), MSS);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, threshold));
         cc.on_event(Event::Timeout { flight: MSS, again: true });
         assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, threshold));
     }

@@ -199,6 +199,14 @@ fn the_first_ack_after_the_handshake_can_already_be_duplicated() {
 }
 
 #[test]
+fn with_sack_three_duplicates_start_recovery_however_little_they_tell_of() {
+    let mut s = Sender::new(true, 10);
+    assert_eq!(s.hears(1000, &[(1100, 1101)]), Signal::Nothing);
+    assert_eq!(s.hears(1000, &[(1100, 1102)]), Signal::Nothing);
+    assert_eq!(s.hears(1000, &[(1100, 1103)]), Signal::Enter { flight: 10 * MSS });
+}
+
+#[test]
 fn with_sack_enough_bytes_above_a_hole_start_recovery_at_once() {
     let mut s = Sender::new(true, 10);
     assert_eq!(s.hears(1000, &[(1100, 1401)]), Signal::Enter { flight: 10 * MSS });

@@ -89,6 +89,18 @@ fn inside(cc: &Cc) -> &Cubic {
 }
 
 #[test]
+fn in_one_round_trip_the_window_grows_by_half_at_most() {
+    // The curve is 3,200 segments further after 20 s.
+    let mut cc = after_loss(20 * MSS);
+    let mut now = Instant::ZERO;
+    let windows = run(&mut cc, &mut now, 20_000, 6);
+    for pair in windows.windows(2).skip(1) {
+        let (least, most) = (pair[0] * 145 / 100, pair[0] * 3 / 2);
+        assert!((least..=most).contains(&pair[1]), "{windows:?}");
+    }
+}
+
+#[test]
 fn after_a_loss_the_window_is_back_after_k_and_flat_there() {
     let mut cc = after_loss(1000 * MSS);
     let mut now = Instant::from_millis(5000);

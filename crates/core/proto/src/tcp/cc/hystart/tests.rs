@@ -170,12 +170,18 @@ fn only_the_first_slow_start_is_watched() {
 }
 
 #[test]
-fn a_loss_in_slow_start_is_answered_by_the_algorithm() {
-    for (kind, window) in [(Congestion::Reno, 20), (Congestion::Cubic, 28)] {
+fn a_loss_or_a_mark_in_slow_start_is_answered_by_the_algorithm() {
+    let flight = 40 * MSS;
+    for (kind, event, window) in [
+        (Congestion::Reno, Event::Loss { flight }, 20),
+        (Congestion::Cubic, Event::Loss { flight }, 28),
+        (Congestion::Reno, Event::Marked { flight }, 32),
+        (Congestion::Cubic, Event::Marked { flight }, 34),
+    ] {
         let mut path = Path::new(kind);
         path.round(|_| 20_000);
         assert!(matches!(path.cc.parts().1, Law::Starting(..)));
-        path.cc.on_event(Event::Loss { flight: 40 * MSS });
+        path.cc.on_event(event);
         let is_law = matches!(
             (kind, path.cc.parts().1),
             (Congestion::Reno, Law::Reno(_)) | (Congestion::Cubic, Law::Cubic(_))
