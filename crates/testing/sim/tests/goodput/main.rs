@@ -2,6 +2,7 @@
 //! virtual time.
 
 mod path;
+mod sharing;
 
 use clearway_base::Duration;
 use clearway_proto::{Config, Congestion, ConnOptions};
