@@ -16,7 +16,7 @@ PACKAGES := \
 
 # Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).
 TEST_PACKAGES := prometheus chromium fonts-dejavu-core mandoc strace systemd \
-	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools
+	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools bird2
 
 # The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.
 APPS_PACKAGES := $(TEST_PACKAGES) \
@@ -25,7 +25,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install deb deb-test test apps soak demo demo-http demo-bulk demo-frames baselines lab sweep-frames sweep-http sweep-loss
+.PHONY: help setup install deb deb-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,12 @@ demo-bulk: setup ## Build, then measure one stream over a TAP device beside the 
 demo-frames: setup ## Build, then reflect frames over shared memory beside DPDK's testpmd
 	cargo build --release
 	@exec scripts/demo-frames.sh
+
+demo-ecmp: PACKAGES += bird2
+demo-ecmp: setup ## Build, then add, drain and kill hosts behind a router with BIRD under load, and show what broke (root; ARGS="--plain")
+	cargo build --release
+	cargo build --release -p clearway-preload
+	@exec examples/ecmp/run $(ARGS)
 
 sweep-frames: setup ## The same for six sizes, memif and vhost-user, one queue and two (ARGS="--quick --json FILE")
 	cargo build --release
