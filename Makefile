@@ -25,7 +25,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install deb deb-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-http sweep-loss
+.PHONY: help setup install deb deb-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,10 @@ demo-ecmp: setup ## Build, then add, drain and kill hosts behind a router with B
 sweep-frames: setup ## The same for six sizes, memif and vhost-user, one queue and two (ARGS="--quick --json FILE")
 	cargo build --release
 	@exec scripts/sweep-frames.sh $(ARGS)
+
+sweep-xdp: setup ## Build, then reflect frames over a veth pair, our AF_XDP beside DPDK's (root; ARGS="--quick")
+	cargo build --release
+	@exec scripts/sweep-xdp.sh $(ARGS)
 
 sweep-loss: setup ## One stream over bad links, Clearway with Linux beside Linux with Linux (root; ARGS="--quick --json FILE --svg DIR")
 	cargo build --release

@@ -43,10 +43,10 @@ fn received(report: &Value) -> u64 {
 }
 
 /// An iperf3 server of the kernel's for one test; it is killed when this goes.
-struct KernelServer(Child);
+pub(crate) struct KernelServer(Child);
 
 impl KernelServer {
-    fn new(netns: &Netns, host: &Host) -> KernelServer {
+    pub(crate) fn new(netns: &Netns, host: &Host) -> KernelServer {
         let log = host.folder.join("kernel-server");
         let file = fs::File::create(&log).unwrap();
         let mut command = netns.command("iperf3", &["-s", "-1", "--forceflush"]);

@@ -22,3 +22,4 @@ mod stuck;
 mod trust;
 mod unfit;
 mod world;
+mod xdp;
