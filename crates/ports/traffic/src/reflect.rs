@@ -39,6 +39,9 @@ pub struct Reflected {
     pub malformed: u64,
     /// Several segments that the port had joined, or a frame longer than the link carries.
     pub too_long: u64,
+    /// Of an [`Answerer`](crate::Answerer): what asks nothing (acknowledgements, resets), and what
+    /// is not a segment of TCP over IPv4.
+    pub unanswered: u64,
 }
 
 impl Reflected {
@@ -52,15 +55,17 @@ impl Reflected {
         self.group += other.group;
         self.malformed += other.malformed;
         self.too_long += other.too_long;
+        self.unanswered += other.unanswered;
     }
 
     /// The reasons why frames did not go back, with their names and counts.
-    pub fn lost(&self) -> [(&'static str, u64); 4] {
+    pub fn lost(&self) -> [(&'static str, u64); 5] {
         [
             ("no-room", self.no_room),
             ("group-address", self.group),
             ("malformed", self.malformed),
             ("too-long", self.too_long),
+            ("unanswered", self.unanswered),
         ]
     }
 }

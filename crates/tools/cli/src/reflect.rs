@@ -1,18 +1,23 @@
 //! `clearway reflect`: sends back every frame that comes.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Context as _, bail};
 use clearway_base::Instant;
 use clearway_dev::{DevCounters, DevError, Facts as _, RxDrop, TxDrop};
 use clearway_engine::Clock;
 use clearway_pkt::{Burst, PoolBuf};
 use clearway_ports::Port;
-use clearway_traffic::{Mirror, Reflected, Reflector};
+use clearway_traffic::{Answerer, Mirror, Reflected, Reflector, Requests};
 use serde_json::{Map, Value, json};
 
 use crate::crew::{self, Crew, CrewArgs, Work};
 use crate::figures::{self, Form, gbit, per_second};
 use crate::signals::Signals;
+
+/// Of an Ethernet without jumbo frames.
+const LONGEST_ANSWER: usize = 1_460;
 
 /// Send back every frame that comes to a port, with its addresses exchanged
 ///
@@ -23,6 +28,11 @@ use crate::signals::Signals;
 ///   clearway reflect --port tap:clearway0
 ///   clearway reflect --port tap:clearway0 --l3 --cores 0,1
 ///   clearway reflect --port dpdk:net_memif0,role=server,socket=/tmp/m.sock --as-is
+///   clearway reflect --port tap:clearway0 --answer page.http
+///
+/// With --answer, requests over TCP and IPv4 are answered without a stack, each segment from what
+/// stands in it: how many requests a link and its clients carry when the server costs nothing. It
+/// answers no ARP: ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev clearway0
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -37,6 +47,18 @@ pub(crate) struct Args {
     #[arg(long)]
     as_is: bool,
 
+    /// Answer each request with the bytes of a file, which fit into one segment
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["l3", "as_is"])]
+    answer: Option<PathBuf>,
+
+    /// How requests are told apart
+    #[arg(long, value_name = "PROTOCOL", requires = "answer", default_value = "http")]
+    requests: Protocol,
+
+    /// End each connection with its first answer
+    #[arg(long, requires = "answer")]
+    close: bool,
+
     /// Stop after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = figures::seconds)]
     seconds: Option<Duration>,
@@ -46,6 +68,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What clients speak.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Protocol {
+    /// A request ends with an empty line
+    Http,
+    /// A request begins with a line that begins with `*`
+    Redis,
+}
+
 /// What one queue did.
 #[derive(Clone, Default)]
 struct Report {
@@ -53,7 +84,10 @@ struct Report {
     dev: DevCounters,
 }
 
-struct Queue(Reflector);
+enum Queue {
+    Reflects(Reflector),
+    Answers(Answerer),
+}
 
 impl Work for Queue {
     type Report = Report;
@@ -64,7 +98,10 @@ impl Work for Queue {
         dev: &mut Port,
         burst: &mut Burst<PoolBuf>,
     ) -> Result<bool, DevError> {
-        self.0.turn(now, dev, burst)
+        match self {
+            Queue::Reflects(reflector) => reflector.turn(now, dev, burst),
+            Queue::Answers(answerer) => answerer.turn(now, dev, burst),
+        }
     }
 
     fn next_due(&self) -> Instant {
@@ -72,7 +109,11 @@ impl Work for Queue {
     }
 
     fn report(&self, dev: &Port) -> Report {
-        Report { counts: *self.0.counts(), dev: dev.counters() }
+        let counts = match self {
+            Queue::Reflects(reflector) => reflector.counts(),
+            Queue::Answers(answerer) => answerer.counts(),
+        };
+        Report { counts: *counts, dev: dev.counters() }
     }
 }
 
@@ -84,13 +125,35 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         (_, true) => Mirror::Addresses,
         _ => Mirror::Macs,
     };
-    let make = |_, _: &Port| Ok(Queue(Reflector::new(mirror)));
+    let answer = args.answer.as_deref().map(read_answer).transpose()?;
+    let requests = match args.requests {
+        Protocol::Http => Requests::Http,
+        Protocol::Redis => Requests::Redis,
+    };
+    let make = |_, _: &Port| {
+        Ok(match &answer {
+            Some(answer) => Queue::Answers(Answerer::new(requests, answer, args.close)),
+            None => Queue::Reflects(Reflector::new(mirror)),
+        })
+    };
     let ended =
         crew::run(&args.crew, make, |crew, signals| watch(&args, form, mirror, crew, signals))?;
     match ended {
         Some((seconds, reports)) => summary(form, seconds, &reports),
         None => Ok(()),
     }
+}
+
+fn read_answer(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let answer = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if answer.is_empty() || answer.len() > LONGEST_ANSWER {
+        bail!(
+            "{} has {} bytes: an answer has 1 to {LONGEST_ANSWER}, so that it fits into one segment",
+            path.display(),
+            answer.len()
+        );
+    }
+    Ok(answer)
 }
 
 fn sum(reports: &[Report]) -> Reflected {
@@ -110,6 +173,7 @@ fn watch(
     let port = clearway_ports::describe(&args.crew.port);
     let (queues, places) = (args.crew.queues(), args.crew.places());
     let what = match mirror {
+        _ if args.answer.is_some() => "with an answer for each request",
         Mirror::AsIs => "as they are",
         Mirror::Macs => "with MAC addresses exchanged",
         Mirror::Addresses => "with MAC and IP addresses and ports exchanged",

@@ -109,17 +109,19 @@ pub(crate) fn load() -> f64 {
     text("/proc/loadavg").split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
 }
 
-/// Time of some cores: in all, and what the hypervisor gave to others, in ticks.
+/// Time of some cores: in all, in which nothing ran, and what the hypervisor gave to others, in
+/// ticks.
 #[derive(Clone, Copy)]
 pub(crate) struct CoreTime {
     all: u64,
+    idle: u64,
     stolen: u64,
 }
 
 impl CoreTime {
     pub(crate) fn of(cores: &[usize]) -> CoreTime {
         let stat = text("/proc/stat");
-        let mut time = CoreTime { all: 0, stolen: 0 };
+        let mut time = CoreTime { all: 0, idle: 0, stolen: 0 };
         for line in stat.lines() {
             let mut words = line.split_ascii_whitespace();
             let core = words.next().and_then(|word| word.strip_prefix("cpu")?.parse().ok());
@@ -129,6 +131,7 @@ impl CoreTime {
                 let ticks: Vec<u64> = words.take(8).filter_map(|word| word.parse().ok()).collect();
                 time.all += ticks.iter().sum::<u64>();
                 time.stolen += ticks.get(7).copied().unwrap_or(0);
+                time.idle += ticks.iter().skip(3).take(2).sum::<u64>();
             }
         }
         time
@@ -139,6 +142,15 @@ impl CoreTime {
         let all = self.all.saturating_sub(before.all);
         let stolen = self.stolen.saturating_sub(before.stolen);
         if all == 0 { 0.0 } else { stolen as f64 / all as f64 }
+    }
+
+    /// The share of the time since an earlier time in which something ran, of what was not stolen.
+    /// None: no time has passed.
+    pub(crate) fn busy_since(&self, before: CoreTime) -> Option<f64> {
+        let all = self.all.saturating_sub(before.all);
+        let had = all.saturating_sub(self.stolen.saturating_sub(before.stolen));
+        let idle = self.idle.saturating_sub(before.idle).min(had);
+        (had > 0).then(|| (had - idle) as f64 / had as f64)
     }
 }
 
@@ -173,7 +185,7 @@ pub(crate) fn utc(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, utc};
+    use super::{CoreTime, Machine, utc};
 
     #[test]
     fn days_are_those_of_the_calendar() {
@@ -188,5 +200,16 @@ mod tests {
         let machine = Machine::look();
         assert!(machine.cores > 0 && machine.memory_gib > 0.1, "{machine:?}");
         assert!(machine.kernel.starts_with("Linux ") && !machine.cpu.is_empty(), "{machine:?}");
+    }
+
+    #[test]
+    fn what_was_stolen_is_neither_busy_nor_idle() {
+        let before = CoreTime { all: 1_000, idle: 500, stolen: 10 };
+        let after = CoreTime { all: 1_200, idle: 550, stolen: 110 };
+        assert_eq!(after.busy_since(before), Some(0.5));
+        assert_eq!(before.busy_since(before), None);
+        // Ticks of idle time are counted elsewhere, and may run ahead.
+        let ahead = CoreTime { all: 1_100, idle: 700, stolen: 10 };
+        assert_eq!(ahead.busy_since(before), Some(0.0));
     }
 }

@@ -50,6 +50,9 @@ impl Place {
     }
 }
 
+/// A link address for who answers whatever comes.
+const ANSWERER: &str = "02:00:00:00:00:02";
+
 /// A running `clearway up`, with these commands to begin with.
 pub(crate) struct Host {
     running: Running,
@@ -68,16 +71,27 @@ impl Tap {
     /// Makes the device in the client's namespace, for a program on `cores` that has the stack
     /// inside, and the place of that program.
     pub(crate) fn for_inproc(&self, world: &World<'_>, cores: &[usize]) -> anyhow::Result<Place> {
+        let inside = Some(self.make(world)?);
+        let inproc = Some((self.device, self.ours));
+        Ok(Place { inproc, inside, cores: cores.to_vec(), ..Place::default() })
+    }
+
+    /// For a program that opens the device itself and answers no ARP.
+    pub(crate) fn for_answerer(&self, world: &World<'_>, cores: &[usize]) -> anyhow::Result<Place> {
+        let inside = Some(self.make(world)?);
+        let neighbour =
+            format!("neigh replace {} lladdr {ANSWERER} dev {}", self.ours, self.device);
+        world.ends()?.client.ip(&neighbour, world.stop)?;
+        Ok(Place { inside, cores: cores.to_vec(), ..Place::default() })
+    }
+
+    /// Makes the device, with the kernel's address; who holds the namespace.
+    fn make(&self, world: &World<'_>) -> anyhow::Result<Pid> {
         let client = &world.ends()?.client;
         client.ip(&format!("tuntap add dev {} mode tap", self.device), world.stop)?;
         client.ip(&format!("addr add {}/24 dev {}", self.kernels, self.device), world.stop)?;
         client.ip(&format!("link set {} up", self.device), world.stop)?;
-        Ok(Place {
-            inproc: Some((self.device, self.ours)),
-            inside: Some(client.holder()),
-            cores: cores.to_vec(),
-            ..Place::default()
-        })
+        Ok(client.holder())
     }
 
     /// Takes the device away, when the program is gone.

@@ -113,8 +113,10 @@ fn unmodified_servers_over_ethernet_and_over_loopback() {
         return;
     }
     preload::build();
-    measured("programs", "--points nginx-64-close --systems clearway,kernel")
-        .has(&["clearway", "kernel"], "requests_per_second");
+    let ethernet = measured("programs", "--points nginx-64-close --systems clearway,kernel,floor");
+    for metric in ["requests_per_second", "server_core_busy", "client_core_busy"] {
+        ethernet.has(&["clearway", "kernel", "floor"], metric);
+    }
     let left = measured("programs-loopback", "--points redis-get --systems clearway-shared,kernel");
     left.has(&["clearway-shared", "kernel"], "requests_per_second");
     // The programs themselves: the host, a server and a client of it.

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::iperf3_loopback::chapter;
+use crate::machine::CoreTime;
 use crate::namespace::Namespace;
 use crate::need::Need;
 use crate::place::{Host, Place, Tap};
@@ -15,7 +16,7 @@ use crate::report::{Axis, Better, Metric, Point, SystemNote};
 use crate::scenario::{Measured, Scenario, System};
 use crate::world::{CABLE_SERVER, Options, World};
 
-use load::{LOADS, Load, QUICK};
+use load::{ANSWERS, LOADS, Load, QUICK};
 
 /// Over a TAP device: the client is the kernel's. Over loopback: both programs are over the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,10 @@ pub(crate) const PROGRAMS_LOOPBACK: Programs = Programs {
 /// The device that the host makes, and the addresses of both its ends.
 const TAP: Tap = Tap { device: "cwlab2", ours: "10.98.1.2", kernels: "10.98.1.1" };
 
+/// How busy the cores were while the client ran, whatever ran there: who is full sets the rate.
+const SERVER_CORE: &str = "server_core_busy";
+const CLIENT_CORE: &str = "client_core_busy";
+
 /// Of both loopbacks.
 const MTU: u64 = 65_535;
 
@@ -87,6 +92,8 @@ impl Scenario for Programs {
         vec![
             Metric::main("requests_per_second", "requests", "1/s", Better::Higher),
             Metric::told("p99_us", "p99", "µs", Better::Lower),
+            Metric::told(SERVER_CORE, "server's core busy", "%", Better::Neither),
+            Metric::told(CLIENT_CORE, "client's core busy", "%", Better::Neither),
         ]
     }
 
@@ -100,8 +107,8 @@ impl Scenario for Programs {
             let note = SystemNote {
                 key: key.into(),
                 about: about.into(),
-                ours: host != Over::Kernel,
-                floor: false,
+                ours: !matches!(host, Over::Kernel | Over::Nothing),
+                floor: host == Over::Nothing,
             };
             Box::new(Server { note, link: self.link, host }) as Box<dyn System>
         };
@@ -118,6 +125,9 @@ impl Scenario for Programs {
             // Two programs with a stack each have no loopback in common.
             let about = "with Clearway's stack inside of the server, on its core";
             all.insert(2, system("clearway-inproc", about, Over::Itself));
+            let about = "a bare loop on the server's core that answers each segment from what \
+                         stands in it (`clearway reflect --answer`): the link and the client alone";
+            all.push(system("floor", about, Over::Nothing));
         }
         all
     }
@@ -135,6 +145,8 @@ enum Over {
     /// The stack is inside of the server.
     Itself,
     Kernel,
+    /// There is neither a stack nor a server.
+    Nothing,
 }
 
 struct Server {
@@ -163,7 +175,7 @@ impl Server {
         let (near, far) = (&world.options.client_cores, &world.options.server_cores);
         let host_core = match self.host {
             Over::ClientCore => near.first(),
-            Over::ServerCore | Over::Itself | Over::Kernel => far.first(),
+            Over::ServerCore | Over::Itself | Over::Kernel | Over::Nothing => far.first(),
         };
         let host_core = *host_core.context("no core for the host")?;
         Ok(match (self.link, self.host) {
@@ -180,6 +192,13 @@ impl Server {
             }
             (Link::Ethernet, Over::Itself) => Scene {
                 server: TAP.for_inproc(world, far)?,
+                client: place(Some(world.ends()?.client.holder()), near),
+                address: TAP.ours,
+                host: None,
+                _namespace: None,
+            },
+            (Link::Ethernet, Over::Nothing) => Scene {
+                server: TAP.for_answerer(world, far)?,
                 client: place(Some(world.ends()?.client.holder()), near),
                 address: TAP.ours,
                 host: None,
@@ -237,8 +256,10 @@ impl System for Server {
             Need::Program("nginx", "nginx"),
             Need::Program("wrk", "wrk"),
         ];
-        if self.host != Over::Kernel {
-            needs.extend([Need::Tun, Need::Preload]);
+        match self.host {
+            Over::Kernel => {}
+            Over::Nothing => needs.push(Need::Tun),
+            _ => needs.extend([Need::Tun, Need::Preload]),
         }
         if self.host == Over::Itself {
             needs.push(Need::Inproc);
@@ -246,20 +267,39 @@ impl System for Server {
         needs
     }
 
+    fn skip(&self, _world: &World<'_>, point: &Point) -> Option<String> {
+        let is_long = Load::find(&point.key).is_some_and(|load| !load.fits_a_segment());
+        (self.host == Over::Nothing && is_long)
+            .then(|| "an answer of several segments needs a stack".into())
+    }
+
     fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
         let load = Load::find(&point.key).context("no such load")?;
         let scene = self.scene(world)?;
-        let serving = load.serve(world, &scene.server, scene.address)?;
-        let asked = match serving.start_until(load.says_when_ready(&scene.server), world.stop) {
+        let (serving, ready) = match self.host {
+            Over::Nothing => (load.answer(world, &scene.server, TAP.device)?, ANSWERS),
+            _ => (
+                load.serve(world, &scene.server, scene.address)?,
+                load.says_when_ready(&scene.server),
+            ),
+        };
+        let asked = match serving.start_until(ready, world.stop) {
             Ok(running) => {
-                let asked = load.ask(world, &scene.client, scene.address);
+                let cores = [&world.options.server_cores, &world.options.client_cores];
+                let before = cores.map(|cores| CoreTime::of(cores));
+                let mut asked = load.ask(world, &scene.client, scene.address);
+                if let Ok(measured) = &mut asked {
+                    let busy = |at: usize| CoreTime::of(cores[at]).busy_since(before[at]);
+                    measured.set(SERVER_CORE, busy(0).map(|share| share * 100.0));
+                    measured.set(CLIENT_CORE, busy(1).map(|share| share * 100.0));
+                }
                 // The server and the host end also when the client has failed.
                 let ended = running.stop(Signal::SIGTERM, world.stop);
                 asked.and_then(|measured| ended.map(|_| measured))
             }
             Err(error) => Err(error),
         };
-        if self.host == Over::Itself {
+        if matches!(self.host, Over::Itself | Over::Nothing) {
             TAP.remove(world)?;
         }
         let mut programs = vec![serving.text()];

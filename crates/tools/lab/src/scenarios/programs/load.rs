@@ -71,6 +71,15 @@ pub(super) const QUICK: &[&str] = &["redis-get", "nginx-64", "nginx-100k"];
 /// What the clients add to the time of a measurement.
 const AROUND: Duration = Duration::from_secs(30);
 
+/// What the answering loop prints when it can be asked.
+pub(super) const ANSWERS: &str = "\"event\":\"ready\"";
+
+/// As nginx has it, up to the length of the file.
+const HEAD: &str = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\n\
+    Date: Mon, 01 Jan 2024 00:00:00 GMT\r\nContent-Type: text/plain\r\n\
+    Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\nConnection: keep-alive\r\n\
+    ETag: \"65920080-40\"\r\nAccept-Ranges: bytes\r\nContent-Length: ";
+
 const REDIS_PORT: u16 = 6379;
 const NGINX_PORT: u16 = 8080;
 
@@ -105,6 +114,39 @@ impl Load {
                 Ok(place.launch(world, "nginx", &words))
             }
         }
+    }
+
+    /// The answers fit into one segment.
+    pub(super) fn fits_a_segment(&self) -> bool {
+        match self.asks {
+            Asks::Redis { .. } => true,
+            Asks::Nginx { bytes, .. } => bytes + HEAD.len() <= 1_460,
+        }
+    }
+
+    /// A loop on the device that answers as the server would, without a stack.
+    pub(super) fn answer(
+        &self,
+        world: &World<'_>,
+        place: &Place,
+        device: &str,
+    ) -> anyhow::Result<Launch> {
+        let (requests, answer, close) = match self.asks {
+            Asks::Redis { test: "set", .. } => ("redis", "+OK\r\n".into(), false),
+            // Of a key that is not there.
+            Asks::Redis { .. } => ("redis", "$-1\r\n".into(), false),
+            Asks::Nginx { bytes, close, .. } => {
+                ("http", format!("{HEAD}{bytes}\r\n\r\n{}", "x".repeat(bytes)), close)
+            }
+        };
+        let file = world.file("answer");
+        std::fs::write(&file, answer)?;
+        let close = if close { "--close" } else { "" };
+        let words = format!(
+            "reflect --port tap:{device} --requests {requests} {close} --json --answer {}",
+            file.display()
+        );
+        Ok(place.launch(world, &world.options.program.to_string_lossy(), &words))
     }
 
     /// What the server prints when it can be asked.

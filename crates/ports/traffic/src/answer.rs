@@ -1,0 +1,202 @@
+//! Answers requests over TCP without a stack: the least that a server does over a link.
+//!
+//! Each segment is answered from what stands in it, and nothing is remembered: no retransmission,
+//! no window, no reordering. So it is good for clients that wait for an answer before they ask again
+//! by another segment, and for short answers over a link that loses nothing; and it says how many
+//! requests such a link and its clients carry when the server costs nothing.
+
+use clearway_base::Instant;
+use clearway_dev::device::max_frame;
+use clearway_dev::{Dev, DevError};
+use clearway_pkt::{Buf, Burst, TxMeta};
+use clearway_wire::{EtherType, Flags, Proto, Segment, Seq, eth, ipv4, tcp};
+
+use crate::reflect::Reflected;
+
+/// How requests are told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Requests {
+    /// HTTP without bodies: each ends with an empty line (RFC 9112 2.1).
+    Http,
+    /// RESP, which redis speaks: each begins with a line that begins with `*`.
+    Redis,
+}
+
+impl Requests {
+    /// How many there are in the data of a segment. A request that two segments share counts in one
+    /// of them.
+    fn count(self, data: &[u8]) -> usize {
+        match self {
+            Requests::Http => data.windows(4).filter(|four| *four == b"\r\n\r\n").count(),
+            Requests::Redis => {
+                usize::from(data.first() == Some(&b'*'))
+                    + data.windows(2).filter(|two| *two == b"\n*").count()
+            }
+        }
+    }
+}
+
+/// Answers what comes in on one queue.
+#[derive(Clone, Debug)]
+pub struct Answerer {
+    requests: Requests,
+    answer: Box<[u8]>,
+    closes: bool,
+    counts: Reflected,
+}
+
+/// The window that is told, and the sequence number that connections begin with.
+const WINDOW: u16 = u16::MAX;
+const ISS: Seq = Seq(1);
+const TTL: u8 = 64;
+/// Kind, length and value (RFC 9293 3.1).
+const MSS_OPTION_LEN: usize = 4;
+
+/// A segment to be answered.
+struct Asked<'a> {
+    to: eth::Eth<'a>,
+    ip: ipv4::Ipv4<'a>,
+    segment: Segment,
+    data: &'a [u8],
+}
+
+impl Answerer {
+    /// Answers each request with these bytes; `closes`: and with the end of the connection.
+    pub fn new(requests: Requests, answer: &[u8], closes: bool) -> Answerer {
+        Answerer { requests, answer: answer.into(), closes, counts: Reflected::default() }
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> &Reflected {
+        &self.counts
+    }
+
+    /// Takes what came in and answers it; says whether there was anything.
+    ///
+    /// # Errors
+    /// What the port says when it is gone.
+    pub fn turn<D: Dev>(
+        &mut self,
+        now: Instant,
+        dev: &mut D,
+        burst: &mut Burst<D::Buf>,
+    ) -> Result<bool, DevError> {
+        dev.set_now(now);
+        dev.rx(burst)?;
+        let came = !burst.is_empty();
+        for index in 0..burst.len() {
+            let Some((buf, _)) = burst.peek(index) else { continue };
+            let frame = buf.bytes();
+            self.counts.frames += 1;
+            self.counts.bytes += frame.len() as u64;
+            match asked(frame) {
+                Some(asked) => self.answer(dev, &asked),
+                None => self.counts.unanswered += 1,
+            }
+        }
+        burst.clear();
+        dev.flush();
+        Ok(came)
+    }
+
+    fn answer<D: Dev>(&mut self, dev: &mut D, asked: &Asked<'_>) {
+        let Some((mut reply, answers)) = self.reply(&asked.segment, asked.data) else {
+            self.counts.unanswered += 1;
+            return;
+        };
+        reply.src_port = asked.segment.dst_port;
+        reply.dst_port = asked.segment.src_port;
+        let data_len = self.answer.len() * answers;
+        let mut tcp_header_len = tcp::HEADER_LEN;
+        if reply.flags.syn() {
+            // Without it 536 bytes are sent at a time (RFC 9293 3.7.1), and requests are cut.
+            reply.opts.mss = u16::try_from(dev.mtu() - ipv4::HEADER_LEN - tcp::HEADER_LEN).ok();
+            tcp_header_len += MSS_OPTION_LEN;
+        }
+        let segment_len = tcp_header_len + data_len;
+        let len = eth::HEADER_LEN + ipv4::HEADER_LEN + segment_len;
+        if len > max_frame(dev.mtu(), true) {
+            self.counts.too_long += 1;
+            return;
+        }
+        let by_device = dev.offloads().tx_checksum;
+        let Some(room) = dev.reserve(len) else {
+            self.counts.no_room += 1;
+            return;
+        };
+        let frame = &mut room[..len];
+        let (src, dst) = (asked.ip.dst(), asked.ip.src());
+        let at = eth::emit(asked.to.src(), asked.to.dst(), EtherType::IPV4, frame);
+        let header = ipv4::Header {
+            src,
+            dst,
+            proto: Proto::TCP,
+            tos: 0,
+            ttl: TTL,
+            id: 0,
+            dont_fragment: true,
+            more_fragments: false,
+            fragment_offset: 0,
+            payload_len: segment_len as u16,
+        };
+        let at = at + ipv4::emit(&header, &mut frame[at..]);
+        tcp::emit(&reply, &mut frame[at..]);
+        for place in frame[at + tcp_header_len..].chunks_exact_mut(self.answer.len().max(1)) {
+            place.copy_from_slice(&self.answer);
+        }
+        let mut meta = TxMeta::default();
+        if by_device {
+            tcp::fill_partial_checksum(&src, &dst, segment_len as u32, &mut frame[at..]);
+            (meta.checksum_start, meta.checksum_offset) = (at as u16, tcp::CHECKSUM_AT as u16);
+        } else {
+            tcp::fill_checksum(&src, &dst, &mut frame[at..]);
+        }
+        dev.commit(len, meta);
+        self.counts.returned += 1;
+        self.counts.returned_bytes += len as u64;
+    }
+
+    /// What a segment is answered with, and with how many answers behind it.
+    fn reply(&self, asked: &Segment, data: &[u8]) -> Option<(Segment, usize)> {
+        let has_data = !data.is_empty();
+        if asked.flags.rst() || !(asked.flags.syn() || asked.flags.fin() || has_data) {
+            return None;
+        }
+        let mut reply = Segment {
+            seq: asked.ack,
+            ack: Seq(asked.seq.0.wrapping_add(asked.seq_len(data.len()))),
+            flags: Flags::ACK,
+            wnd: WINDOW,
+            ..Segment::default()
+        };
+        if asked.flags.syn() {
+            reply.seq = ISS;
+            reply.flags = reply.flags | Flags::SYN;
+            return Some((reply, 0));
+        }
+        let answers = self.requests.count(data);
+        if answers > 0 {
+            reply.flags = reply.flags | Flags::PSH;
+        }
+        // Who closes says so with the answer, and only acknowledges the peer's end.
+        if if self.closes { answers > 0 } else { asked.flags.fin() } {
+            reply.flags = reply.flags | Flags::FIN;
+        }
+        Some((reply, answers))
+    }
+}
+
+/// A whole segment of TCP over IPv4 in an Ethernet frame.
+fn asked(frame: &[u8]) -> Option<Asked<'_>> {
+    let to = eth::check(frame).ok().filter(|to| to.ethertype() == EtherType::IPV4)?;
+    let ip = ipv4::check(to.payload(), false).ok()?;
+    if ip.proto() != Proto::TCP || ip.is_fragment() {
+        return None;
+    }
+    let segment = tcp::parse(ip.payload()).ok()?;
+    let data = ip.payload().get(usize::from(segment.header_len)..)?;
+    Some(Asked { to, ip, segment, data })
+}
+
+#[cfg(test)]
+mod tests;
