@@ -171,16 +171,16 @@ impl Answerer {
         };
         if asked.flags.syn() {
             reply.seq = ISS;
-            reply.flags = reply.flags | Flags::SYN;
+            reply.flags |= Flags::SYN;
             return Some((reply, 0));
         }
         let answers = self.requests.count(data);
         if answers > 0 {
-            reply.flags = reply.flags | Flags::PSH;
+            reply.flags |= Flags::PSH;
         }
         // Who closes says so with the answer, and only acknowledges the peer's end.
         if if self.closes { answers > 0 } else { asked.flags.fin() } {
-            reply.flags = reply.flags | Flags::FIN;
+            reply.flags |= Flags::FIN;
         }
         Some((reply, answers))
     }
