@@ -16,5 +16,5 @@ mod routes;
 mod server;
 mod taps;
 
-pub use plane::{Control, MetricsFormat, OnDrain, classic_metrics};
+pub use plane::{Control, MAX_DEPTH, MetricsFormat, OnDrain, classic_metrics};
 pub use server::{ControlSocket, socket_beside};

@@ -31,7 +31,7 @@ pub use clearway_session::{
     Thing, ThreadHook, Worker,
 };
 pub use config::{ControlOptions, Settings, SettingsError};
-pub use control::{Control, ControlSocket, MetricsFormat, OnDrain, classic_metrics};
+pub use control::{Control, ControlSocket, MAX_DEPTH, MetricsFormat, OnDrain, classic_metrics};
 pub use descriptors::Descriptors;
 pub use error::HostError;
 pub use host::{Host, HostHandle};

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
-use clearway_command::{Command, PcapTrace};
+use clearway_command::{Command, PcapTrace, statements};
 use clearway_dev::FaultSpec;
 use clearway_engine::{Cores, Notifier, cores};
 use clearway_host::control::socket_beside;
-use clearway_host::{Control, ControlSocket, Descriptors, Host, HostHandle, Settings};
+use clearway_host::{Control, ControlSocket, Descriptors, Host, HostHandle, MAX_DEPTH, Settings};
 use clearway_shm::paths;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use zeroize::Zeroizing;
 
 use crate::error::WrongUse;
 use crate::log::Log;
@@ -30,6 +31,7 @@ use crate::signals::{Signals, Woken};
 #[command(after_help = "Examples:
   clearway up --script network.txt
   clearway up -c host.toml --cores 1,2
+  clearway up -c host.toml --check
   clearway up --socket /tmp/my/host.sock --fault loss=0.1% --pcap all.pcapng")]
 pub(crate) struct Args {
     /// Settings, a TOML file
@@ -63,6 +65,10 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
 
+    /// Only read settings and scripts, say what is wrong with them, and end
+    #[arg(long, conflicts_with = "daemon")]
+    check: bool,
+
     /// Go on in the background once everything is ready
     #[arg(long)]
     daemon: bool,
@@ -84,6 +90,9 @@ const DRAINING: &str = "draining: new connections go to other machines";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let settings = settings(&args)?;
+    if args.check {
+        return check(&args, &settings);
+    }
     let socket = args
         .socket
         .clone()
@@ -102,6 +111,32 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     log.settle();
     served
+}
+
+/// Says whether settings and scripts are well-formed. What only a host can know, whether an interface
+/// is there for one, is not looked at.
+fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
+    let mut lines = 0;
+    for script in settings.script.iter().chain(&args.scripts) {
+        lines += check_script(script, 0)?;
+    }
+    let scripts = settings.script.iter().chain(&args.scripts).count();
+    Ok(writeln!(io::stdout(), "well-formed: settings, {scripts} scripts with {lines} commands")?)
+}
+
+/// How many commands a script has, with those of scripts that it names.
+fn check_script(path: &Path, depth: usize) -> anyhow::Result<usize> {
+    let wrong = |why: String| WrongUse(format!("{}: {why}", path.display()));
+    if depth >= MAX_DEPTH {
+        return Err(wrong("scripts call each other too deeply".into()).into());
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = Zeroizing::new(text);
+    let all = statements(&text).map_err(|error| wrong(error.to_string()))?;
+    all.iter().try_fold(0, |count, (_, line)| match &line.command {
+        Command::Exec(inner) => Ok(count + 1 + check_script(inner, depth + 1)?),
+        _ => Ok(count + 1),
+    })
 }
 
 /// What programs show and send stays in this process: the system writes no file of its memory when

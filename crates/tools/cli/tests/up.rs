@@ -710,3 +710,28 @@ fn what_is_in_the_way_is_said() {
     let err = nobody(&folder);
     assert!(err.contains("permission denied") && err.contains("uid 0"), "{err}");
 }
+
+#[test]
+fn settings_and_scripts_are_checked_without_a_host() {
+    let folder = Folder::new();
+    let file = |name: &str, text: &str| {
+        let path = folder.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let inner = file("inner", "show version\n");
+    let good = file("good", &format!("create loopback interface\n# a remark\nexec {inner}\n"));
+    let (out, _) = folder.ends(0, &["up", "--check", "--script", &good]);
+    assert_eq!(out, "well-formed: settings, 1 scripts with 3 commands\n");
+    let bad = file("bad", "create loopback interface\nset interface stat3 loop0 up\n");
+    let (_, err) = folder.ends(2, &["up", "--check", "--script", &bad]);
+    assert!(err.contains("bad: ") && err.contains("stat3"), "{err}");
+    let endless = folder.0.join("endless");
+    std::fs::write(&endless, format!("exec {}\n", endless.display())).unwrap();
+    let (_, err) = folder.ends(2, &["up", "--check", "--script", endless.to_str().unwrap()]);
+    assert!(err.contains("too deeply"), "{err}");
+    let wrong = file("wrong.toml", "[tcp]\nno-such-key = 1\n");
+    let (_, err) = folder.ends(2, &["up", "--check", "-c", &wrong]);
+    assert!(err.contains("no-such-key"), "{err}");
+    assert!(!folder.0.join("host.sock").exists(), "nothing was started");
+}

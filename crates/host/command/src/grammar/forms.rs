@@ -127,7 +127,7 @@ pub(super) const FORMS: &[Form] = &[
         |_| show(Show::Nstat)),
     form("show metrics", "All that is measured, as the text of OpenMetrics.",
         |_| show(Show::Metrics)),
-    form("show threads/thread", "Workers: core, mode, turns, sleeps.", |_| show(Show::Threads)),
+    form("show threads/thread", "Workers: core, mode, turns, sleeps, seconds in turns with work.", |_| show(Show::Threads)),
     form("show drain", "Whether the host is drained, and which connections are left.",
         |_| show(Show::Drain)),
     form("show acl", "Rules, and how many packets each fitted.", |_| show(Show::Acl)),

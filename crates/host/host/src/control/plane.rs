@@ -60,7 +60,7 @@ pub fn classic_metrics(open_metrics: &str) -> String {
 }
 
 /// Scripts that call each other at most.
-const MAX_DEPTH: usize = 8;
+pub const MAX_DEPTH: usize = 8;
 
 /// Bytes of a script at most.
 const MAX_SCRIPT: u64 = 1 << 20;

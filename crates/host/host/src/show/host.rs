@@ -11,11 +11,13 @@ impl Look<'_> {
     pub(super) fn threads(&self) -> Result<Output, CommandError> {
         let rows = self.host.ask_all(|worker| {
             let (turns, sleeps) = worker.engine().turns_and_sleeps();
-            (worker.engine().mode(), turns, sleeps, worker.sessions().count())
+            let busy = worker.engine().turn_times().sum().as_nanos() as f64 / 1e9;
+            (worker.engine().mode(), turns, sleeps, busy, worker.sessions().count())
         })?;
-        let mut grid = Grid::new(&[">Worker", ">Core", "Mode", ">Turns", ">Sleeps", ">Sessions"]);
+        let heads = [">Worker", ">Core", "Mode", ">Turns", ">Sleeps", ">Busy s", ">Sessions"];
+        let mut grid = Grid::new(&heads);
         let mut json = Vec::new();
-        for (worker, (mode, turns, sleeps, sessions)) in rows.into_iter().enumerate() {
+        for (worker, (mode, turns, sleeps, busy, sessions)) in rows.into_iter().enumerate() {
             let core = self.options.cores.get(worker).copied().flatten();
             let shown = core.map_or("any".into(), |core| core.to_string());
             let mode = mode_name(mode);
@@ -25,10 +27,11 @@ impl Look<'_> {
                 mode.into(),
                 turns.to_string(),
                 sleeps.to_string(),
+                format!("{busy:.3}"),
                 sessions.to_string(),
             ]);
             json.push(json!({ "worker": worker, "core": core, "mode": mode, "turns": turns,
-                "sleeps": sleeps, "sessions": sessions }));
+                "sleeps": sleeps, "busy-seconds": busy, "sessions": sessions }));
         }
         Ok(Output::new(grid.text(), json!({ "threads": json })))
     }
