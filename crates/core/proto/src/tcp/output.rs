@@ -245,7 +245,8 @@ fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
             // The FIN waits until the handshake is complete.
             view = View { may_transmit: true, shut: false, ..view };
         }
-        let is_paced = MAY_PACE && budget < u64::from(view.allowance);
+        let by_window = view.allowance;
+        let is_paced = MAY_PACE && budget < u64::from(by_window);
         if is_paced {
             // What pacing lets out is full segments.
             view.allowance =
@@ -268,7 +269,14 @@ fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
                 }
                 Why::Done
             }
-            Plan::Stop(Why::Congestion) if is_paced => {
+            // Where the congestion window has no room for it either, an ACK lets it out, and no time.
+            Plan::Stop(Why::Congestion)
+                if is_paced
+                    && matches!(
+                        next(&View { allowance: by_window, ..view }),
+                        Plan::Send { .. }
+                    ) =>
+            {
                 c.limited_by(cx.now, cx.pools, Marks::default());
                 c.wait_for_pacing(cx.pools);
                 return Ok(Turn::Paced);

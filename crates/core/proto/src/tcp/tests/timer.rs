@@ -299,3 +299,28 @@ fn the_average_follows_a_round_trip_that_grows_with_a_queue() {
     assert!(rtt > waits.per(2) && rtt < waits.times(2), "{rtt:?} where {waits:?} are in flight");
     assert_eq!((counted.tail_loss_probes, counted.retransmitted_segs), (0, 0));
 }
+
+#[test]
+fn what_the_congestion_window_holds_back_does_not_wait_for_its_pacing() {
+    let mut b = Bench::accepted(plain(), 1000, 60_000);
+    let id = b.id();
+    let options = b.net.stack.options(id).unwrap();
+    b.net.stack.set_options(id, ConnOptions { max_pacing_rate: Some(1_000_000), ..options });
+    b.send(&pattern(20_000));
+    // Two segments at once, and then one for each millisecond.
+    let mut left = b.out().len();
+    assert!((1..=4).contains(&left), "{left}");
+    while left < 10 {
+        let wait = b.net.stack.next_deadline().since(b.net.now);
+        assert!(wait <= ms(4), "{wait:?} with {left} sent");
+        left += b.pass(wait).len();
+    }
+    // There is room for 600 bytes, which is no segment.
+    b.inject(ACK, 1, 301, 60_000, &[]);
+    assert_eq!((b.out().len(), b.info().cwnd), (0, 10_300));
+    let wait = b.net.stack.next_deadline().since(b.net.now);
+    assert!(wait >= ms(100), "only an ACK lets more out: {wait:?}");
+    b.inject(ACK, 1, 2301, 60_000, &[]);
+    let at_once = b.out().len();
+    assert!(at_once + b.pass(ms(5)).len() > 0);
+}
