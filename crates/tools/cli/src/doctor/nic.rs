@@ -106,7 +106,7 @@ pub(super) fn vfio(files: &Files, nics: &[Nic], found: &mut Findings) {
         Module::Absent => found.info(
             "vfio",
             "this kernel has no vfio-pci, so no card can be handed over; \
-             dpdk:net_af_xdp0,iface=NAME and dpdk:net_af_packet0,iface=NAME need none",
+             xdp:NAME and dpdk:net_af_packet0,iface=NAME need none",
         ),
     }
 }
