@@ -9,3 +9,4 @@ pub mod fake_peer;
 pub mod memory;
 pub mod request;
 pub mod short;
+pub mod walk;

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use clearway_cost::memory::{Life, weigh};
 use clearway_cost::request::PingPong;
 use clearway_cost::short::{End, Short};
+use clearway_cost::walk::{Walk, walk};
 use serde_json::json;
 
 /// What a request and a connection cost, without a device.
@@ -61,6 +62,12 @@ enum What {
         #[arg(short, long, default_value_t = 1_000_000)]
         count: u32,
     },
+    /// One segment or byte, for `scripts/walk.py` to follow
+    Walk {
+        /// Which
+        #[arg(value_enum)]
+        what: Walk,
+    },
 }
 
 fn main() -> Result<()> {
@@ -108,6 +115,10 @@ fn main() -> Result<()> {
                 "server_ns_each": weight.nanoseconds_each,
                     "one_was_asked_and_answered": weight.answered,
             })
+        }
+        What::Walk { what } => {
+            walk(what)?;
+            json!({ "walked": format!("{what:?}") })
         }
     };
     println!("{answer}");

@@ -83,15 +83,9 @@ fn window_opens<E: Env>(c: &mut Conn<E>, now: Instant, p: &Pools<E>) {
         c.rtt.reset_backoff();
         c.recovery.tries = 0;
     }
-    if has_unsent(c, p) {
+    if c.has_unsent(&p.tx) {
         c.wants_turn();
     }
-}
-
-/// Whether something was written, or the FIN is due, beyond SND.NXT.
-pub(crate) fn has_unsent<E: Env>(c: &Conn<E>, p: &Pools<E>) -> bool {
-    let sent = c.snd.nxt.since(c.data_front());
-    c.written(&p.tx) > sent || (c.marks.has(Marks::SHUT) && !c.marks.has(Marks::FIN_SENT))
 }
 
 /// Whether a SACK block lies within what we sent and is not acknowledged (RFC 2018 5).
@@ -197,7 +191,7 @@ fn digest_progress<E: Env, const ECN: bool>(
     rearm(c, cx, Signal::Nothing);
     let p = &cx.pools;
     let has_more = if c.marks.has(Marks::SHUT) {
-        has_unsent(c, p)
+        c.has_unsent(&p.tx)
     } else {
         p.tx.len(&c.tx) > c.snd.nxt.since(c.snd.una)
     };
@@ -330,7 +324,7 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     look_again(c, cx.now, lost);
     // Whether anything may leave now is for emit to find out; it is asked only when there is
     // something.
-    if c.recovery.phase() != Phase::Open || has_unsent(c, cx.pools) {
+    if c.recovery.phase() != Phase::Open || c.has_unsent(&cx.pools.tx) {
         c.wants_turn();
     }
 }

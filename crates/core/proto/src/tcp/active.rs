@@ -108,7 +108,7 @@ fn fast_open_answered<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: 
     // What was not taken leaves again at once, as if it had never left (RFC 7413 4.2.1).
     c.snd.nxt = c.snd.una;
     c.snd_ahead.small = c.snd.una;
-    if ack::has_unsent(c, cx.pools) {
+    if c.has_unsent(&cx.pools.tx) {
         c.wants_turn();
     }
 }

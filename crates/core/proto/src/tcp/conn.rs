@@ -455,6 +455,12 @@ impl<E: Env> Conn<E> {
         self.snd.nxt.since(self.snd.una)
     }
 
+    /// Whether something was written, or the FIN is due, beyond SND.NXT.
+    pub(crate) fn has_unsent(&self, tx: &E::Tx) -> bool {
+        let sent = self.snd.nxt.since(self.data_front());
+        self.written(tx) > sent || (self.marks.has(Marks::SHUT) && !self.marks.has(Marks::FIN_SENT))
+    }
+
     /// Bytes received in order, from the beginning.
     pub(crate) fn bytes_received(&self) -> u64 {
         let to = u64::from(self.rcv.wraps) << 32 | u64::from(self.rcv.nxt.0);

@@ -2,7 +2,6 @@
 
 use clearway_base::Instant;
 
-use super::ack;
 use super::cc::Window;
 use super::clock::Ms;
 use super::conn::Conn;
@@ -66,7 +65,7 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     if let Some(keepalive) = c.settings.keepalive() {
         c.arm(Timer::Keepalive, cx.now + keepalive.idle);
     }
-    if ack::has_unsent(c, cx.pools) {
+    if c.has_unsent(&cx.pools.tx) {
         c.wants_turn();
     }
 }

@@ -1,32 +1,30 @@
-//! What holds sending back, and notes in the record of what most connections are spared.
+//! What holds sending back, and for how long.
 
 use clearway_base::{Duration, Instant};
 
 use super::conn::Conn;
 use super::context::Pools;
 use super::marks::Marks;
-use super::rare_stats::RareStats;
-use crate::store::Env;
+use crate::store::{Env, TxStore};
 
 /// The limits of which time is kept (RFC 4898, tcpEStatsPerfSndLimTime…, in the sense of Linux: the
 /// peer's window, and the send queue's room).
 const LIMITS: Marks = Marks::RWND_LIMITED.with(Marks::SNDBUF_LIMITED);
 
 impl<E: Env> Conn<E> {
-    /// Notes something in the record, which is taken if there is none yet. There are as many places
-    /// as connections.
-    pub(crate) fn note_rare(&mut self, p: &mut Pools<E>, what: impl FnOnce(&mut RareStats)) {
-        if self.rare.is_none() {
-            self.rare.take(&mut p.rare_stats, RareStats::at(self.snd.una));
-        }
-        if let Some(rare) = self.rare.get_mut(&mut p.rare_stats) {
-            what(rare);
-        }
+    /// How many bytes the owner may have written that were not acknowledged.
+    pub(super) fn send_limit(&self, p: &Pools<E>) -> u32 {
+        p.sizes.send_limit(self.settings.send_buffer, self.cc.cwnd())
     }
 
-    /// The record, empty when there is none.
-    pub(crate) fn suffered<'a>(&self, p: &'a Pools<E>) -> &'a RareStats {
-        self.rare.get(&p.rare_stats).unwrap_or(&RareStats::NONE)
+    /// How many more he may write now.
+    pub(super) fn send_room(&self, p: &Pools<E>) -> u32 {
+        match p.tx.room(&self.tx) {
+            // Also of a queue that only its owner writes into: how much is in it is not asked,
+            // since who asks has to send it.
+            0 => 0,
+            room => room.min(self.send_limit(p).saturating_sub(p.tx.len(&self.tx))),
+        }
     }
 
     /// From now on `limit` is what holds sending back; empty: none of those of which time is kept.

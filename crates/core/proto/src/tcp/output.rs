@@ -15,7 +15,6 @@ use clearway_wire::tcp::{
 };
 use clearway_wire::{Flags, Proto, SackBlocks, Segment, Seq};
 
-use super::ack;
 use super::cc::Event;
 use super::conn::Conn;
 use super::context::Pools;
@@ -80,7 +79,7 @@ pub(super) fn emit_any<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_,
         }
         // A connection that a Fast Open cookie has opened may answer at once.
         emit_syn(c, cx).map(|()| {
-            if c.is_early() && ack::has_unsent(c, cx.pools) { Turn::More } else { Turn::Done }
+            if c.is_early() && c.has_unsent(&cx.pools.tx) { Turn::More } else { Turn::Done }
         })
     } else {
         emit_data(c, cx)
@@ -124,7 +123,7 @@ fn no_path<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) {
         c.marks.set(Marks::GONE);
         return;
     }
-    let waits = c.outstanding() > 0 || !c.state.is_synchronized() || ack::has_unsent(c, cx.pools);
+    let waits = c.outstanding() > 0 || !c.state.is_synchronized() || c.has_unsent(&cx.pools.tx);
     if waits && !c.times.send.is_set() {
         let persists = c.outstanding() == 0 && c.state.is_synchronized();
         let timer = if persists { Timer::Persist } else { Timer::Retransmit };
@@ -178,10 +177,7 @@ fn emit_last<E: Env, S: Sink>(
     // Unless the store did not have what it promised.
     if !c.marks.has(Marks::GONE) {
         let flight = c.outstanding();
-        if flight > 0
-            && c.snd.wnd > flight
-            && c.state.may_transmit()
-            && ack::has_unsent(c, cx.pools)
+        if flight > 0 && c.snd.wnd > flight && c.state.may_transmit() && c.has_unsent(&cx.pools.tx)
         {
             return Ok(Turn::Done);
         }
@@ -199,7 +195,7 @@ fn emit_written<E: Env, S: Sink, const LAST: bool, const MAY_PACE: bool>(
 ) -> Result<Turn, OutError> {
     let repeats = c.recovery.repeats();
     let early = c.is_early();
-    if !((c.state.may_transmit() || early) && (repeats || ack::has_unsent(c, cx.pools))) {
+    if !((c.state.may_transmit() || early) && (repeats || c.has_unsent(&cx.pools.tx))) {
         return Ok(Turn::Done);
     }
     let path = cx.out.path(&mut c.route, &c.key)?;

@@ -18,7 +18,7 @@ use super::context::Pools;
 use super::loss::prr::{Delivery, Prr};
 use super::loss::sent::{Lost, Sent};
 use super::rare_stats::Undo;
-use super::recovery::{Known, Phase};
+use super::recovery::Phase;
 use super::sack::Scoreboard;
 use super::span::Span;
 use crate::store::Env;
@@ -102,11 +102,6 @@ impl<E: Env> Conn<E> {
         let Pools { sent, boards, .. } = p;
         let (sent, board) = (self.sent.get_mut(sent)?, sack.get(boards)?);
         Some(sent.detect(una, now, window, board))
-    }
-
-    /// What is known of what is in flight.
-    pub(super) fn known<'a>(&self, p: &'a Pools<E>) -> Known<'a> {
-        Known { board: self.board(p), sent: self.sent.get(&p.sent) }
     }
 
     /// Nothing was heard for a whole timeout, or what is in flight does not fit the path: all that

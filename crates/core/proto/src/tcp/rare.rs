@@ -7,12 +7,29 @@ use super::conn::Conn;
 use super::context::Pools;
 use super::held::Held;
 use super::marks::Marks;
+use super::rare_stats::RareStats;
 use super::reasm::Reasm;
-use super::recovery::{Points, Recovery, Status};
+use super::recovery::{Known, Points, Recovery, Status};
 use super::sack::Scoreboard;
 use crate::store::Env;
 
 impl<E: Env> Conn<E> {
+    /// Notes something in the record, which is taken if there is none yet. There are as many places
+    /// as connections.
+    pub(crate) fn note_rare(&mut self, p: &mut Pools<E>, what: impl FnOnce(&mut RareStats)) {
+        if self.rare.is_none() {
+            self.rare.take(&mut p.rare_stats, RareStats::at(self.snd.una));
+        }
+        if let Some(rare) = self.rare.get_mut(&mut p.rare_stats) {
+            what(rare);
+        }
+    }
+
+    /// The record, empty when there is none.
+    pub(crate) fn suffered<'a>(&self, p: &'a Pools<E>) -> &'a RareStats {
+        self.rare.get(&p.rare_stats).unwrap_or(&RareStats::NONE)
+    }
+
     /// What lies there.
     pub(crate) fn cold(&self, p: &Pools<E>) -> Cold {
         self.rare.get(&p.rare_stats).map_or(Cold::at(self.snd.una), |rare| rare.cold)
@@ -91,6 +108,11 @@ impl<E: Env> Conn<E> {
     #[inline]
     pub(crate) fn board<'a>(&self, p: &'a Pools<E>) -> Option<&'a Scoreboard> {
         self.sack(p).get(&p.boards)
+    }
+
+    /// What is known of what is in flight.
+    pub(super) fn known<'a>(&self, p: &'a Pools<E>) -> Known<'a> {
+        Known { board: self.board(p), sent: self.sent.get(&p.sent) }
     }
 
     /// Takes a scoreboard, if there is a free one.

@@ -16,7 +16,7 @@ use super::sizes::Sizes;
 use super::state::State;
 use super::summary::{ConnSummary, Holder};
 use super::time_wait::Claim;
-use super::{Tcp, ack, isn};
+use super::{Tcp, isn};
 use crate::bind::BindSpec;
 use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
@@ -655,9 +655,7 @@ impl<E: Env> Tcp<E> {
         for index in 0..self.open.entries().len() as u32 {
             let Tcp { open, pools, .. } = self;
             let Some(c) = open.by_index_mut(index) else { continue };
-            if c.state == State::Closed
-                || c.marks.has(Marks::DETACHED)
-                || !ack::has_unsent(c, pools)
+            if c.state == State::Closed || c.marks.has(Marks::DETACHED) || !c.has_unsent(&pools.tx)
             {
                 continue;
             }
@@ -855,21 +853,6 @@ impl<E: Env> Conn<E> {
     fn reads_past_urgent(&mut self, p: &Pools<E>) {
         if self.suffered(p).cold.rcv_urgent.le(self.read_to(&p.rx)) {
             self.settings.set_urgent_waits(false);
-        }
-    }
-
-    /// How many bytes the owner may have written that were not acknowledged.
-    pub(super) fn send_limit(&self, p: &Pools<E>) -> u32 {
-        p.sizes.send_limit(self.settings.send_buffer, self.cc.cwnd())
-    }
-
-    /// How many more he may write now.
-    pub(super) fn send_room(&self, p: &Pools<E>) -> u32 {
-        match p.tx.room(&self.tx) {
-            // Also of a queue that only its owner writes into: how much is in it is not asked,
-            // since who asks has to send it.
-            0 => 0,
-            room => room.min(self.send_limit(p).saturating_sub(p.tx.len(&self.tx))),
         }
     }
 
