@@ -94,8 +94,10 @@ impl Library {
             if !cfg!(debug_assertions) {
                 cargo.arg("--release");
             }
+            // `cargo xtask ci` builds it with the features of the whole workspace.
+            let is_built = std::env::var_os("CLEARWAY_TESTS_BUILT").is_some();
             assert!(
-                cargo.status().unwrap().success(),
+                is_built || cargo.status().unwrap().success(),
                 "building libclearway_packetdrill.so failed"
             );
             let exe = std::env::current_exe().unwrap();

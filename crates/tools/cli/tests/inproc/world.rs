@@ -39,7 +39,9 @@ pub(crate) fn build() {
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }
-        assert!(cargo.status().unwrap().success(), "building the libraries failed");
+        // `cargo xtask ci` builds it with the features of the whole workspace.
+        let is_built = std::env::var_os("CLEARWAY_TESTS_BUILT").is_some();
+        assert!(is_built || cargo.status().unwrap().success(), "building the libraries failed");
     });
 }
 
