@@ -10,7 +10,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clearway_client::interrupt;
+use clearway_client::{every_handler_restarts_but, interrupt};
 use libc::siginfo_t;
 
 use crate::real;
@@ -245,40 +245,11 @@ pub(crate) fn find_real() {
     }
 }
 
-/// `struct sigaction` as the system call has it on x86-64 and AArch64: the C library's is laid out
-/// otherwise, and does not show the handlers of its own signals.
-#[repr(C)]
-#[derive(Default)]
-struct KernelAction {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
-
 /// Shall a call that was interrupted begin again? Yes, when each handler that ran has SA_RESTART.
 /// A handler that was installed past this library is not known to have run; then every handler that
 /// the program has must have it.
 pub(crate) fn restarts() -> bool {
-    interrupt::restarts().unwrap_or_else(all_restart)
-}
-
-fn all_restart() -> bool {
-    (1..=SIGNALS).all(|signal| {
-        let mut action = KernelAction::default();
-        // SAFETY: the action is as long as the kernel writes it, with a mask of eight bytes.
-        let failed = unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                signal,
-                ptr::null::<KernelAction>(),
-                &raw mut action,
-                size_of::<u64>(),
-            ) != 0
-        };
-        let handled = action.handler != libc::SIG_DFL && action.handler != libc::SIG_IGN;
-        failed || !handled || action.flags & libc::SA_RESTART as u64 != 0
-    })
+    interrupt::restarts().unwrap_or_else(|| every_handler_restarts_but(0))
 }
 
 /// SIGPIPE for this thread, as a write to a broken connection gives.

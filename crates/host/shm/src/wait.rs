@@ -180,7 +180,8 @@ pub fn epoll_add(set: i32, fd: i32, mut member: EpollEvent) -> io::Result<()> {
     result(added).map(drop)
 }
 
-/// What the kernel keeps of `sigaction`.
+/// What the kernel keeps of `sigaction`, on x86-64 and AArch64: the C library's is laid out
+/// otherwise, and does not show the handlers of its own signals.
 #[repr(C)]
 #[derive(Default)]
 struct Action {
@@ -212,6 +213,12 @@ fn all_handlers_restart() -> bool {
 }
 
 fn ask_whether_handlers_restart() -> bool {
+    every_handler_restarts_but(CANCEL)
+}
+
+/// The kernel is asked whether every handler of this process has SA_RESTART, and whether there is
+/// none of this signal, which may be 0 for no signal.
+pub fn every_handler_restarts_but(without: i32) -> bool {
     (1..=SIGNALS).all(|signal| {
         let mut action = Action::default();
         let nothing = std::ptr::null::<Action>();
@@ -222,7 +229,7 @@ fn ask_whether_handlers_restart() -> bool {
         };
         let is_caught =
             asked == 0 && action.handler != libc::SIG_DFL && action.handler != libc::SIG_IGN;
-        !is_caught || (action.flags & libc::SA_RESTART as u64 != 0 && signal != CANCEL)
+        !is_caught || (action.flags & libc::SA_RESTART as u64 != 0 && signal != without)
     })
 }
 
