@@ -534,7 +534,8 @@ impl Inner {
     }
 
     /// Wakes as many of the threads that are blocked in `accept` as there are connections, less
-    /// those that are on their way: who has waited longest first, as Linux does.
+    /// those that are on their way: who has waited longest first. Which of them takes it is not
+    /// said: who is awake before it, to move the news or to look for more, may come first.
     pub(crate) fn wake_acceptors(&mut self, key: usize) {
         let Some(socket) = self.sockets.get(key) else { return };
         let mut waiting = socket.core.connections_waiting();

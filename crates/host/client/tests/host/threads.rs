@@ -83,8 +83,6 @@ fn of_threads_that_are_blocked_in_accept_one_is_woken_for_each_connection() {
     assert_eq!(served.iter().map(|(accepted, _)| accepted).sum::<u64>(), CONNECTIONS);
     let asleep: u64 = served.iter().map(|(_, asleep)| asleep).sum();
     assert!(asleep < CONNECTIONS * THREADS / 2, "all were woken for each: {served:?}");
-    let idle = served.iter().filter(|(accepted, _)| *accepted == 0).count();
-    assert!(idle < THREADS as usize / 2, "who has waited longest is first: {served:?}");
 }
 
 #[test]
