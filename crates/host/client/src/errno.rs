@@ -78,3 +78,9 @@ impl From<std::io::Error> for Errno {
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
 }
+
+impl From<Errno> for std::io::Error {
+    fn from(errno: Errno) -> std::io::Error {
+        std::io::Error::from_raw_os_error(errno.0)
+    }
+}

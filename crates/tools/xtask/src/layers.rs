@@ -67,6 +67,8 @@ const TABLE: &[Row] = &[
         &["sim"]),
     row("host",    &["base", "wire", "pkt", "proto", "options", "dev", "engine", "shm", "command",
         "ports", "session"], &["sim", "script"]),
+    row("tokio",   &["client"],                                       &["dev", "engine", "host", "pkt",
+        "ports", "proto", "shm", "wire"]),
     row("inproc",  &["base", "engine", "shm", "host"],                &[]),
     row("fuzz",    &["base", "wire", "pkt", "proto", "dev", "engine", "ports", "shm", "command",
         "client", "host", "script"], &[]),
