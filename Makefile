@@ -25,7 +25,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install deb deb-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
+.PHONY: help setup install book deb deb-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ install: ## Build, then install the program, its libraries, manual pages and com
 	install -D -m 644 packaging/prometheus/clearway-alerts.yml $(DESTDIR)$(PREFIX)/share/clearway/prometheus/clearway-alerts.yml
 	install -d $(DESTDIR)$(PREFIX)/share/doc/clearway/examples
 	install -m 644 packaging/clearway.toml crates/api/capi/examples/*.c crates/api/clearway/examples/*.rs $(DESTDIR)$(PREFIX)/share/doc/clearway/examples/
+
+book: setup ## Build the documentation as a book, target/book/index.html, with mdBook
+	@scripts/setup.sh --tool mdbook
+	mdbook build
+	@# What lies outside of docs/ is no page of the book: those links lead to the files themselves.
+	@sed -i -E 's,href="\.\./(ARCHITECTURE|CONTRIBUTING)\.html,href="../../\1.md,g; s,href="\.\./crates/,href="../../crates/,g' target/book/*.html
 
 # What the package is made of: the same files that `make install` puts there.
 deb: setup ## Build a Debian package, target/debian/clearway_*.deb, with cargo-deb

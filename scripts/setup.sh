@@ -138,12 +138,20 @@ install_from_source() {
         cargo install --quiet --locked --force "$1" --version "$2"
 }
 
+# What a tool says of itself; one named cargo-… is a command of cargo's.
+version_of_tool() {
+    case "$1" in
+    cargo-*) cargo "${1#cargo-}" --version ;;
+    *) "$1" --version ;;
+    esac
+}
+
 # Tools of cargo that a gate runs, in the versions that [workspace.metadata.tools] of Cargo.toml names. A gate whose tool is missing says `absent`.
 install_tools() {
     local tool wanted found section=$1 only=${2:-}
     while read -r tool wanted; do
         [[ -z "$only" || "$only" == "$tool" ]] || continue
-        found=$(cargo "${tool#cargo-}" --version 2>/dev/null | awk '{ print $2 }' || true)
+        found=$(version_of_tool "$tool" 2>/dev/null | awk '{ sub(/^v/, "", $2); print $2 }' || true)
         if [[ "$found" != "$wanted" ]]; then
             echo "setup: installing $tool $wanted${found:+ in place of $found} (seconds with cargo-binstall, else some minutes, once)"
             install_built "$tool" "$wanted" || install_from_source "$tool" "$wanted" ||

@@ -93,3 +93,94 @@ fn every_page_names_tests_that_exist() {
     }
     assert!(missing.is_empty(), "tests that a page names and that are not there: {missing:#?}");
 }
+
+/// The targets of the links of a page, without what stands in code.
+fn links(page: &str) -> Vec<String> {
+    let mut links = Vec::new();
+    let mut in_code = false;
+    for line in page.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        if in_code {
+            continue;
+        }
+        // What stands between single marks of code is none either.
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("code");
+        let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        links.extend(targets.map(|target| target.split(' ').next().unwrap_or("").to_owned()));
+    }
+    links
+}
+
+/// The name by which a link reaches a heading, as GitHub and mdBook make it.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The pages of the book: those of docs/ and of its decisions, by their paths below docs/.
+fn pages() -> Vec<String> {
+    let docs = format!("{}/../../../docs", env!("CARGO_MANIFEST_DIR"));
+    let mut pages = Vec::new();
+    for folder in ["", "decisions/"] {
+        for entry in std::fs::read_dir(format!("{docs}/{folder}")).expect("a folder").flatten() {
+            let name = entry.file_name().into_string().expect("a name in UTF-8");
+            if name.ends_with(".md") && name != "SUMMARY.md" {
+                pages.push(format!("{folder}{name}"));
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+#[test]
+fn the_book_has_every_page_once() {
+    let mut told = links(&page("SUMMARY.md"));
+    told.sort();
+    assert_eq!(told, pages(), "docs/SUMMARY.md names each page of docs/ once");
+}
+
+#[test]
+fn every_link_between_pages_leads_to_a_page_and_a_heading() {
+    let docs = format!("{}/../../../docs", env!("CARGO_MANIFEST_DIR"));
+    let mut bad = Vec::new();
+    for name in pages() {
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for link in links(&page(&name)) {
+            if link.contains("://") || link.starts_with("mailto:") || link.starts_with('<') {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => format!("{docs}/{name}"),
+                _ => format!("{docs}/{folder}/{file}"),
+            };
+            if !std::path::Path::new(&target).exists() {
+                bad.push(format!("{name}: {link}: no such file"));
+                continue;
+            }
+            if heading.is_empty() || !target.ends_with(".md") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&target).expect("a readable page");
+            let is_there =
+                text.lines().any(|line| line.starts_with('#') && anchor(line) == heading);
+            if !is_there {
+                bad.push(format!("{name}: {link}: no such heading"));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn code_of_the_first_pages_says_what_it_is() {
+    for name in ["start.md", "when-not.md", "comparison.md", "tokio.md"] {
+        let text = page(name);
+        let fences = text.lines().filter(|line| line.starts_with("```")).step_by(2);
+        for fence in fences {
+            assert!(fence.len() > 3, "{name}: a block of code without its kind");
+        }
+    }
+}
