@@ -16,7 +16,7 @@ PACKAGES := \
 
 # Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).
 TEST_PACKAGES := prometheus chromium fonts-dejavu-core mandoc strace systemd \
-	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools bird2
+	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools bird2 golang-go
 
 # The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.
 APPS_PACKAGES := $(TEST_PACKAGES) \
@@ -42,6 +42,7 @@ install: ## Build, then install the program, its libraries, manual pages and com
 	cargo build --release -p clearway-preload -p clearway-inproc
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/clearway
 	install -D -m 644 target/release/libclearway_preload.so $(DESTDIR)$(PREFIX)/lib/libclearway_preload.so
+	install -m 755 target/release/clearway-trap $(DESTDIR)$(PREFIX)/bin/clearway-trap
 	install -m 644 target/release/libclearway_inproc.so $(DESTDIR)$(PREFIX)/lib/libclearway_inproc.so
 	install -m 755 target/release/libclearway.so $(DESTDIR)$(PREFIX)/lib/libclearway.so
 	install -m 644 target/release/libclearway.a $(DESTDIR)$(PREFIX)/lib/libclearway.a

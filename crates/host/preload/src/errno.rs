@@ -48,7 +48,7 @@ impl Number for isize {
 /// The inside of a call was interrupted by a signal, and Linux would begin it again if the signal's
 /// handler was installed with SA_RESTART. Linux has the same number for it, and like Linux we never
 /// show it to a program.
-const RESTART: Errno = Errno(512);
+pub(crate) const RESTART: Errno = Errno(512);
 
 /// This thread may have been cancelled: look, and then begin the call again. No program sees this
 /// number either.
@@ -78,6 +78,11 @@ pub(crate) fn finish<T: Number>(answer: Answer<T>) -> Option<T> {
             // SAFETY: may unwind; no frame between here and the C caller has anything to clean up.
             unsafe { pthread_testcancel() };
             if errno == LOOK || errno == RESTART && crate::signals::restarts() {
+                if errno == RESTART && crate::trap::is_on() {
+                    // The handler has not run yet: it does before the program calls again.
+                    set(RESTART.0);
+                    return Some(T::FAILED);
+                }
                 return None;
             }
             libc::EINTR

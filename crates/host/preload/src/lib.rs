@@ -42,5 +42,6 @@ mod stdio;
 mod syscalls;
 mod table;
 mod transfer;
+mod trap;
 mod vectors;
 mod wait;

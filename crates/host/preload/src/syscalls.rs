@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The six words that a system call can have.
-type Words = [c_long; 6];
+pub(crate) type Words = [c_long; 6];
 
 /// `syscall(2)`, declared with `...` in C: on the machines that Clearway runs on, six optional
 /// words are passed as fixed ones are.
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
 ///
 /// # Safety
 /// The words are what the system call of this number asks.
-unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
+pub(crate) unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
     let fd = words[0] as c_int;
     let known = || TABLE.has(fd);
     // SAFETY: the caller's own arguments, in all of these.

@@ -25,6 +25,8 @@ struct Handled {
     ending: AtomicU32,
     /// Both, as they were when the call began in which the thread is.
     at_entry: [AtomicU32; 2],
+    /// Not 0: `at_entry` holds for the next call already ([`hold`]).
+    held: AtomicU32,
 }
 
 thread_local! {
@@ -34,6 +36,7 @@ thread_local! {
             count: AtomicU32::new(0),
             ending: AtomicU32::new(0),
             at_entry: [const { AtomicU32::new(0) }; 2],
+            held: AtomicU32::new(0),
         }
     };
 }
@@ -47,9 +50,22 @@ pub struct Entered([u32; 2]);
 pub fn enter() -> Entered {
     HANDLED.with(|handled| {
         let outer = handled.at_entry.each_ref().map(|word| word.load(Ordering::Relaxed));
-        handled.rebase();
+        if handled.held.load(Ordering::Relaxed) == 0 {
+            handled.rebase();
+        } else {
+            handled.held.store(0, Ordering::Relaxed);
+        }
         Entered(outer)
     })
+}
+
+/// A handler that runs from now on interrupts the call that is entered next: for who takes a system
+/// call over, and knows of it before the function does that makes it.
+pub fn hold() {
+    HANDLED.with(|handled| {
+        handled.rebase();
+        handled.held.store(1, Ordering::Relaxed);
+    });
 }
 
 /// The call that [`enter`] began has ended.

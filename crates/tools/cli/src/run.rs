@@ -16,6 +16,7 @@ use crate::net::Address;
 mod fit;
 mod inproc;
 mod told;
+mod trap;
 
 /// Run an unmodified program over the host stack, where its namespace reaches.
 ///
@@ -27,10 +28,12 @@ mod told;
   clearway run --ns server --secret 1234 -- iperf3 -s
   clearway run --config server.conf -- nginx
   clearway run --inproc --port tap:cw0 -a 10.0.0.2/24 -- redis-server
+  clearway run --trap -- ./a-server-written-in-go
 
 A program into which the library cannot be put (statically linked, written in Go, set-uid, for \
 another machine or C library) is started with a
-warning, and with --required it is not started.")]
+warning, and with --required it is not started. --trap takes the statically linked ones over, Go's \
+among them.")]
 pub(crate) struct Args {
     /// The host's socket [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
     #[arg(long, value_name = "PATH")]
@@ -85,6 +88,11 @@ pub(crate) struct Args {
     #[arg(short, long = "gateway", value_name = "ADDR", requires = "inproc")]
     gateways: Vec<Addr>,
 
+    /// Take over the system calls of a statically linked program, such as Go makes: at the cost of
+    /// a signal each. Other programs run as without it, or are not started
+    #[arg(long, conflicts_with = "inproc")]
+    trap: bool,
+
     /// The library to load into the program [default: found beside this program]
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
@@ -105,15 +113,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let unfit = fit::unfit(&args.command[0], &library);
     let required =
         args.required || std::env::var_os("CLEARWAY_REQUIRED").is_some_and(|value| value == "1");
+    let trapped = if args.trap { trap::plan(&args.command[0], unfit.as_ref())? } else { None };
+    let unfit = unfit.filter(|_| trapped.is_none());
     if let (Some(unfit), true) = (&unfit, required) {
         return Err(WrongUse(format!(
-            "{} {}; with --required it is not started",
+            "{} {}; with --required it is not started{}",
             unfit.path.display(),
-            unfit.why
+            unfit.why,
+            trap::advice(unfit)
         ))
         .into());
     }
-    let mut command = Command::new(&args.command[0]);
+    let mut command = match &trapped {
+        Some(trapped) => trapped.command(&args.command[0]),
+        None => Command::new(&args.command[0]),
+    };
     command.args(&args.command[1..]);
     command.env("LD_PRELOAD", preload_list(&library, std::env::var_os("LD_PRELOAD")));
     if let Some(path) = &args.socket {
@@ -147,9 +161,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     if let Some(unfit) = &unfit {
         eprintln!(
-            "clearway: {} {}: its sockets stay with the kernel",
+            "clearway: {} {}: its sockets stay with the kernel{}",
             unfit.path.display(),
-            unfit.why
+            unfit.why,
+            trap::advice(unfit)
         );
         if !args.inproc {
             told::tell(&args, &command, unfit);
@@ -199,33 +214,33 @@ fn checked(path: &Path) -> anyhow::Result<PathBuf> {
 /// Beside this program, in the folder for libraries next to its own, or where cargo leaves what
 /// tests need.
 fn find_library() -> anyhow::Result<PathBuf> {
-    let program = std::env::current_exe().context("cannot find out where this program is")?;
-    let folder = program.parent().unwrap_or(Path::new("/"));
-    let places = places(folder);
-    let found = places.iter().find(|place| place.is_file());
-    match found {
-        Some(place) => checked(place),
-        None => {
-            let places: Vec<String> =
-                places.iter().map(|place| place.display().to_string()).collect();
-            let sentence = format!(
-                "{LIBRARY} is not there. Build it with `cargo build --release`, or name it with \
-                 --preload. Looked at {}",
-                places.join(", ")
-            );
-            Err(WrongUse(sentence).into())
-        }
-    }
+    find_part(LIBRARY, ", or name it with --preload").and_then(|path| checked(&path))
 }
 
-fn places(folder: &Path) -> Vec<PathBuf> {
-    let mut places = vec![folder.join(LIBRARY), folder.join("deps").join(LIBRARY)];
+/// A file that is installed with this program.
+fn find_part(name: &str, else_what: &str) -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe().context("cannot find out where this program is")?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places = places(folder, name);
+    if let Some(place) = places.iter().find(|place| place.is_file()) {
+        return Ok(std::path::absolute(place)?);
+    }
+    let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    let sentence = format!(
+        "{name} is not there. Build it with `cargo build --release`{else_what}. Looked at {}",
+        places.join(", ")
+    );
+    Err(WrongUse(sentence).into())
+}
+
+fn places(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let mut places = vec![folder.join(name), folder.join("deps").join(name)];
     if let Some(parent) = folder.parent() {
         let architecture = format!("{}-linux-gnu", std::env::consts::ARCH);
         let below = [OsStr::new("lib"), OsStr::new("lib/clearway"), OsStr::new("lib64")];
-        places.extend(below.iter().map(|name| parent.join(name).join(LIBRARY)));
-        places.push(parent.join("lib").join(architecture).join(LIBRARY));
-        places.push(parent.join(LIBRARY));
+        places.extend(below.iter().map(|place| parent.join(place).join(name)));
+        places.push(parent.join("lib").join(architecture).join(name));
+        places.push(parent.join(name));
     }
     places
 }

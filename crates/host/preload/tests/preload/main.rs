@@ -6,7 +6,9 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::world::{Host, PROGRAMS, build, compare, plain, preloaded, prepared};
+use crate::world::{
+    Host, PROGRAMS, build, build_static, compare, plain, preloaded, prepared, trapped,
+};
 
 mod world;
 
@@ -426,4 +428,38 @@ fn a_required_host_that_is_absent_is_an_error() {
     let run = preloaded(&path, "172.16.1.1", &[required]);
     assert_eq!(run.stdout, "connect: ECONNREFUSED\nbind: EACCES\nthe kernel's loopback: 0\n");
     assert!(run.stderr.contains("no host at"), "{}", run.stderr);
+}
+
+/// With a C library of their own, which makes all its system calls itself.
+#[cfg(target_arch = "x86_64")]
+const TRAPPED: [&str; 12] = [
+    "errnos",
+    "numbers",
+    "forks",
+    "threads",
+    "edges",
+    "execs",
+    "interrupts",
+    "endings",
+    "listeners",
+    "options",
+    "streams",
+    "redirected",
+];
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn statically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    for program in TRAPPED {
+        let path = build_static(program);
+        compare(
+            &format!("{program}, statically linked, over Clearway"),
+            &plain(&path, KERNEL[0]),
+            &trapped(&path, Host::ADDRESSES[0], &host.environment()),
+        );
+    }
 }

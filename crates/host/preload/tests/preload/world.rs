@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -55,7 +56,7 @@ fn clearway() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "clearway-cli"]);
+        cargo.args(["build", "--quiet", "--package", "clearway-cli", "--package", "clearway-trap"]);
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }
@@ -108,6 +109,15 @@ impl Drop for Program {
 
 /// Compiles a program.
 pub(crate) fn build(name: &str) -> Program {
+    compile(name, &[])
+}
+
+/// The same without a loader, with all of the C library in it.
+pub(crate) fn build_static(name: &str) -> Program {
+    compile(name, &["-static"])
+}
+
+fn compile(name: &str, options: &[&str]) -> Program {
     let folder = folder();
     let path = folder.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -115,7 +125,9 @@ pub(crate) fn build(name: &str) -> Program {
         .join(format!("{name}.c"));
     // The programs call functions wrongly on purpose.
     let status = Command::new("cc")
-        .args(["-O1", "-w", "-pthread", "-o"])
+        .args(["-O1", "-w", "-pthread"])
+        .args(options)
+        .arg("-o")
         .arg(&path)
         .arg(source)
         .status()
@@ -154,6 +166,19 @@ pub(crate) fn preloaded(program: &Program, addr: &str, environment: &[(&str, Str
         .arg(addr)
         .env("LD_PRELOAD", library())
         .env("CLEARWAY_SOCKET", program.folder.join("nobody.sock"));
+    command.envs(environment.iter().map(|(name, value)| (*name, OsStr::new(value))));
+    run(&mut command)
+}
+
+/// Runs a program whose system calls are trapped, as `clearway run --trap` does.
+pub(crate) fn trapped(program: &Program, addr: &str, environment: &[(&str, String)]) -> Run {
+    let carrier = beside().parent().expect("in a folder").join("clearway-trap");
+    let mut command = Command::new(carrier);
+    command
+        .arg0(&program.path)
+        .arg(addr)
+        .env("LD_PRELOAD", library())
+        .env("CLEARWAY_TRAP_PROGRAM", &program.path);
     command.envs(environment.iter().map(|(name, value)| (*name, OsStr::new(value))));
     run(&mut command)
 }

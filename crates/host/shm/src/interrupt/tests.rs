@@ -31,6 +31,20 @@ fn a_handler_that_ran_before_the_sleep_ends_it() {
 }
 
 #[test]
+fn a_handler_that_ran_before_the_call_ends_it_where_that_was_held() {
+    handler(false);
+    hold();
+    handler(false);
+    let call = enter();
+    assert!(is_interrupted(sleep()));
+    leave(call);
+    // For one call only.
+    let call = enter();
+    assert!(!came());
+    leave(call);
+}
+
+#[test]
 fn a_look_without_waiting_is_not_interrupted() {
     let call = enter();
     handler(false);

@@ -33,6 +33,8 @@ pub(super) struct Unfit {
     pub(super) path: PathBuf,
     /// In words that stand behind the path.
     pub(super) why: String,
+    /// Its system calls can be trapped instead.
+    pub(super) by_trap: bool,
 }
 
 /// Looks at the program that a command starts. None: the library can be put into it, or it is not
@@ -46,8 +48,14 @@ pub(super) fn unfit(command: &OsStr, library: &Path) -> Option<Unfit> {
             None => break,
         }
     }
-    let why = privileged(&path).or_else(|| foreign(&path, ours.as_ref()))?;
-    Some(Unfit { path, why })
+    if let Some(why) = privileged(&path) {
+        return Some(Unfit { path, why, by_trap: false });
+    }
+    let (why, is_static) = foreign(&path, ours.as_ref())?;
+    // What runs a script gets words that only the kernel puts before its own.
+    let is_itself = find(command).as_ref() == Some(&path);
+    let by_trap = is_static && is_itself && cfg!(target_arch = "x86_64");
+    Some(Unfit { path, why, by_trap })
 }
 
 /// Where `execvp` finds it.
@@ -111,23 +119,26 @@ fn has_capabilities(path: &Path) -> bool {
     output.is_ok_and(|output| output.status.success() && !output.stdout.trim_ascii().is_empty())
 }
 
-/// It is of another kind than the library.
-fn foreign(path: &Path, ours: Option<&Elf>) -> Option<String> {
+/// Why it is of another kind than the library, and whether it is for this machine and needs no
+/// loader.
+fn foreign(path: &Path, ours: Option<&Elf>) -> Option<(String, bool)> {
     let elf = Elf::read(path).ok()??;
     if let Some(ours) = ours.filter(|ours| (ours.wide, ours.machine) != (elf.wide, elf.machine)) {
         let (theirs, ours) = (elf.architecture(), ours.architecture());
-        return Some(format!("is made for {theirs}, and the library for {ours}"));
+        return Some((format!("is made for {theirs}, and the library for {ours}"), false));
     }
-    if elf.is_go {
-        return Some("is written in Go, whose programs make their system calls themselves".into());
-    }
-    match elf.loader {
-        None => Some("is statically linked: there is no loader that would load the library".into()),
-        Some(loader) if loader.contains("ld-musl") => Some(format!(
-            "is linked with another C library ({loader}), and the library needs glibc"
-        )),
-        Some(_) => None,
-    }
+    let is_static = elf.loader.is_none();
+    let why = match elf.loader {
+        _ if elf.is_go => {
+            "is written in Go, whose programs make their system calls themselves".into()
+        }
+        None => "is statically linked: there is no loader that would load the library".into(),
+        Some(loader) if loader.contains("ld-musl") => {
+            format!("is linked with another C library ({loader}), and the library needs glibc")
+        }
+        Some(_) => return None,
+    };
+    Some((why, is_static))
 }
 
 /// What matters of an ELF file.

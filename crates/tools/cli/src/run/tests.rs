@@ -10,7 +10,7 @@ fn what_was_preloaded_before_stays_behind_ours() {
 
 #[test]
 fn the_library_is_looked_for_beside_the_program_and_in_the_folders_for_libraries() {
-    let places = places(Path::new("/usr/bin"));
+    let places = places(Path::new("/usr/bin"), LIBRARY);
     assert_eq!(places[0], Path::new("/usr/bin/libclearway_preload.so"));
     assert!(places.contains(&PathBuf::from("/usr/lib/libclearway_preload.so")));
 }

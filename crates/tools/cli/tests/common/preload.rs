@@ -8,7 +8,14 @@ pub(crate) fn build() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "clearway-preload"]);
+        cargo.args([
+            "build",
+            "--quiet",
+            "--package",
+            "clearway-preload",
+            "--package",
+            "clearway-trap",
+        ]);
         if !cfg!(debug_assertions) {
             cargo.arg("--release");
         }

@@ -19,6 +19,8 @@ mod preload;
 mod programs;
 mod ss;
 mod stuck;
+#[cfg(target_arch = "x86_64")]
+mod trap;
 mod trust;
 mod unfit;
 mod world;

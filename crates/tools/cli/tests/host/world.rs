@@ -162,9 +162,21 @@ impl Host {
 
     /// A program in a namespace, not started yet.
     pub(crate) fn command(&self, namespace: Namespace, program: &str, args: &[&str]) -> Command {
+        self.command_with(&[], namespace, program, args)
+    }
+
+    /// The same with options of `clearway run`.
+    pub(crate) fn command_with(
+        &self,
+        options: &[&str],
+        namespace: Namespace,
+        program: &str,
+        args: &[&str],
+    ) -> Command {
         preload::build();
         let mut command = self.clearway("run");
         command
+            .args(options)
             .args(["--ns", namespace.id, "--secret", namespace.secret, "--", program])
             .args(args);
         command.stdin(Stdio::null());
@@ -173,10 +185,21 @@ impl Host {
 
     /// Starts a program in a namespace; its output goes to a file.
     pub(crate) fn spawn(&self, namespace: Namespace, program: &str, args: &[&str]) -> Running {
+        self.spawn_with(&[], namespace, program, args)
+    }
+
+    /// The same with options of `clearway run`.
+    pub(crate) fn spawn_with(
+        &self,
+        options: &[&str],
+        namespace: Namespace,
+        program: &str,
+        args: &[&str],
+    ) -> Running {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let log = self.folder.join(format!("log-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let file = fs::File::create(&log).unwrap();
-        let mut command = self.command(namespace, program, args);
+        let mut command = self.command_with(options, namespace, program, args);
         let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
         Running { child, log, what: format!("{program} {args:?}") }
     }

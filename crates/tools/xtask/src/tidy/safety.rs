@@ -12,6 +12,7 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("crates/ports/dpdk/", "calls into DPDK"),
     ("crates/ports/xdp/", "memory that the kernel shares with us, and its system calls"),
     ("crates/host/preload/", "stands in for functions of libc"),
+    ("crates/host/trap/", "takes system calls and signals over from the program"),
     ("crates/host/inproc/", "is called from another library by C functions, from any thread"),
     ("crates/api/capi/", "is called from C"),
     ("crates/api/packetdrill/", "is called from packetdrill, which is C"),

@@ -1,0 +1,75 @@
+//! System calls of programs that go round the C library: statically linked ones and Go's.
+//!
+//! No library can be loaded before such a program. So it is the other way round: a process with the
+//! C library and Clearway's library in it maps the program, as the kernel would, and goes on as it
+//! ([`start`]). Syscall User Dispatch of Linux then makes a signal (SIGSYS) of each system call
+//! that is not made from where the libraries lie. Its handler goes over to a stack and a thread
+//! pointer that belong to the libraries, and asks [`Hooks::call`]. What is none of Clearway's is
+//! made by the program itself, from one of the places in [`sites`], with its own registers, stack
+//! and signal mask; so the kernel does what it always does with it.
+//!
+//! Handlers of the program never interrupt the libraries: a signal that comes while they run ends
+//! the call, and is sent once more when the program goes on ([`signals`]).
+
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod block;
+mod brk;
+mod calls;
+mod entry;
+mod exec;
+mod image;
+mod range;
+mod raw;
+mod signals;
+mod sites;
+mod spawn;
+mod start;
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+
+pub use start::start;
+
+/// The variable that names the program to be mapped.
+pub const PROGRAM_VARIABLE: &str = "CLEARWAY_TRAP_PROGRAM";
+
+/// What [`Hooks::call`] answers for a call that was interrupted and begins again when the handler
+/// has run. Linux has the same number for it (ERESTARTSYS), and no program sees it.
+pub const RESTART: c_long = -512;
+
+/// Threads of a program at one time. Each has a thread of the C library beside it, which sleeps and
+/// lends it its stack and its thread-local variables.
+pub const MAX_THREADS: usize = 2048;
+
+/// Instructions by which a program makes system calls, each counted when it is first used.
+pub const MAX_SITES: usize = 4096;
+
+/// How far the heap of a program can grow (`brk`).
+pub const MAX_HEAP: usize = 64 << 30;
+
+/// The stack on which Clearway's calls of one thread run; memory is taken as it is used.
+pub const STACK: usize = 1 << 20;
+
+/// What is done with system calls, by the library that is loaded into the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks {
+    /// A program's call begins: a signal from now on interrupts it.
+    pub begin: fn(),
+    /// Does a system call, by its number, when it is Clearway's: what the kernel would answer, a
+    /// negative errno where it failed, or [`RESTART`]. None: it is the kernel's.
+    pub call: unsafe fn(c_long, [c_long; 6]) -> Option<c_long>,
+    /// A signal came while the library runs, for which the program has a handler, with SA_RESTART
+    /// or without. The pointer is what the kernel gave to ours as its third argument.
+    pub interrupted: unsafe fn(bool, *mut c_void),
+    /// `execve`, with what the library adds to an environment. Answers a negative errno.
+    pub execve: unsafe fn(*const c_char, *const *const c_char, *const *const c_char) -> c_long,
+    /// `fork` of the C library: 0 in the child, a negative errno when it failed.
+    pub fork: fn() -> c_long,
+    /// Says a sentence to the user.
+    pub tell: fn(&str),
+}
+
+/// Adds what an argument is to an error's sentence.
+fn context(what: &str, errno: c_int) -> String {
+    format!("{what}: {}", std::io::Error::from_raw_os_error(errno))
+}

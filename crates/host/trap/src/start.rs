@@ -1,0 +1,168 @@
+//! From a process with the libraries in it to the program.
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::ptr;
+use std::sync::OnceLock;
+
+use crate::image::Image;
+use crate::{Hooks, PROGRAM_VARIABLE, block, brk, entry, image, range, raw, signals};
+
+static HOOKS: OnceLock<Hooks> = OnceLock::new();
+static PATHS: OnceLock<(CString, CString)> = OnceLock::new();
+
+/// Says a sentence to the user.
+pub(crate) fn tell(sentence: &str) {
+    (hooks().tell)(sentence);
+}
+
+/// What the library gave to [`start`].
+pub(crate) fn hooks() -> &'static Hooks {
+    HOOKS.get().expect("set before the first call is trapped")
+}
+
+/// The file of this process as the kernel knows it, and the program's.
+pub(crate) fn carrier_and_program() -> (&'static CStr, &'static CStr) {
+    let (carrier, program) = PATHS.get().expect("set before the first call is trapped");
+    (carrier, program)
+}
+
+/// Maps the program that [`PROGRAM_VARIABLE`] names and goes on as it. It comes back when it
+/// cannot, with a sentence that says why.
+///
+/// # Safety
+/// `argv` is where the kernel put the arguments of this process, and no other thread runs.
+pub unsafe fn start(argv: *mut *mut c_char, hooks: Hooks) -> String {
+    match prepared(hooks) {
+        Ok(image) => {
+            // SAFETY: as the caller says.
+            unsafe { enter(argv, &image) }
+        }
+        Err(sentence) => sentence,
+    }
+}
+
+fn prepared(hooks: Hooks) -> Result<Image, String> {
+    /// Bit of AT_HWCAP2: the instructions that read and write thread pointers may be used.
+    const FSGSBASE: u64 = 1 << 1;
+    // SAFETY: asks for a number.
+    if unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE == 0 {
+        return Err("the processor or the kernel lets programs set no thread pointer (FSGSBASE, \
+            Linux 5.9)"
+            .into());
+    }
+    let program = std::env::var_os(PROGRAM_VARIABLE)
+        .ok_or("`clearway run --trap` starts this, with the program to be run")?;
+    let carrier = std::fs::read_link("/proc/self/exe")
+        .map_err(|error| format!("/proc/self/exe cannot be read: {error}"))?;
+    let c_string = |path: &OsStr| CString::new(path.as_bytes()).map_err(|error| error.to_string());
+    let paths = (c_string(carrier.as_os_str())?, c_string(&program)?);
+    // Both are set once.
+    let _ = (PATHS.set(paths), HOOKS.set(hooks));
+    // Before the program's own code is there.
+    range::measure()?;
+    let image = image::map(Path::new(&program))?;
+    brk::reserve()?;
+    let block = block::of_main_thread()?;
+    block::set_gs_base(ptr::from_ref(block) as usize);
+    signals::install();
+    give_rseq_back();
+    let name = Path::new(&program).file_name().unwrap_or_default();
+    if let Ok(name) = CString::new(name.as_bytes()) {
+        // SAFETY: a C string, of which Linux takes the first fifteen bytes.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
+    range::dispatch()?;
+    Ok(image)
+}
+
+/// A thread has one area of restartable sequences, which the program may want.
+fn give_rseq_back() {
+    /// From `linux/rseq.h`, and what glibc registers.
+    const UNREGISTER: usize = 1;
+    const LEN: usize = 32;
+    const SIGNATURE: usize = 0x5305_3053;
+    // SAFETY: the name is a C string.
+    let offset = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) };
+    // SAFETY: null, or the C library's constant of this type.
+    if let Some(offset) = unsafe { offset.cast::<isize>().as_ref() } {
+        // SAFETY: what pthread_self points to is the thread pointer on x86-64; the kernel refuses
+        // an area that is not registered.
+        unsafe {
+            let area = (libc::pthread_self() as usize).wrapping_add_signed(*offset);
+            raw::syscall(libc::SYS_rseq, [area, LEN, UNREGISTER, SIGNATURE, 0, 0]);
+        }
+    }
+}
+
+/// Goes on as the program, with the arguments, the environment and what else the kernel laid on
+/// the stack.
+///
+/// # Safety
+/// As for [`start`].
+unsafe fn enter(argv: *mut *mut c_char, image: &Image) -> ! {
+    // SAFETY: behind the arguments are the environment and the auxiliary vector, each with its end.
+    unsafe {
+        let mut at = argv;
+        while !(*at).is_null() {
+            at = at.add(1);
+        }
+        let auxiliary = environment(at.add(1)).cast::<[usize; 2]>();
+        correct(auxiliary, image);
+        entry::clearway_trap_enter(argv.sub(1) as usize, image.entry)
+    }
+}
+
+/// Takes our variable out. What lies behind the environment.
+///
+/// # Safety
+/// An environment that ends in a null pointer, followed by the auxiliary vector.
+unsafe fn environment(first: *mut *mut c_char) -> *mut c_void {
+    let is_ours = |line: *mut c_char| {
+        // SAFETY: as the caller says.
+        let line = unsafe { CStr::from_ptr(line) }.to_bytes();
+        line.split(|byte| *byte == b'=').next() == Some(PROGRAM_VARIABLE.as_bytes())
+    };
+    let (mut at, mut other) = (first, ptr::null_mut());
+    // SAFETY: as the caller says.
+    unsafe {
+        while !(*at).is_null() {
+            if !is_ours(*at) {
+                other = *at;
+            }
+            at = at.add(1);
+        }
+        let end = at;
+        // Programs look for the auxiliary vector right behind the environment, so nothing can be
+        // moved: another variable stands there twice. There is one, by which the library came.
+        at = first;
+        while at < end {
+            if is_ours(*at) && !other.is_null() {
+                *at = other;
+            }
+            at = at.add(1);
+        }
+        end.add(1).cast()
+    }
+}
+
+/// Has the auxiliary vector tell of the program.
+///
+/// # Safety
+/// An auxiliary vector, with its end.
+unsafe fn correct(mut at: *mut [usize; 2], image: &Image) {
+    // SAFETY: as the caller says.
+    while let Some([kind, value]) = unsafe { at.as_mut() }.filter(|pair| pair[0] != 0) {
+        match *kind as u64 {
+            libc::AT_PHDR => *value = image.headers,
+            libc::AT_PHNUM => *value = image.count,
+            libc::AT_ENTRY => *value = image.entry,
+            libc::AT_BASE => *value = 0,
+            libc::AT_EXECFN => *value = carrier_and_program().1.as_ptr() as usize,
+            _ => {}
+        }
+        // SAFETY: not the end yet.
+        at = unsafe { at.add(1) };
+    }
+}

@@ -1,0 +1,142 @@
+//! Programs whose system calls are trapped (`clearway run --trap`): busybox, which is statically
+//! linked, and Go's.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::netns::or_skip;
+use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER, eventually};
+
+const BUSYBOX: &str = "/bin/busybox";
+
+/// The source of a server and a client of `net/http`.
+const HTTP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host/http.go");
+
+fn has_busybox() -> bool {
+    or_skip(Path::new(BUSYBOX).exists(), "busybox-static is not here. Install it (make test does).")
+}
+
+/// The program in Go, built. None: Go is not here.
+fn built(host: &Host) -> Option<String> {
+    let places = ["/usr/local/go/bin/go", "/usr/bin/go"];
+    let go = places.into_iter().find(|place| Path::new(place).exists());
+    if !or_skip(go.is_some(), "Go is not here. Install golang-go (make test does).") {
+        return None;
+    }
+    let program = host.folder.join("http");
+    let output = Command::new(go?)
+        .args(["build", "-o", program.to_str()?, HTTP])
+        .env("CGO_ENABLED", "0")
+        .current_dir(&host.folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program.to_str()?.to_owned())
+}
+
+fn trapped(host: &Host, program: &str, args: &[&str]) -> String {
+    host.spawn_with(&["--trap", "--required"], IN_CLIENT, program, args).succeed()
+}
+
+#[test]
+fn statically_linked_programs_serve_and_fetch_over_clearway() {
+    if !has_busybox() {
+        return;
+    }
+    let host = Host::new();
+    let bytes: Vec<u8> = (0..400_000u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(host.folder.join("page"), &bytes).unwrap();
+    let folder = host.folder.to_str().unwrap();
+    let at = format!("{SERVER}:8080");
+    let serve = ["httpd", "-f", "-p", &at, "-h", folder];
+    let mut server = host.spawn_with(&["--trap", "--required"], IN_SERVER, BUSYBOX, &serve);
+    eventually("the server listens", || host.ctl("show session verbose").contains(":8080"));
+    let url = format!("http://{at}/page");
+    let got = host.folder.join("got");
+    for _ in 0..3 {
+        trapped(&host, BUSYBOX, &["wget", "-q", "-O", got.to_str().unwrap(), &url]);
+        assert!(fs::read(&got).unwrap() == bytes, "other bytes");
+    }
+    // A program that has the library talks to one whose calls are trapped.
+    let with_library = host.run(IN_CLIENT, "curl", &["-s", "-o", got.to_str().unwrap(), &url]);
+    assert!(with_library.is_empty() && fs::read(&got).unwrap() == bytes, "{with_library}");
+    // As `kill -9` does.
+    server.kill();
+    host.await_empty();
+    host.stop();
+}
+
+#[test]
+fn programs_that_a_trapped_program_executes_are_trapped_or_preloaded() {
+    if !has_busybox() {
+        return;
+    }
+    let host = Host::new();
+    fs::write(host.folder.join("page"), "a page\n").unwrap();
+    let folder = host.folder.to_str().unwrap();
+    let at = format!("{SERVER}:8080");
+    let serve = ["-u", "-m", "http.server", "-d", folder, "-b", SERVER, "8080"];
+    let mut server = host.spawn(IN_SERVER, "python3", &serve);
+    server.await_text("Serving HTTP");
+    let script = format!(
+        "{BUSYBOX} wget -q -O - http://{at}/page; curl -s http://{at}/page; \
+         echo $({BUSYBOX} readlink /proc/self/exe) $(echo in a pipe | cat)"
+    );
+    let said = trapped(&host, BUSYBOX, &["sh", "-c", &script]);
+    assert_eq!(said, "a page\na page\n/bin/busybox in a pipe\n");
+    server.kill();
+    host.await_empty();
+    host.stop();
+}
+
+#[test]
+fn a_server_and_a_client_in_go_exchange_ten_thousand_requests_while_memory_is_collected() {
+    let host = Host::new();
+    let Some(program) = built(&host) else { return };
+    let at = format!("{SERVER}:8080");
+    let options = ["--trap", "--required"];
+    let mut server = host.spawn_with(&options, IN_SERVER, &program, &["serve", &at]);
+    server.await_text("serving");
+    let said = trapped(&host, &program, &["get", &at, "10000", "64"]);
+    assert!(said.contains("10000 requests, 0 of them wrong"), "{said}");
+    let url = format!("http://{at}/?n=64");
+    let by_curl = host.run(IN_CLIENT, "curl", &["-s", "--max-time", "60", &url]);
+    assert_eq!(by_curl, "0123456789abcdef".repeat(4));
+    server.kill();
+    host.await_empty();
+    host.stop();
+}
+
+#[test]
+fn what_cannot_be_trapped_is_not_started_and_what_need_not_be_runs_as_ever() {
+    if !has_busybox() {
+        return;
+    }
+    let host = Host::new();
+    let write = |name: &str, bytes: &[u8], mode: u32| -> PathBuf {
+        let path = host.folder.join(name);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let run = |program: &Path, args: &[&str]| {
+        let program = program.to_str().unwrap();
+        let output = host.command_with(&["--trap"], IN_CLIENT, program, args).output().unwrap();
+        (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.success())
+    };
+    let script = write("script", b"#!/bin/busybox true\n", 0o755);
+    let mut foreign = fs::read("/bin/true").unwrap();
+    foreign[18] = 183;
+    for program in [script, write("foreign", &foreign, 0o755)] {
+        let (said, ran) = run(&program, &[]);
+        assert!(!ran && said.contains("--trap takes over"), "{said}");
+    }
+    let (said, ran) = run(Path::new("/bin/true"), &[]);
+    assert!(ran && said.is_empty(), "{said}");
+    let (said, ran) = run(Path::new(BUSYBOX), &["true"]);
+    assert!(ran && said.is_empty(), "{said}");
+    host.await_empty();
+    host.stop();
+}
