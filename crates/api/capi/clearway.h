@@ -70,6 +70,11 @@ typedef struct clw_host clw_host;
 #define CLW_CONGESTION_BBR 2
 
 /**
+ * Prague, which heeds the marks of L4S queues, with a peer that agrees on AccECN; with others CUBIC.
+ */
+#define CLW_CONGESTION_PRAGUE 3
+
+/**
  * Frames begin with an Ethernet header.
  */
 #define CLW_LINK_ETHERNET 0

@@ -91,6 +91,8 @@ pub const CLW_CONGESTION_RENO: u8 = 0;
 pub const CLW_CONGESTION_CUBIC: u8 = 1;
 /// BBRv3, which paces its data.
 pub const CLW_CONGESTION_BBR: u8 = 2;
+/// Prague, which heeds the marks of L4S queues, with a peer that agrees on AccECN; with others CUBIC.
+pub const CLW_CONGESTION_PRAGUE: u8 = 3;
 
 /// Options of one connection.
 #[repr(C)]
@@ -295,6 +297,7 @@ impl From<ConnOptions> for clw_options {
                 Congestion::Reno => CLW_CONGESTION_RENO,
                 Congestion::Cubic => CLW_CONGESTION_CUBIC,
                 Congestion::Bbr => CLW_CONGESTION_BBR,
+                Congestion::Prague => CLW_CONGESTION_PRAGUE,
             },
             tos: options.tos,
             ttl: options.ttl,
@@ -326,6 +329,7 @@ impl clw_options {
             CLW_CONGESTION_RENO => Congestion::Reno,
             CLW_CONGESTION_CUBIC => Congestion::Cubic,
             CLW_CONGESTION_BBR => Congestion::Bbr,
+            CLW_CONGESTION_PRAGUE => Congestion::Prague,
             _ => return Err(clw_status::CLW_INVALID),
         };
         let probes = self.keepalive_idle_ms > 0;

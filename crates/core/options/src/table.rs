@@ -225,7 +225,7 @@ pub const OPTIONS: &[SocketOption] = &[
         BY_STACK_IN_BOUNDS),
     row(Tcp, 9,  "TCP_DEFER_ACCEPT",    Shaped(F::DeferAccept), Along, BY_STACK_IN_BOUNDS),
     row(Tcp, 13, "TCP_CONGESTION",      Shaped(F::Congestion), Tunes,
-        "reno, cubic, bbr; others are ENOENT"),
+        "reno, cubic, bbr, prague; others are ENOENT"),
     row(Tcp, 11, "TCP_INFO",            Own,                   Along, "all fields that the stack \
         knows, in the layout of Linux 6; as much as the caller has room for"),
     row(Tcp, 7,  "TCP_SYNCNT",          Shaped(F::SynCount),   Along, BY_STACK_IN_BOUNDS),
@@ -243,7 +243,7 @@ pub const OPTIONS: &[SocketOption] = &[
         and not sent, 16 KiB at least; the socket is writable below half of it"),
     row(Tcp, 17, "TCP_THIN_DUPACK",     Own,                   Tunes, "does nothing, as on Linux"),
     row(Tcp, 26, "TCP_CC_INFO",         Own,                   Along,
-        "for bbr its rate, round trip and gains; empty for reno and cubic, as on Linux"),
+        "for bbr its rate, round trip and gains; empty for others, as on Linux for reno and cubic"),
     row(Tcp, 36, "TCP_INQ",             Own,                   Along,
         "what is left to be read comes as a control message"),
     row(Tcp, 27, "TCP_SAVE_SYN",        OffOnly,               Tunes, OFF),

@@ -11,12 +11,18 @@ pub enum Congestion {
     Cubic,
     /// "bbr".
     Bbr,
+    /// "prague".
+    Prague,
 }
 
 impl Congestion {
     /// The algorithms that a program can ask for, by Linux's names.
-    pub const BY_NAME: &'static [(&'static str, Congestion)] =
-        &[("reno", Congestion::Reno), ("cubic", Congestion::Cubic), ("bbr", Congestion::Bbr)];
+    pub const BY_NAME: &'static [(&'static str, Congestion)] = &[
+        ("reno", Congestion::Reno),
+        ("cubic", Congestion::Cubic),
+        ("bbr", Congestion::Bbr),
+        ("prague", Congestion::Prague),
+    ];
 
     /// The algorithm of that name.
     pub fn named(name: &[u8]) -> Option<Congestion> {
@@ -96,6 +102,7 @@ impl Carried for Congestion {
             Congestion::Reno => 1,
             Congestion::Cubic => 2,
             Congestion::Bbr => 3,
+            Congestion::Prague => 4,
         }
     }
 
@@ -105,6 +112,7 @@ impl Carried for Congestion {
             1 => Some(Congestion::Reno),
             2 => Some(Congestion::Cubic),
             3 => Some(Congestion::Bbr),
+            4 => Some(Congestion::Prague),
             // A newer program asks for one that this host does not have: the default is as near as
             // it gets.
             _ => Some(Congestion::Default),

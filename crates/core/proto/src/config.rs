@@ -307,6 +307,20 @@ pub enum Congestion {
     Cubic,
     /// BBRv3 (draft-ietf-ccwg-bbr).
     Bbr,
+    /// Prague (draft-briscoe-iccrg-prague-congestion-control), with a peer that agrees on AccECN;
+    /// with others CUBIC.
+    Prague,
+}
+
+impl ConnOptions {
+    /// What handshakes ask for and agree to: Prague needs AccECN, unless there shall be no ECN.
+    pub(crate) fn ecn_of_handshake(&self) -> EcnMode {
+        match (self.congestion, self.ecn) {
+            (_, EcnMode::Off) => EcnMode::Off,
+            (Congestion::Prague, _) => EcnMode::Accurate,
+            (_, mode) => mode,
+        }
+    }
 }
 
 impl Default for Keepalive {
@@ -362,6 +376,7 @@ impl ConnOptions {
                 clearway_options::Congestion::Reno => Congestion::Reno,
                 clearway_options::Congestion::Cubic => Congestion::Cubic,
                 clearway_options::Congestion::Bbr => Congestion::Bbr,
+                clearway_options::Congestion::Prague => Congestion::Prague,
             },
             tos: options.tos,
             ttl: if options.ttl == 0 { 64 } else { options.ttl },

@@ -50,7 +50,7 @@ pub struct Limits {
     /// Loss-recovery maps, one for each connection that has something lost or selectively
     /// acknowledged just now.
     pub sack_maps: u32,
-    /// Connections whose data is paced, or whose congestion control is BBR.
+    /// Connections whose data is paced, or whose congestion control is BBR or Prague.
     pub paced: u32,
     /// UDP sockets.
     pub udp_sockets: u32,

@@ -214,7 +214,11 @@ impl World {
                 let bits = program.byte();
                 let options = ConnOptions {
                     cork: bits & 1 != 0,
-                    congestion: if bits & 8 != 0 { Congestion::Bbr } else { Congestion::Cubic },
+                    congestion: match bits & 0x88 {
+                        0x08 => Congestion::Bbr,
+                        0x88 => Congestion::Prague,
+                        _ => Congestion::Cubic,
+                    },
                     nodelay: bits & 2 != 0,
                     max_segment: if bits & 4 != 0 { program.word() } else { 0 },
                     user_timeout: Duration::from_secs(u64::from(bits >> 4)),

@@ -332,7 +332,10 @@ fn draw_limits(rng: &mut Rng) -> Limits {
 pub fn draw_options(rng: &mut Rng) -> clearway_proto::ConnOptions {
     clearway_proto::ConnOptions {
         nodelay: rng.chance(300_000),
-        congestion: *pick(rng, &[Congestion::Reno, Congestion::Cubic, Congestion::Bbr]),
+        congestion: *pick(
+            rng,
+            &[Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Prague],
+        ),
         ecn: EcnMode::ALL[rng.below(EcnMode::ALL.len() as u64) as usize],
         max_pacing_rate: if rng.chance(100_000) {
             Some(rng.between(100_000, 100_000_000))

@@ -242,6 +242,8 @@ pub struct Direction {
     pub rules: Rules,
     /// What it did.
     pub tally: Tally,
+    /// How long frames have waited, in microseconds, where that decides about marks.
+    pub waits: Vec<u32>,
     rng: Rng,
     bad: bool,
     busy_until: Instant,
@@ -255,6 +257,7 @@ impl Direction {
         Direction {
             rules,
             tally: Tally::default(),
+            waits: Vec::new(),
             rng,
             bad: false,
             busy_until: Instant::ZERO,
@@ -314,6 +317,9 @@ impl Direction {
         } else {
             at = at.max(self.last_arrival);
             self.last_arrival = at;
+        }
+        if self.rules.mark_above.is_some() {
+            self.waits.push((left.since(now).as_nanos() / 1_000) as u32);
         }
         let damage = match self.damage() {
             Damage::None => self.change(left.since(now)),

@@ -136,6 +136,11 @@ impl Stage {
 
     /// `b` listens with a backlog, and takes connections with a pause between.
     pub fn listen_with(&mut self, backlog: u32, pace: Duration) {
+        self.listen_as(backlog, pace, ConnOptions::default());
+    }
+
+    /// The same, with these options.
+    pub fn listen_as(&mut self, backlog: u32, pace: Duration, options: ConnOptions) {
         let addr = match self.rng.below(3) {
             0 => self.addr(B),
             1 => Addr::ANY_V6,
@@ -148,7 +153,7 @@ impl Stage {
             v6_only: false,
             backlog,
             token: 0,
-            options: ConnOptions::default(),
+            options,
         };
         let host = &mut self.world.hosts[B];
         match host.actor.listen(&mut host.stack, spec, pace) {

@@ -24,6 +24,7 @@ mod algorithm;
 mod bbr;
 mod cubic;
 mod hystart;
+mod prague;
 mod reno;
 mod window;
 
@@ -32,6 +33,7 @@ pub(crate) use algorithm::{Advice, Event};
 pub(crate) use bbr::{Bbr, Input, Known};
 use cubic::Cubic;
 use hystart::HyStart;
+pub(crate) use prague::{Measured, Prague};
 use reno::Reno;
 pub(crate) use window::MAX_CWND;
 pub(crate) use window::Window;
@@ -54,6 +56,8 @@ pub(crate) enum Law {
     Cubic(Cubic),
     /// BBR, whose state lies in a pool: [`Bbr`] is told by the connection itself what happens.
     Bbr,
+    /// Prague, which is paced.
+    Prague(Prague),
     /// One that goes by the window, in the first slow start (RFC 9406): it has nothing of its own to
     /// remember yet.
     Starting(Congestion, HyStart),
@@ -69,6 +73,7 @@ impl Law {
             Congestion::Reno => Law::Reno(Reno::NEW),
             Congestion::Cubic => Law::Cubic(Cubic::new()),
             Congestion::Bbr => Law::Bbr,
+            Congestion::Prague => Law::Prague(Prague::NEW),
         }
     }
 
@@ -78,6 +83,7 @@ impl Law {
             Law::Reno(_) => Congestion::Reno,
             Law::Cubic(_) => Congestion::Cubic,
             Law::Bbr => Congestion::Bbr,
+            Law::Prague(_) => Congestion::Prague,
             Law::Starting(kind, _) => *kind,
         }
     }
@@ -100,6 +106,7 @@ impl Law {
             Law::Reno(reno) => reno.advice(),
             Law::Cubic(cubic) => cubic.advice(),
             Law::Bbr => Advice { uses_prr: false },
+            Law::Prague(prague) => prague.advice(),
             Law::Starting(kind, _) => Law::new(*kind).advice(),
         }
     }
@@ -109,13 +116,14 @@ impl Law {
     pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
         let mut starting = match self {
             Law::Starting(_, start) => Some(*start),
-            Law::Reno(_) | Law::Cubic(_) | Law::Bbr => None,
+            Law::Reno(_) | Law::Cubic(_) | Law::Bbr | Law::Prague(_) => None,
         };
         HyStart::field(&mut starting, from + 30, f);
         match (starting, &mut *self) {
             (Some(start), _) => *self = Law::Starting(self.kind(), start),
             (None, Law::Reno(reno)) => reno.fields(from + 2, f),
             (None, Law::Cubic(cubic)) => cubic.fields(from, f),
+            (None, Law::Prague(prague)) => prague.fields(from, f),
             (None, Law::Bbr | Law::Starting(..)) => {}
         }
     }
@@ -155,12 +163,23 @@ impl Cc {
         match &mut self.law {
             Law::Reno(reno) => reno.on_ack(&mut self.window, ack, rtt),
             Law::Cubic(cubic) => cubic.on_ack(&mut self.window, ack, rtt),
+            Law::Prague(prague) => prague.on_ack(&mut self.window, ack, rtt),
             Law::Starting(_, start) => {
                 if ack.cwnd_limited && start.on_ack(&mut self.window, ack) {
                     self.law = Law::new(self.kind());
                 }
             }
             Law::Bbr => {}
+        }
+    }
+
+    /// The same, where what arrives is measured.
+    pub(crate) fn on_measured_ack(&mut self, ack: &AckInfo, rtt: &Rtt, measured: Measured) {
+        match &mut self.law {
+            Law::Prague(prague) if ack.acked > 0 => {
+                prague.on_measured_ack(&mut self.window, ack, rtt, measured);
+            }
+            _ => self.on_ack(ack, rtt),
         }
     }
 
@@ -189,6 +208,7 @@ impl Cc {
         match &mut self.law {
             Law::Reno(reno) => reno.on_event(&mut self.window, &event),
             Law::Cubic(cubic) => cubic.on_event(&mut self.window, &event),
+            Law::Prague(prague) => prague.on_event(&mut self.window, &event),
             Law::Starting(..) => {}
             Law::Bbr => return,
         }

@@ -6,13 +6,14 @@ use clearway_base::{Duration, Instant};
 
 use super::ack_info::AckInfo;
 use super::api::BbrInfo;
-use super::cc::{Bbr, Cc, Event, Input, Known};
+use super::cc::{Bbr, Cc, Event, Input, Known, Measured, Prague, Window};
 use super::conn::Conn;
 use super::context::Pools;
 use super::delivery::Delivery;
 use super::held::Held16;
 use super::marks::Marks;
 use super::paced::Paced;
+use super::pacer::{FINE_PIECES, PIECES};
 use super::recovery::Phase;
 use super::span::Span;
 use crate::config::Congestion;
@@ -53,7 +54,8 @@ impl<E: Env> Conn<E> {
     }
 
     /// Takes up `kind`, and the highest rate that the owner has set. Where no place is free for
-    /// what that needs, the connection goes by CUBIC, without pacing; true: so it is.
+    /// what that needs, the connection goes by CUBIC, without pacing; true: so it is. It goes by
+    /// CUBIC, too, where Prague is asked for and the peer does not say how much is marked.
     #[cold]
     #[inline(never)]
     pub(super) fn choose_congestion(
@@ -63,7 +65,12 @@ impl<E: Env> Conn<E> {
         kind: Congestion,
     ) -> bool {
         let limit = self.suffered(p).seldom.max_pacing_rate();
-        let needs_place = kind == Congestion::Bbr || limit.is_some();
+        let kind = match kind {
+            Congestion::Prague if !self.tells_each_mark(p) => Congestion::Cubic,
+            kind => kind,
+        };
+        let by_rate = matches!(kind, Congestion::Bbr | Congestion::Prague);
+        let needs_place = by_rate || limit.is_some();
         if needs_place && self.cc.paced().is_none() {
             let held = self.board(p).map_or(0, |board| board.bytes());
             let paced = Paced::new(Delivery::new(self.snd.una, held, now));
@@ -73,7 +80,7 @@ impl<E: Env> Conn<E> {
         }
         self.marks.put(Marks::PACED, !self.cc.paced().is_none());
         let refused = needs_place && self.cc.paced().is_none();
-        let kind = if refused && kind == Congestion::Bbr { Congestion::Cubic } else { kind };
+        let kind = if refused && by_rate { Congestion::Cubic } else { kind };
         // The owner, and who imports the connection, are told what it goes by.
         self.settings.set_congestion(kind);
         let srtt = self.rtt.srtt();
@@ -83,7 +90,7 @@ impl<E: Env> Conn<E> {
             } else if paced.bbr.is_none() {
                 paced.bbr = Some(Bbr::new(&self.cc, now, srtt, paced.delivery.delivered()));
             }
-            paced.set_rate(limit, u32::from(self.mss));
+            paced.set_rate(limit, own_rate(kind, &self.cc, srtt), u32::from(self.mss));
         }
         refused
     }
@@ -143,8 +150,10 @@ impl<E: Env> Conn<E> {
         let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
         let sample =
             paced.delivery.on_ack(info.now, (una, board), lost, self.rtt.min().unwrap_or_default());
-        let marked = core::mem::take(&mut paced.marked);
         let by_window = paced.bbr.is_none();
+        // Who goes by the window answers ACKs of new data only: marks wait for the next.
+        let hears = !by_window || info.acked > 0;
+        let marked = if hears { core::mem::take(&mut paced.marked) } else { 0 };
         if let Some(bbr) = &mut paced.bbr {
             let input = Input {
                 now: info.now,
@@ -161,11 +170,15 @@ impl<E: Env> Conn<E> {
                 paced.delivery.app_limits(in_flight);
             }
         }
-        paced.set_rate(limit, mss);
         if by_window && may_grow {
             let rtt = self.rtt;
             let info = AckInfo { rtt_sample: sample.rtt.or(info.rtt_sample), ..*info };
-            self.step_congestion(p, |cc| cc.on_ack(&info, &rtt));
+            let measured = Measured { marked, rate: sample.rate };
+            self.step_congestion(p, |cc| cc.on_measured_ack(&info, &rtt, measured));
+        }
+        let own = own_rate(self.settings.congestion(), &self.cc, self.rtt.srtt());
+        if let Some(paced) = self.cc.paced().get_mut(&mut p.paced) {
+            paced.set_rate(limit, own, mss);
         }
     }
 
@@ -174,7 +187,8 @@ impl<E: Env> Conn<E> {
     #[cold]
     pub(super) fn weighs_marks(&self, p: &mut Pools<E>, packets: u32) -> bool {
         let bytes = packets.saturating_mul(u32::from(self.mss));
-        let weighs = self.cc.paced().get_mut(&mut p.paced).filter(|paced| paced.bbr.is_some());
+        let weighs = matches!(self.settings.congestion(), Congestion::Bbr | Congestion::Prague);
+        let weighs = self.cc.paced().get_mut(&mut p.paced).filter(|_| weighs);
         weighs.map(|paced| paced.marked = paced.marked.saturating_add(bytes)).is_some()
     }
 
@@ -242,13 +256,20 @@ impl<E: Env> Conn<E> {
 }
 
 impl Paced {
-    /// The rate is what the algorithm says, within the owner's `limit`.
-    fn set_rate(&mut self, limit: Option<u64>, mss: u32) {
-        let wanted = self.bbr.as_ref().map(Bbr::pacing_rate);
+    /// The rate is what the algorithm says, its `own` where it goes by the window, within the
+    /// owner's `limit`.
+    fn set_rate(&mut self, limit: Option<u64>, own: Option<u64>, mss: u32) {
+        let wanted = self.bbr.as_ref().map(Bbr::pacing_rate).or(own);
         let rate = match (wanted, limit) {
             (Some(wanted), Some(limit)) => Some(wanted.min(limit)),
             (wanted, limit) => wanted.or(limit),
         };
-        self.pacer.set_rate(rate, mss);
+        let pieces = if own.is_some() { FINE_PIECES } else { PIECES };
+        self.pacer.set_rate(rate, pieces, mss);
     }
+}
+
+/// The rate of an algorithm that goes by the window and paces all the same.
+fn own_rate(kind: Congestion, w: &Window, srtt: Option<Duration>) -> Option<u64> {
+    (kind == Congestion::Prague).then(|| Prague::pacing_rate(w, srtt))
 }

@@ -206,6 +206,11 @@ impl EcnState {
         self.bits = if on { self.bits | bits } else { self.bits & !bits };
     }
 
+    /// Whether the peer says how much of what we send is marked, and we may send what can be.
+    pub(crate) fn tells_each_mark(&self) -> bool {
+        self.feedback == Feedback::Accurate && !self.has(NO_ECT | DEAF)
+    }
+
     /// Our SYN leaves without asking.
     pub(crate) fn gives_up_asking(&mut self) {
         self.set(PLAIN_SYN, true);

@@ -162,7 +162,9 @@ fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
     *keepalive = probes.then_some(every);
     f.duration(276, user_timeout);
     f.u16(277, max_segment);
-    f.choice(278, congestion, &[Congestion::Cubic, Congestion::Reno, Congestion::Bbr]);
+    const ALGORITHMS: [Congestion; 4] =
+        [Congestion::Cubic, Congestion::Reno, Congestion::Bbr, Congestion::Prague];
+    f.choice(278, congestion, &ALGORITHMS);
     f.u8(279, tos);
     f.u8(280, ttl);
     f.bool(281, urgent_inline);

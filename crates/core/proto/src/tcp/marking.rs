@@ -11,7 +11,7 @@ use super::ecn::{Arrived, Asked, EcnState, Feedback, Handshake, Leaving};
 use super::marks::Marks;
 use super::recovery::Phase;
 use super::span::Span;
-use crate::config::EcnMode;
+use crate::config::{Congestion, EcnMode};
 use crate::counters::TcpCounters;
 use crate::store::Env;
 
@@ -105,12 +105,23 @@ impl<E: Env> Conn<E> {
     #[inline(never)]
     pub(crate) fn ecn_stamp(&self, p: &Pools<E>, leaving: Leaving, room: usize) -> Stamp {
         let Some(state) = self.ecn(p) else { return Stamp::default() };
-        let (mark, flags) = state.stamp(leaving, self.cc.ect());
+        let (mark, flags) = state.stamp(leaving, self.ect());
         // All three counters, or those that fit: what has changed last stands first (RFC 9768
         // 3.2.3).
         let count = (1..=3).rev().find(|count| AccEcn::padded_len(*count) <= room);
         let option = count.filter(|_| state.option_is_due()).map(|count| state.option(count));
         Stamp { mark: mark as u8, flags, option }
+    }
+
+    /// What ECN-capable packets carry: ECT(1) says that marks are heeded as Prague does (RFC 9331
+    /// 4.1).
+    fn ect(&self) -> Ecn {
+        if self.settings.congestion() == Congestion::Prague { Ecn::Ect1 } else { Ecn::Ect0 }
+    }
+
+    /// Whether the peer says how much of what we send is marked, and we may send what can be.
+    pub(crate) fn tells_each_mark(&self, p: &Pools<E>) -> bool {
+        self.ecn(p).is_some_and(EcnState::tells_each_mark)
     }
 
     /// Whether what leaves must not be cut by a device.

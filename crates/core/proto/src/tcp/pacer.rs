@@ -15,6 +15,12 @@ const NANOS: u128 = 1_000_000_000;
 /// The most that leaves at one time.
 const MOST_QUANTUM: u64 = 64 * 1024;
 
+/// Pieces in a second in which data leaves: a millisecond's worth each.
+pub(crate) const PIECES: u64 = 1000;
+
+/// The same for an algorithm whose queue is marked from a millisecond on: a quarter of that each.
+pub(crate) const FINE_PIECES: u64 = 4000;
+
 /// The pacer of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
@@ -32,12 +38,13 @@ impl Pacer {
         Pacer { rate: None, quantum: 0, next: Instant::ZERO, waits: false }
     }
 
-    /// From now on at `rate`, in segments of `mss` bytes.
-    pub(crate) fn set_rate(&mut self, rate: Option<u64>, mss: u32) {
+    /// From now on at `rate`, in so many `pieces` a second, of two segments of `mss` bytes at least;
+    /// fine ones of one, since the second of two may wait for long enough to be marked.
+    pub(crate) fn set_rate(&mut self, rate: Option<u64>, pieces: u64, mss: u32) {
+        let least = if pieces == FINE_PIECES { mss } else { 2 * mss };
         self.rate = rate.map(|rate| rate.max(1));
-        // A millisecond's worth, but two segments at least.
         self.quantum =
-            (rate.unwrap_or(u64::MAX) / 1000).min(MOST_QUANTUM).max(u64::from(2 * mss)) as u32;
+            (rate.unwrap_or(u64::MAX) / pieces).min(MOST_QUANTUM).max(u64::from(least)) as u32;
     }
 
     /// Bytes in a second.

@@ -114,7 +114,7 @@ impl<E: Env> Tcp<E> {
         let offered = Offered::from(&seg.opts);
         let link_mss = cx.link_mss(key);
         let agreed = Agreed {
-            ecn: Handshake::of_syn(listener.options.ecn, seg.flags, arrival.mark),
+            ecn: Handshake::of_syn(listener.options.ecn_of_handshake(), seg.flags, arrival.mark),
             ..options::agree(&cx.config.tcp, &offered, key.remote.is_v6(), link_mss, max_segment)
         };
         if full {
@@ -366,7 +366,10 @@ impl<E: Env> Tcp<E> {
             .filter(|_| cx.config.tcp.timestamps)
             .map(|(_, echo)| cookie::take_options(echo));
         let scale = kept.and_then(|k| k.scale);
-        let mode = self.listeners.get(id).map_or(EcnMode::Off, |listener| listener.options.ecn);
+        let mode = self
+            .listeners
+            .get(id)
+            .map_or(EcnMode::Off, |listener| listener.options.ecn_of_handshake());
         let agreed = Agreed {
             snd_scale: scale.unwrap_or(0).min(window::MAX_SCALE),
             rcv_scale: if scale.is_some() {

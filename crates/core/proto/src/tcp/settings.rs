@@ -172,7 +172,7 @@ impl Settings {
 
     pub(crate) fn congestion(&self) -> Congestion {
         const ALL: [Congestion; 4] =
-            [Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Bbr];
+            [Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Prague];
         ALL[usize::from(self.bits >> CONGESTION_SHIFT & 3)]
     }
 
@@ -220,7 +220,8 @@ mod tests {
             max_pacing_rate: None,
         };
         let bbr = ConnOptions { congestion: Congestion::Bbr, ..all };
-        for options in [all, bbr, ConnOptions::default()] {
+        let prague = ConnOptions { congestion: Congestion::Prague, ..all };
+        for options in [all, bbr, prague, ConnOptions::default()] {
             assert_eq!(ConnOptions::from(Settings::from(options)), options);
         }
     }

@@ -229,7 +229,7 @@ impl<E: Env> Tcp<E> {
         let handle = self.add_conn(cx, &start).ok_or(ConnectError::NoMemory)?;
         if let Some(conn) = self.open.get_mut(handle) {
             conn.marks.set(Marks::SYN_DUE.with(Marks::EMIT));
-            conn.wants_ecn(&mut self.pools, spec.options.ecn);
+            conn.wants_ecn(&mut self.pools, spec.options.ecn_of_handshake());
         }
         if !self.flows.insert(
             self.flows.hash(&key),

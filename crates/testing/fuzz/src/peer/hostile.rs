@@ -375,8 +375,13 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         keep_count: input.byte(),
         user_timeout: input.word() >> (input.byte() % 32),
         max_segment: u16::from(input.byte()) << (input.byte() % 9),
-        congestion: [Congestion::Default, Congestion::Reno, Congestion::Cubic, Congestion::Bbr]
-            [usize::from(input.byte() % 4)],
+        congestion: [
+            Congestion::Default,
+            Congestion::Reno,
+            Congestion::Cubic,
+            Congestion::Bbr,
+            Congestion::Prague,
+        ][usize::from(input.byte() % 5)],
         max_pacing_rate: u64::from(input.word()) << (input.byte() % 33),
         linger: Some(u16::from(input.byte())).filter(|seconds| *seconds < 4),
         tos: input.byte(),

@@ -326,6 +326,7 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
             tcp.defaults.congestion = match value {
                 "reno" => Congestion::Reno,
                 "bbr" => Congestion::Bbr,
+                "prague" => Congestion::Prague,
                 _ => Congestion::Cubic,
             };
         }

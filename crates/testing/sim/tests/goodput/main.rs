@@ -2,6 +2,7 @@
 //! virtual time.
 
 mod path;
+mod prague;
 mod sharing;
 
 use clearway_base::Duration;
@@ -13,7 +14,7 @@ fn bbr_fills_nine_tenths_of_a_path_that_loses_one_frame_in_a_hundred() {
     // Over a long round trip each look at the shortest one (ProbeRTT) costs more of the time.
     for (rtt_ms, buffer, least) in [(1, 400, 900), (20, 100, 900), (66, 100, 900), (100, 400, 850)]
     {
-        let path = Path { rate: 20 * MBIT, rtt_ms, buffer, loss: 10_000 };
+        let path = Path { rate: 20 * MBIT, rtt_ms, buffer, loss: 10_000, marks: None };
         let share = path.share(Congestion::Bbr, 2, 12);
         assert!(share >= least, "{share} thousandths of {path:?}");
     }
@@ -22,7 +23,7 @@ fn bbr_fills_nine_tenths_of_a_path_that_loses_one_frame_in_a_hundred() {
 #[test]
 fn bbr_fills_a_path_without_losses_whatever_its_buffer() {
     for (rtt_ms, buffer) in [(1, 100), (20, 20), (20, 400), (66, 20), (100, 100)] {
-        let path = Path { rate: 20 * MBIT, rtt_ms, buffer, loss: 0 };
+        let path = Path { rate: 20 * MBIT, rtt_ms, buffer, loss: 0, marks: None };
         let share = path.share(Congestion::Bbr, 3, 12);
         assert!(share >= 900, "{share} thousandths of {path:?}");
     }
@@ -32,7 +33,7 @@ fn bbr_fills_a_path_without_losses_whatever_its_buffer() {
 fn cubic_and_reno_fill_a_path_with_a_buffer_of_one_round_trip() {
     for congestion in [Congestion::Cubic, Congestion::Reno] {
         for rtt_ms in [1, 20, 66] {
-            let path = Path { rate: 20 * MBIT, rtt_ms, buffer: 100, loss: 0 };
+            let path = Path { rate: 20 * MBIT, rtt_ms, buffer: 100, loss: 0, marks: None };
             let share = path.share(congestion, 4, 10);
             assert!(share >= 930, "{share} thousandths of {path:?} with {congestion:?}");
         }
@@ -42,7 +43,7 @@ fn cubic_and_reno_fill_a_path_with_a_buffer_of_one_round_trip() {
 #[test]
 fn a_pacing_rate_bounds_any_algorithm_and_is_used_up() {
     for congestion in [Congestion::Cubic, Congestion::Reno, Congestion::Bbr] {
-        let path = Path { rate: 40 * MBIT, rtt_ms: 20, buffer: 100, loss: 0 };
+        let path = Path { rate: 40 * MBIT, rtt_ms: 20, buffer: 100, loss: 0, marks: None };
         let limited =
             ConnOptions { congestion, max_pacing_rate: Some(1_250_000), ..ConnOptions::default() };
         let share = path.run(&[limited], Duration::from_secs(1), Duration::from_secs(5)).shares[0];
@@ -54,7 +55,7 @@ fn a_pacing_rate_bounds_any_algorithm_and_is_used_up() {
 #[test]
 fn two_streams_of_one_algorithm_share_a_path() {
     for congestion in [Congestion::Cubic, Congestion::Reno, Congestion::Bbr] {
-        let path = Path { rate: 20 * MBIT, rtt_ms: 20, buffer: 100, loss: 0 };
+        let path = Path { rate: 20 * MBIT, rtt_ms: 20, buffer: 100, loss: 0, marks: None };
         let stream = ConnOptions { congestion, ..ConnOptions::default() };
         let shares =
             path.run(&[stream; 2], Duration::from_secs(10), Duration::from_secs(20)).shares;
@@ -68,7 +69,7 @@ fn two_streams_of_one_algorithm_share_a_path() {
 
 /// Frames that a stream loses within six seconds, and its share of the path, in a queue of eight round trips.
 fn lost_in_a_deep_queue(congestion: Congestion, change: impl FnOnce(&mut Config)) -> (u64, u64) {
-    let path = Path { rate: 40 * MBIT, rtt_ms: 40, buffer: 800, loss: 0 };
+    let path = Path { rate: 40 * MBIT, rtt_ms: 40, buffer: 800, loss: 0, marks: None };
     let stream = ConnOptions { congestion, ..ConnOptions::default() };
     let time = Duration::from_secs(5);
     let outcome = path.run_with(&[stream], Duration::from_secs(1), time, change);

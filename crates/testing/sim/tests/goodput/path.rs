@@ -1,7 +1,7 @@
 //! Streams over one path in virtual time, for tests of how much they get of it.
 
 use clearway_base::{Duration, Instant, Rng};
-use clearway_proto::{Config, Congestion, ConnOptions};
+use clearway_proto::{Config, Congestion, ConnOptions, EcnMode};
 use clearway_sim::conditions::{Conditions, Device, Weather};
 use clearway_sim::frame::Framing;
 use clearway_sim::host::{HostSpec, RxKind};
@@ -28,6 +28,8 @@ pub(crate) struct Path {
     pub buffer: u64,
     /// Frames lost, in a million.
     pub loss: u32,
+    /// What can be marked is, when it waits for longer than this.
+    pub marks: Option<Duration>,
 }
 
 /// What streams came to.
@@ -36,6 +38,8 @@ pub(crate) struct Outcome {
     pub shares: Vec<u64>,
     /// Frames that found the queue full, from the beginning on.
     pub overflowed: u64,
+    /// What 99 of 100 frames have waited at most, where there are marks.
+    pub queue_us: u32,
 }
 
 fn host(name: &'static str) -> HostSpec {
@@ -60,7 +64,13 @@ impl Path {
         let delay = Duration::from_micros(self.rtt_ms * 500);
         let under_way = self.rate / 8 * self.rtt_ms / 1000;
         let queue = (under_way * self.buffer / 100 / FRAME).max(10) as u32;
-        let there = Rules { rate: self.rate, queue, loss: self.loss, ..Rules::clean(delay) };
+        let there = Rules {
+            rate: self.rate,
+            queue,
+            loss: self.loss,
+            mark_above: self.marks,
+            ..Rules::clean(delay)
+        };
         let rules = [there, Rules::clean(delay)];
         let mut hosts = [host("a"), host("b")];
         change(&mut hosts[0].config);
@@ -86,7 +96,8 @@ impl Path {
             join(&mut world, &conditions, i, link, 0, rules[i]);
         }
         let mut stage = Stage { world, conditions, rng: Rng::seed(seed), listener: None };
-        stage.listen();
+        let accepts = ConnOptions { ecn: EcnMode::AcceptAccurate, ..ConnOptions::default() };
+        stage.listen_as(128, Duration::ZERO, accepts);
         stage
     }
 
@@ -123,6 +134,7 @@ impl Path {
         let start = world.now + begin(streams.len()) + warm;
         world.run(start, |_| false);
         let before = read(&world);
+        world.links[0].ends[A].2.waits.clear();
         world.run(start + time, |_| false);
         assert_eq!(world.failure, None, "{self:?}");
         let most = u128::from(self.rate / 8) * u128::from(time.as_nanos()) * u128::from(PAYLOAD)
@@ -131,8 +143,10 @@ impl Path {
             (u128::from(after - before) * 1000 * 1_000_000_000 / most) as u64
         };
         let shares = read(&world).into_iter().zip(before).map(share).collect();
-        let overflowed = world.links[0].ends[A].2.tally.overflowed;
-        Outcome { shares, overflowed }
+        let link = &mut world.links[0].ends[A].2;
+        link.waits.sort_unstable();
+        let queue_us = link.waits.get(link.waits.len() * 99 / 100).copied().unwrap_or(0);
+        Outcome { shares, overflowed: link.tally.overflowed, queue_us }
     }
 
     pub(crate) fn share(&self, congestion: Congestion, warm_s: u64, time_s: u64) -> u64 {

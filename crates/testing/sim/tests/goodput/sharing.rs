@@ -21,7 +21,7 @@ struct Shares {
 /// Two streams over 10 Mbit/s and 40 ms, with a buffer in hundredths of a round trip. The second
 /// begins half a second behind the first; both run for eight seconds before it counts.
 fn share(pair: [Congestion; 2], buffer: u64) -> Shares {
-    let path = Path { rate: 10 * MBIT, rtt_ms: 40, buffer, loss: 0 };
+    let path = Path { rate: 10 * MBIT, rtt_ms: 40, buffer, loss: 0, marks: None };
     let streams = pair.map(|congestion| ConnOptions { congestion, ..ConnOptions::default() });
     let shares = path.run(&streams, Duration::from_secs(8), Duration::from_secs(20)).shares;
     let all: u64 = shares.iter().sum();

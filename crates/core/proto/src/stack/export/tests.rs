@@ -405,7 +405,8 @@ fn done(busy: &mut Busy, deed: Deed) {
                 who(busy, n).and_then(|conn| Some((conn, busy.net.stack.options(conn)?)))
             {
                 let congestion =
-                    [Congestion::Bbr, Congestion::Cubic, Congestion::Reno][usize::from(what % 3)];
+                    [Congestion::Bbr, Congestion::Cubic, Congestion::Reno, Congestion::Prague]
+                        [usize::from(what % 4)];
                 let max_pacing_rate = (what & 8 != 0).then_some(100_000);
                 busy.net
                     .stack

@@ -1,6 +1,6 @@
 //! What all congestion controls keep: the window.
 
-use clearway_wire::{Ecn, Seq};
+use clearway_wire::Seq;
 
 use crate::export::Fields;
 use crate::tcp::held::Held16;
@@ -129,11 +129,6 @@ impl Window {
     /// The slow-start threshold; `u32::MAX` before the first loss.
     pub(crate) fn ssthresh(&self) -> u32 {
         self.ssthresh
-    }
-
-    /// What ECN-capable packets carry.
-    pub(crate) fn ect(&self) -> Ecn {
-        Ecn::Ect0
     }
 
     /// The path takes segments of another size. The window stays as many bytes, but never less than

@@ -36,7 +36,7 @@ fn without_a_rate_nothing_is_held_back() {
 fn no_burst_is_longer_than_the_quantum() {
     let mut pacer = Pacer::new();
     // 10 MB/s: a quantum of 10,000 bytes each millisecond.
-    pacer.set_rate(Some(10_000_000), MSS);
+    pacer.set_rate(Some(10_000_000), PIECES, MSS);
     assert_eq!(pacer.quantum(), 10_000);
     let sent = send(&mut pacer, (0..100_000).step_by(10));
     assert!(sent.iter().all(|n| *n <= 10_000 + 100), "{:?}", sent.iter().max());
@@ -51,7 +51,7 @@ fn no_burst_is_longer_than_the_quantum() {
 fn a_coarse_clock_costs_no_rate() {
     for step in [66, 1_000, 15_600] {
         let mut pacer = Pacer::new();
-        pacer.set_rate(Some(100_000_000), MSS);
+        pacer.set_rate(Some(100_000_000), PIECES, MSS);
         let sent: u64 =
             send(&mut pacer, (0..2_000_000).step_by(step)).into_iter().map(u64::from).sum();
         assert!((196_000_000..=201_000_000).contains(&sent), "{step} us: {sent}");
@@ -61,7 +61,7 @@ fn a_coarse_clock_costs_no_rate() {
 #[test]
 fn time_in_which_nothing_waited_earns_nothing() {
     let mut pacer = Pacer::new();
-    pacer.set_rate(Some(10_000_000), MSS);
+    pacer.set_rate(Some(10_000_000), PIECES, MSS);
     let first = pacer.budget(us(0)).unwrap();
     pacer.on_sent(first);
     assert_eq!(pacer.budget(us(1_000_000)), Some(pacer.quantum()));
@@ -70,11 +70,21 @@ fn time_in_which_nothing_waited_earns_nothing() {
 #[test]
 fn a_slow_rate_lets_two_segments_out_at_one_time() {
     let mut pacer = Pacer::new();
-    pacer.set_rate(Some(1), MSS);
+    pacer.set_rate(Some(1), PIECES, MSS);
     assert_eq!(pacer.budget(us(0)), Some(2 * MSS));
     pacer.on_sent(2 * MSS);
     assert_eq!(pacer.budget(us(1_000_000)), Some(0));
     assert_eq!(pacer.wait(), Instant::ZERO + Duration::from_secs(u64::from(2 * MSS)));
+}
+
+#[test]
+fn in_fine_pieces_one_segment_leaves_at_one_time() {
+    let mut pacer = Pacer::new();
+    pacer.set_rate(Some(1_000_000), FINE_PIECES, MSS);
+    assert_eq!(pacer.budget(us(0)), Some(MSS));
+    // Beyond a segment in a quarter of a millisecond, as much as that.
+    pacer.set_rate(Some(10_000_000), FINE_PIECES, MSS);
+    assert_eq!(pacer.budget(us(0)), Some(2_500));
 }
 
 proptest! {
@@ -84,7 +94,7 @@ proptest! {
         steps in proptest::collection::vec(1u64..20_000, 1..200),
     ) {
         let mut pacer = Pacer::new();
-        pacer.set_rate(Some(rate), MSS);
+        pacer.set_rate(Some(rate), PIECES, MSS);
         let (mut now, mut sent) = (0, 0u128);
         for step in steps {
             now += step;

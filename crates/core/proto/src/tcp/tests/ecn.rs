@@ -86,8 +86,17 @@ impl Bench {
     /// We connect with `ecn`, and are answered with these bits; the bits of our SYN, and of our
     /// ACK.
     fn asking(ecn: EcnMode, answer: u8, mark: Ecn, option: Option<AccEcn>) -> (Bench, u8, u8) {
+        Bench::asking_with(mode(ecn), answer, mark, option)
+    }
+
+    fn asking_with(
+        options: ConnOptions,
+        answer: u8,
+        mark: Ecn,
+        option: Option<AccEcn>,
+    ) -> (Bench, u8, u8) {
         let mut b = Bench::new(plain());
-        b.connect(mode(ecn));
+        b.connect(options);
         let (syn_mark, syn, _) = b.out_marked().remove(0);
         assert_eq!(syn_mark, Ecn::NotEct);
         b.iss = b.net.stack.tcp.owned(b.id()).unwrap().iss;
@@ -475,4 +484,59 @@ fn a_stranger_who_guesses_no_number_cuts_no_window() {
         b.inject(ACK | ECE, 1, 1, 60_000, &[]);
     }
     assert_eq!(b.counters().ecn_reductions, 1);
+}
+
+#[test]
+fn prague_asks_for_acc_ecn_and_goes_by_cubic_where_the_peer_does_not_agree() {
+    let prague = ConnOptions { congestion: Congestion::Prague, ..mode(EcnMode::Accept) };
+    for (answer, kind, mark) in [
+        (0b010, Congestion::Prague, Ecn::Ect1),
+        (0b001, Congestion::Cubic, Ecn::Ect0),
+        (0b000, Congestion::Cubic, Ecn::NotEct),
+    ] {
+        let (mut b, asked, _) = Bench::asking_with(prague, answer, Ecn::NotEct, None);
+        assert_eq!(asked, 0b111);
+        assert_eq!(b.info().congestion, kind);
+        b.send(b"data");
+        assert_eq!(b.out_marked()[0].0, mark, "{kind:?}");
+        assert_eq!(b.info().pacing_rate.is_some(), kind == Congestion::Prague);
+    }
+    let off = ConnOptions { ecn: EcnMode::Off, ..prague };
+    let (b, asked, _) = Bench::asking_with(off, 0, Ecn::NotEct, None);
+    assert_eq!((asked, b.info().congestion), (0, Congestion::Cubic));
+}
+
+#[test]
+fn a_connection_can_change_to_prague_and_back_if_marks_are_told_exactly() {
+    for (ecn, kind) in [(EcnMode::Accurate, Congestion::Prague), (EcnMode::On, Congestion::Cubic)] {
+        let mut w = World::new(config(), Offloads::default(), ms(5));
+        let (a, _) = w.connect(mode(ecn));
+        let stack = &mut w.ends[0].stack;
+        stack.set_options(a, ConnOptions { congestion: Congestion::Prague, ..mode(ecn) });
+        assert_eq!(stack.options(a).unwrap().congestion, kind);
+        stack.set_options(a, mode(ecn));
+        assert_eq!(stack.info(a).unwrap().pacing_rate, None);
+    }
+}
+
+#[test]
+fn marks_of_a_few_packets_take_little_from_prague() {
+    let prague = ConnOptions { congestion: Congestion::Prague, ..mode(EcnMode::Accurate) };
+    let (mut w, mut count) = (World::new(config(), Offloads::default(), ms(5)), 0);
+    let (a, b) = w.connect(prague);
+    w.change = std::boxed::Box::new(move |from, packet| {
+        count += u32::from(from == 0 && packet.len() > 1000);
+        if from == 0 && packet.len() > 1000 && count.is_multiple_of(50) {
+            assert_eq!(mark_of(packet), Ecn::Ect1);
+            set_mark(packet, Ecn::Ce);
+        }
+    });
+    let data = pattern(4 << 20);
+    assert_eq!(w.transfer(0, a, b, &data, secs(60)), data);
+    let info = w.ends[0].stack.info(a).unwrap();
+    assert!(info.ecn.delivered_ce > 40, "{info:?}");
+    // A cut of a hundredth for every fifty segments, and 4/25 of a segment in each round trip of 10
+    // ms: some 28 segments. Half of a window at each mark would leave three.
+    assert!(info.cwnd > 15 * 1448, "{info:?}");
+    assert_eq!(w.ends[0].stack.counters().tcp.fast_recoveries, 0);
 }

@@ -1,0 +1,64 @@
+//! Prague over a queue that marks what waits for longer than a millisecond (L4S), and over one that
+//! only drops.
+
+use clearway_base::Duration;
+use clearway_proto::{Congestion, ConnOptions, EcnMode};
+
+use super::path::{MBIT, Outcome, Path};
+
+fn marked(rate: u64, rtt_ms: u64) -> Path {
+    Path { rate, rtt_ms, buffer: 200, loss: 0, marks: Some(Duration::from_millis(1)) }
+}
+
+fn run(path: &Path, streams: &[ConnOptions], warm_s: u64, time_s: u64) -> Outcome {
+    path.run(streams, Duration::from_secs(warm_s), Duration::from_secs(time_s))
+}
+
+fn prague() -> ConnOptions {
+    ConnOptions { congestion: Congestion::Prague, ..ConnOptions::default() }
+}
+
+#[test]
+fn prague_fills_a_path_whose_queue_is_marked_from_a_millisecond_on() {
+    for (rate, rtt_ms) in [(50 * MBIT, 5), (50 * MBIT, 20), (50 * MBIT, 50)] {
+        let path = marked(rate, rtt_ms);
+        let Outcome { shares, queue_us, overflowed } = run(&path, &[prague()], 3, 5);
+        std::println!("{shares:?} thousandths, {queue_us} us, {overflowed} lost, {path:?}");
+        assert!(shares[0] >= 950, "{shares:?} thousandths of {path:?}");
+        assert!(queue_us <= 2_000, "{queue_us} us of {path:?}");
+        assert_eq!(overflowed, 0, "{path:?}");
+    }
+}
+
+#[test]
+fn two_streams_of_prague_share_within_a_tenth() {
+    for rtt_ms in [5, 40] {
+        let path = marked(50 * MBIT, rtt_ms);
+        let Outcome { shares, queue_us, .. } = run(&path, &[prague(); 2], 5, 8);
+        std::println!("{shares:?} thousandths, {queue_us} us, {path:?}");
+        assert!(shares[0].abs_diff(shares[1]) * 10 <= shares[0].max(shares[1]), "{shares:?}");
+        assert!(shares.iter().sum::<u64>() >= 950 && queue_us <= 2_000, "{shares:?} {queue_us}");
+    }
+}
+
+#[test]
+fn where_nothing_is_marked_prague_answers_losses_as_reno_does() {
+    let path = Path { marks: None, ..marked(20 * MBIT, 20) };
+    let reno = ConnOptions { congestion: Congestion::Reno, ..ConnOptions::default() };
+    let Outcome { shares, overflowed, .. } = run(&path, &[prague(), reno], 5, 12);
+    std::println!("{shares:?} thousandths, {overflowed} lost, {path:?}");
+    assert!(overflowed > 0 && shares.iter().sum::<u64>() >= 950, "{shares:?} {overflowed}");
+    assert!((350..=650).contains(&shares[0]), "{shares:?}");
+}
+
+#[test]
+fn with_a_peer_without_acc_ecn_a_stream_of_prague_goes_by_cubic() {
+    // Neither is marked what it sends, nor does it keep the queue below what marks.
+    let path = Path { rtt_ms: 20, ..marked(50 * MBIT, 20) };
+    let off = ConnOptions { ecn: EcnMode::Off, ..prague() };
+    let cubic = ConnOptions::default();
+    let both = [off, cubic].map(|options| run(&path, &[options], 3, 5));
+    std::println!("{:?} {:?}", both[0].shares, both[1].shares);
+    assert_eq!(both[0].shares, both[1].shares);
+    assert_eq!(both[0].queue_us, both[1].queue_us);
+}
