@@ -52,3 +52,6 @@ impl ReoWindow {
         *round = lasts.then_some(until);
     }
 }
+
+#[cfg(test)]
+mod tests;
