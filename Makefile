@@ -25,7 +25,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install book deb deb-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
+.PHONY: help setup install book deb deb-test container container-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,13 @@ deb: setup ## Build a Debian package, target/debian/clearway_*.deb, with cargo-d
 deb-test: PACKAGES += debootstrap
 deb-test: deb ## Install the package in a bare Debian 12 made by debootstrap, use it, remove it, and look for traces (root)
 	@scripts/deb-test.sh target/debian/clearway_*.deb
+
+container: setup ## Build a container image, target/clearway-VERSION.tar, without a daemon: docker load, podman load, skopeo
+	@packaging/container/build.sh
+
+container-test: PACKAGES += runc umoci skopeo
+container-test: container ## Run the image with runc and no capability over a TAP device, with a program beside it (root)
+	@packaging/container/test.sh target/clearway-*.tar
 
 # The variable is said so that what macros are made of is the same for each of the gates' builds. Left alone, cargo makes it without debug
 # information where nothing else that is built uses it, and then all that stands on a macro is built once more.

@@ -8,7 +8,8 @@ use clap_complete::Shell;
 
 use crate::error::WrongUse;
 use crate::{
-    bench, bulk, ctl, doctor, health, http, ip, lab, man, nstat, pktgen, reflect, run, ss, up, wire,
+    bench, bulk, ctl, doctor, health, http, install, ip, lab, man, nstat, pktgen, reflect, run, ss,
+    up, wire,
 };
 
 /// A TCP/IP host stack in user space.
@@ -40,6 +41,7 @@ enum Command {
     Reflect(Box<reflect::Args>),
     Pktgen(Box<pktgen::Args>),
     Wire(Box<wire::Args>),
+    Install(install::Args),
     Doctor(doctor::Args),
     Man(man::Args),
     /// Print the version and what was built in
@@ -82,6 +84,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Reflect(args) => reflect::run(*args),
         Command::Pktgen(args) => pktgen::run(*args),
         Command::Wire(args) => wire::run(*args),
+        Command::Install(args) => install::run(&args),
         Command::Doctor(args) => match doctor::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),
@@ -111,7 +114,7 @@ fn version() -> anyhow::Result<()> {
         .map_or(String::new(), |version| format!(" dpdk:DEVICE ({version})"));
     writeln!(
         std::io::stdout(),
-        "{}\nports: tap:NAME tun:NAME loop pcap:FILE{dpdk}",
+        "{}\nports: tap:NAME tun:NAME xdp:INTERFACE loop pcap:FILE{dpdk}",
         version_text()
     )?;
     Ok(())

@@ -10,6 +10,7 @@ mod error;
 mod figures;
 mod health;
 mod http;
+mod install;
 mod ip;
 mod kernel;
 mod lab;

@@ -14,9 +14,9 @@ use crate::error::WrongUse;
 use crate::net::Address;
 
 mod fit;
-mod inproc;
+pub(crate) mod inproc;
 mod told;
-mod trap;
+pub(crate) mod trap;
 
 /// Run an unmodified program over the host stack, where its namespace reaches.
 ///
@@ -103,7 +103,7 @@ pub(crate) struct Args {
 }
 
 /// The library's file.
-const LIBRARY: &str = "libclearway_preload.so";
+pub(crate) const LIBRARY: &str = "libclearway_preload.so";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let library = match &args.preload {
@@ -197,28 +197,33 @@ fn preload_list(library: &Path, before: Option<OsString>) -> OsString {
 
 fn checked(path: &Path) -> anyhow::Result<PathBuf> {
     let path = std::path::absolute(path)?;
-    // The loader takes spaces and colons for the end of a name.
-    if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
-        let sentence = format!(
-            "{}: the loader takes no path with spaces or colons. Put the library elsewhere",
-            path.display()
-        );
-        return Err(WrongUse(sentence).into());
-    }
+    loadable(&path)?;
     if !path.is_file() {
         return Err(WrongUse(format!("{} is not there", path.display())).into());
     }
     Ok(path)
 }
 
+/// The loader takes spaces and colons for the end of a name.
+pub(crate) fn loadable(path: &Path) -> Result<(), WrongUse> {
+    if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
+        let sentence = format!(
+            "{}: the loader takes no path with spaces or colons. Put the library elsewhere",
+            path.display()
+        );
+        return Err(WrongUse(sentence));
+    }
+    Ok(())
+}
+
 /// Beside this program, in the folder for libraries next to its own, or where cargo leaves what
 /// tests need.
-fn find_library() -> anyhow::Result<PathBuf> {
+pub(crate) fn find_library() -> anyhow::Result<PathBuf> {
     find_part(LIBRARY, ", or name it with --preload").and_then(|path| checked(&path))
 }
 
 /// A file that is installed with this program.
-fn find_part(name: &str, else_what: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn find_part(name: &str, else_what: &str) -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find out where this program is")?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     let places = places(folder, name);

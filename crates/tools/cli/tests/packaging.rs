@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use netns::{Netns, root};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sha2::{Digest as _, Sha256};
 
 #[path = "common/netns.rs"]
 mod netns;
@@ -77,6 +78,140 @@ fn what_the_debian_package_names_is_there_and_sh_reads_its_scripts() {
         let read = Command::new("sh").arg("-n").arg(&path).status().unwrap();
         assert!(read.success(), "{script}");
     }
+}
+
+/// Tells what the archive holds under this name.
+fn member(archive: &Path, name: &str) -> Vec<u8> {
+    let output = Command::new("tar").arg("-xOf").arg(archive).arg(name).output().unwrap();
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn json(archive: &Path, name: &str) -> serde_json::Value {
+    serde_json::from_slice(&member(archive, name)).unwrap()
+}
+
+/// Reads what a descriptor of the image's manifests names, and holds it to what is said of it.
+fn blob(archive: &Path, of: &serde_json::Value) -> (String, Vec<u8>) {
+    let digest = of["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+    let name = format!("blobs/sha256/{digest}");
+    let bytes = member(archive, &name);
+    let found = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!((found.as_str(), bytes.len() as u64), (digest, of["size"].as_u64().unwrap()));
+    (name, bytes)
+}
+
+#[test]
+fn a_container_image_is_what_docker_and_the_oci_ask_for_and_the_same_each_time() {
+    let folder = Folder::new("image");
+    let root = folder.0.join("root");
+    for (name, text) in [("usr/bin/clearway", "#!"), ("etc/passwd", "root:"), ("tmp/x", "")] {
+        fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+        fs::write(root.join(name), text).unwrap();
+    }
+    fs::create_dir_all(root.join("run/clearway")).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(root.join("usr/bin/clearway"), executable).unwrap();
+    let make = |name: &str| {
+        let archive = folder.0.join(name);
+        let made = Command::new("python3")
+            .arg("-B")
+            .arg(packaged("../../../packaging/container/image.py"))
+            .args([&root, &archive])
+            .args(["--version", "1.2.3"])
+            .env("SOURCE_DATE_EPOCH", "86400")
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        archive
+    };
+    let archive = make("one.tar");
+    fs::write(root.join("etc/passwd"), "root:").unwrap();
+    assert!(fs::read(&archive).unwrap() == fs::read(make("two.tar")).unwrap());
+
+    assert_eq!(json(&archive, "oci-layout")["imageLayoutVersion"], "1.0.0");
+    let index = json(&archive, "index.json");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&blob(&archive, &index["manifests"][0]).1).unwrap();
+    let (config_name, config) = blob(&archive, &manifest["config"]);
+    let (layer_name, layer) = blob(&archive, &manifest["layers"][0]);
+    // What `docker load` looks at names the same two.
+    let docker = json(&archive, "manifest.json");
+    assert_eq!(docker[0]["Config"], config_name);
+    assert_eq!(docker[0]["Layers"], serde_json::json!([layer_name]));
+    assert_eq!(docker[0]["RepoTags"], serde_json::json!(["clearway:1.2.3"]));
+    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    assert_eq!(config["config"]["User"], "65532:65532");
+    assert_eq!(config["created"], "1970-01-02T00:00:00Z");
+
+    let packed = folder.0.join("layer.tar.gz");
+    fs::write(&packed, layer).unwrap();
+    let plain = Command::new("gzip").arg("-dc").arg(&packed).output().unwrap().stdout;
+    let found = Sha256::digest(&plain).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(config["rootfs"]["diff_ids"], serde_json::json!([format!("sha256:{found}")]));
+    let listed = Command::new("tar").arg("--numeric-owner").arg("-tvf").arg(&packed).output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    let lines: Vec<String> = listed
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            format!("{} {} {}", words[0], words[1], words[5])
+        })
+        .collect();
+    let wanted = [
+        "drwxr-xr-x 0/0 etc/",
+        "-rw-r--r-- 0/0 etc/passwd",
+        "drwxr-xr-x 0/0 run/",
+        "drwxr-xr-x 65532/65532 run/clearway/",
+        "drwxrwxrwt 0/0 tmp/",
+        "-rw-r--r-- 0/0 tmp/x",
+        "drwxr-xr-x 0/0 usr/",
+        "drwxr-xr-x 0/0 usr/bin/",
+        "-rwxr-xr-x 0/0 usr/bin/clearway",
+    ];
+    assert_eq!(lines, wanted, "{listed}");
+}
+
+#[test]
+fn the_program_puts_itself_and_its_library_into_a_folder_where_both_work() {
+    preload::build();
+    let folder = Folder::new("installed");
+    let install = |into: &Path| {
+        Command::new(env!("CARGO_BIN_EXE_clearway")).arg("install").arg(into).output().unwrap()
+    };
+    // The loader takes no path with spaces: a library there would be of no use.
+    assert_eq!(install(&folder.0.join("a volume")).status.code(), Some(2));
+    assert!(!folder.0.join("a volume").exists());
+
+    let into = folder.0.join("volume/bin");
+    let said = install(&into);
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.starts_with(&format!("{}\n", into.join("clearway").display())), "{said}");
+    let maps = Command::new(into.join("clearway"))
+        .args(["run", "--", "cat", "/proc/self/maps"])
+        .env("CLEARWAY_SOCKET", folder.0.join("nobody"))
+        .output()
+        .unwrap();
+    assert!(maps.status.success(), "{}", String::from_utf8_lossy(&maps.stderr));
+    let library = into.join("libclearway_preload.so");
+    let maps = String::from_utf8(maps.stdout).unwrap();
+    assert!(maps.contains(library.to_str().unwrap()), "{maps}");
+
+    // Installed again, it takes the old one's name and leaves the old one to who has it open.
+    let old = fs::File::open(&library).unwrap();
+    assert!(install(&into).status.success());
+    let number = |data: fs::Metadata| std::os::unix::fs::MetadataExt::ino(&data);
+    assert_ne!(number(old.metadata().unwrap()), number(fs::metadata(&library).unwrap()));
+    let files = fs::read_dir(&into).unwrap().map(|file| file.unwrap().file_name());
+    let files: BTreeSet<String> = files.map(|name| name.into_string().unwrap()).collect();
+    let known = |name: &String| name.starts_with("clearway") || name.ends_with(".so");
+    assert!(files.contains("clearway") && files.iter().all(known), "{files:?}");
+
+    // From there onto itself: nothing is lost.
+    let again = Command::new(into.join("clearway")).arg("install").arg(&into).output().unwrap();
+    assert!(again.status.success());
+    assert!(fs::metadata(into.join("clearway")).unwrap().len() > 0);
 }
 
 fn unit(name: &str) -> String {

@@ -15,7 +15,7 @@ use super::{Args, checked};
 use crate::error::WrongUse;
 
 /// The library with the stack, beside the one that is loaded into every program.
-const LIBRARY: &str = "libclearway_inproc.so";
+pub(crate) const LIBRARY: &str = "libclearway_inproc.so";
 
 /// The name of one of DPDK's libraries, which stands in whatever is linked with them.
 const OF_DPDK: &[u8] = b"librte_eal.so";

@@ -11,7 +11,7 @@ use super::fit::Unfit;
 use crate::error::WrongUse;
 
 /// The program that maps others, installed beside this one.
-const CARRIER: &str = "clearway-trap";
+pub(crate) const CARRIER: &str = "clearway-trap";
 
 /// How it is told which (`clearway_trap::PROGRAM_VARIABLE`).
 const PROGRAM_VARIABLE: &str = "CLEARWAY_TRAP_PROGRAM";

@@ -190,6 +190,7 @@ fn a_drained_host_refuses_new_connections_and_keeps_the_old_to_their_end() {
     assert!(said.ends_with("1 SYNs were kept out\n"), "{said}");
     let (code, said) = world.health();
     assert_eq!((code, said.starts_with("drained workers 1 ")), (3, true), "{said}");
+    assert_eq!(world.once(&["health", "--alive"]).status.code(), Some(0));
     assert_eq!(inside.asks("inside still"), "inside still");
     inside.ends();
 
