@@ -212,6 +212,8 @@ pub enum Show {
     /// What Prometheus is told.
     Metrics,
     Threads,
+    /// Where the time of workers goes, by stage of a turn.
+    Stages,
     /// Whether the host is drained, and what is left.
     Drain,
     DpdkVersion,

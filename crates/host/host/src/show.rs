@@ -13,6 +13,7 @@ mod metrics;
 mod programs;
 mod routes;
 mod sessions;
+mod threads;
 
 use clearway_command::Show;
 use serde_json::json;
@@ -26,6 +27,7 @@ use look::Look;
 pub(crate) use interfaces::counters;
 pub(crate) use look::{Baselines, Drain, View};
 pub(crate) use metrics::{classic, for_textfile};
+pub(crate) use threads::LastLooks;
 
 /// One view.
 pub(crate) fn show(
@@ -58,6 +60,7 @@ pub(crate) fn show(
         Show::Nstat => look.nstat(),
         Show::Metrics => look.metrics(),
         Show::Threads => look.threads(),
+        Show::Stages => look.stages(),
         Show::Drain => look.drain(),
         Show::DpdkVersion => look.dpdk_version(),
         Show::DpdkBuffers => look.dpdk_buffers(),

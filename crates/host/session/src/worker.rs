@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clearway_dev::{FramePool, PoolBudget};
-use clearway_engine::{Engine, EngineError, Mode, OnDeviceError, Seat, Step, Time, Turn, cores};
+use clearway_engine::{
+    Engine, EngineError, Mode, OnDemandProbe, OnDeviceError, Seat, Step, Time, Turn, cores,
+};
 use clearway_ports::Port;
 use clearway_proto::{Config, Stack};
 
@@ -18,7 +20,7 @@ use crate::store::{FifoPlan, FifoRx, FifoTx};
 const JOBS: usize = 512;
 
 /// The engine of a worker.
-pub type HostEngine = Engine<HostEnv, Port, Sessions>;
+pub type HostEngine = Engine<HostEnv, Port, Sessions, OnDemandProbe>;
 
 /// What a worker's thread owns. Jobs get it between two turns.
 pub struct Worker {
@@ -91,8 +93,9 @@ impl Worker {
         let sessions =
             sessions.map_err(|error| Failed::Start(format!("cannot watch programs: {error}")))?;
         let pool = FramePool::new(setup.pool);
-        let mut engine = Engine::new(stack, Vec::new(), pool, sessions, setup.mode, seat)
-            .map_err(Failed::Engine)?;
+        let probe = OnDemandProbe::new();
+        let engine = Engine::with_probe(stack, Vec::new(), pool, sessions, setup.mode, seat, probe);
+        let mut engine = engine.map_err(Failed::Engine)?;
         engine.set_on_device_error(OnDeviceError::TakeDown);
         Ok(Worker { index, attach_socket, stop, engine, jobs: VecDeque::new(), brought: None })
     }

@@ -42,7 +42,7 @@ pub use error::EngineError;
 pub use inspect::{Inspect, Verdict};
 pub use mode::Mode;
 pub use ports::{OnDeviceError, PortInfo, PortOptions};
-pub use stages::{NoProbe, Probe, Stage, StageCycles, StageProbe};
+pub use stages::{NoProbe, OnDemandProbe, Probe, Stage, StageCycles, StageProbe};
 pub use talk::{Ended, Io, Next, Service, Source, Talks};
 pub use team::{CoreReport, Seat, Team};
 pub use turn::{Engine, Step, Turn};

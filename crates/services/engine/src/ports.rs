@@ -202,7 +202,7 @@ fn working<D>(slots: &mut [Option<Port<D>>], place: usize) -> Option<&mut D> {
 impl<D: Dev, P: Probe> Sink for Ports<D, P> {
     #[inline]
     fn reserve(&mut self, iface: Iface, len: usize) -> Option<&mut [u8]> {
-        if P::ON {
+        if P::ON && self.probe.listens() {
             return self.reserve_probed(iface, len);
         }
         self.working(usize::from(iface.0))?.reserve(len)
@@ -227,7 +227,7 @@ impl<D: Dev, P: Probe> Sink for Ports<D, P> {
                 return;
             }
         }
-        let is_timed = P::ON && dev.sends_next();
+        let is_timed = P::ON && self.probe.listens() && dev.sends_next();
         if is_timed {
             self.probe.enter(Stage::DriverOut);
         }

@@ -100,9 +100,15 @@ impl StageCycles {
 
 /// Who is told where one stage ends and the next begins.
 pub trait Probe {
-    /// Whether anybody listens. What is only done for the probe asks this, and vanishes when it is
-    /// false.
+    /// Whether anybody may listen. What is only done for the probe asks this, and vanishes when it
+    /// is false.
     const ON: bool;
+
+    /// Whether anybody listens just now.
+    #[inline(always)]
+    fn listens(&self) -> bool {
+        Self::ON
+    }
 
     /// What follows belongs to `stage`.
     fn enter(&mut self, stage: Stage);
@@ -183,6 +189,66 @@ impl Probe for StageProbe {
 
     fn told(&self) -> Option<StageCycles> {
         Some(self.sum)
+    }
+}
+
+/// For how many cycles an [`OnDemandProbe`] goes on to count: some ten seconds.
+const LISTENS_FOR: u64 = 1 << 35;
+
+/// Counts cycles while somebody asks for them, and for some seconds after. In between, each stage
+/// costs a comparison.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnDemandProbe {
+    probe: StageProbe,
+    /// When it ceases to count, by the processor's counter; 0: it does not count.
+    until: u64,
+}
+
+impl OnDemandProbe {
+    /// A probe that does not count yet.
+    pub fn new() -> OnDemandProbe {
+        OnDemandProbe::default()
+    }
+
+    /// Counts from here on, and for some seconds. Answers what was counted so far, in all.
+    pub fn ask(&mut self) -> StageCycles {
+        let now = cycles();
+        if self.until == 0 {
+            let sum = self.probe.sum;
+            self.probe = StageProbe { sum, ..StageProbe::new() };
+        }
+        self.until = now.saturating_add(LISTENS_FOR).max(1);
+        self.probe.sum
+    }
+}
+
+impl Probe for OnDemandProbe {
+    const ON: bool = true;
+
+    #[inline(always)]
+    fn listens(&self) -> bool {
+        self.until != 0
+    }
+
+    #[inline]
+    fn enter(&mut self, stage: Stage) {
+        if self.listens() {
+            self.probe.enter(stage);
+        }
+    }
+
+    #[inline]
+    fn turn_ends(&mut self, worked: bool) {
+        if self.listens() {
+            self.probe.turn_ends(worked);
+            if self.probe.since >= self.until {
+                self.until = 0;
+            }
+        }
+    }
+
+    fn told(&self) -> Option<StageCycles> {
+        Some(self.probe.sum)
     }
 }
 

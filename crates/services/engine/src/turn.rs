@@ -195,6 +195,11 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         (&mut self.stack, &mut self.app)
     }
 
+    /// The probe that the engine was made with.
+    pub fn probe(&mut self) -> &mut P {
+        &mut self.ports.probe
+    }
+
     /// The buffers of the ports.
     pub fn pool(&self) -> &M {
         &self.pool

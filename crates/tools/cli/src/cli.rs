@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use crate::error::WrongUse;
 use crate::{
     bench, bulk, ctl, doctor, health, http, install, ip, lab, man, nstat, pktgen, reflect, run, ss,
-    up, wire,
+    top, up, wire,
 };
 
 /// A TCP/IP host stack in user space.
@@ -31,6 +31,7 @@ enum Command {
     Ctl(Box<ctl::Args>),
     Explain(Box<ctl::ExplainArgs>),
     Ss(Box<ss::Args>),
+    Top(Box<top::Args>),
     Nstat(Box<nstat::Args>),
     Ip(Box<ip::Args>),
     Health(Box<health::Args>),
@@ -71,6 +72,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Ctl(args) => ctl::run(*args),
         Command::Explain(args) => ctl::explain(*args),
         Command::Ss(args) => ss::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Nstat(args) => nstat::run(&args),
         Command::Ip(args) => ip::run(&args),
         Command::Health(args) => match health::run(&args) {

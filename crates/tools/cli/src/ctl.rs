@@ -58,7 +58,7 @@ pub(crate) struct ExplainArgs {
 }
 
 /// Where the host is.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Place {
     /// The host's socket, or its control socket [default: $CLEARWAY_SOCKET, or host.sock in the
     /// runtime folder]

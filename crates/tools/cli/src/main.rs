@@ -27,6 +27,7 @@ mod signals;
 mod ss;
 mod stages;
 mod team;
+mod top;
 mod up;
 mod wire;
 

@@ -32,10 +32,10 @@ fn a_short_form_of_several_words_names_them() {
     let error = parse("show s").unwrap_err();
     assert_eq!(
         *error.problem(),
-        Problem::Ambiguous(vec!["session".into(), "segments".into(), "settings".into()])
+        Problem::Ambiguous(["session", "segments", "stages", "settings"].map(String::from).into())
     );
     assert!(
-        error.to_string().starts_with("`s` may be `session`, `segments` or `settings`"),
+        error.to_string().starts_with("`s` may be `session`, `segments`, `stages` or `settings`"),
         "{error}"
     );
 }

@@ -127,7 +127,11 @@ pub(super) const FORMS: &[Form] = &[
         |_| show(Show::Nstat)),
     form("show metrics", "All that is measured, as the text of OpenMetrics.",
         |_| show(Show::Metrics)),
-    form("show threads/thread", "Workers: core, mode, turns, sleeps, seconds in turns with work.", |_| show(Show::Threads)),
+    form("show threads/thread",
+        "How long the host runs, and its workers: core, mode, turns, sleeps, and how busy they are.",
+        |_| show(Show::Threads)),
+    form("show stages/stage", "Where the time of workers goes, by stage of a turn. It is counted \
+while somebody asks, and for some ten seconds after.", |_| show(Show::Stages)),
     form("show drain", "Whether the host is drained, and which connections are left.",
         |_| show(Show::Drain)),
     form("show acl", "Rules, and how many packets each fitted.", |_| show(Show::Acl)),

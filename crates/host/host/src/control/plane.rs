@@ -1,5 +1,6 @@
 //! Who carries commands out, and what commands have made that the host itself does not know.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
@@ -15,7 +16,7 @@ use crate::config::ControlOptions;
 use crate::host::HostHandle;
 use crate::outcome::{Answer, CommandError, Output, locked};
 use crate::placements::Placements;
-use crate::show::{self, Baselines, Drain, View};
+use crate::show::{self, Baselines, Drain, LastLooks, View};
 use crate::tables::Tables;
 
 /// What commands have made that the host itself does not know.
@@ -30,6 +31,8 @@ pub(super) struct State {
     pub(super) depth: usize,
     /// Since when new connections go to other machines, and how.
     pub(super) drain: Option<Drain>,
+    /// What workers had done when somebody looked.
+    pub(super) last_looks: RefCell<LastLooks>,
     /// Numbers the faults of interfaces, so that each has its own.
     pub(super) fault_seed: u64,
 }
@@ -85,6 +88,7 @@ impl Control {
             locals: Vec::new(),
             depth: 0,
             drain: None,
+            last_looks: RefCell::default(),
             fault_seed: 0,
         };
         Control {
@@ -234,11 +238,18 @@ impl Control {
             Command::AclDelete { rule } => self.acl_delete(state, *rule),
             Command::Clear(what) => self.clear(state, what),
             Command::Show(what) => {
-                let State { tables, packets, baselines, placements, drain, .. } = state;
+                let State { tables, packets, baselines, placements, drain, last_looks, .. } = state;
                 show::show(
                     &self.host,
                     &self.options,
-                    View { tables, packets, baselines, placements, drain: drain.as_ref() },
+                    View {
+                        tables,
+                        packets,
+                        baselines,
+                        placements,
+                        drain: drain.as_ref(),
+                        last_looks,
+                    },
                     what,
                 )
             }

@@ -1,41 +1,12 @@
-//! The host itself: its workers, buffers, rules and captures.
+//! The host itself: its buffers, rules and captures.
 
 use serde_json::{Value, json};
 
 use super::grid::Grid;
-use super::interfaces::mode_name;
 use super::look::Look;
 use crate::outcome::{CommandError, Output};
 
 impl Look<'_> {
-    pub(super) fn threads(&self) -> Result<Output, CommandError> {
-        let rows = self.host.ask_all(|worker| {
-            let (turns, sleeps) = worker.engine().turns_and_sleeps();
-            let busy = worker.engine().turn_times().sum().as_nanos() as f64 / 1e9;
-            (worker.engine().mode(), turns, sleeps, busy, worker.sessions().count())
-        })?;
-        let heads = [">Worker", ">Core", "Mode", ">Turns", ">Sleeps", ">Busy s", ">Sessions"];
-        let mut grid = Grid::new(&heads);
-        let mut json = Vec::new();
-        for (worker, (mode, turns, sleeps, busy, sessions)) in rows.into_iter().enumerate() {
-            let core = self.options.cores.get(worker).copied().flatten();
-            let shown = core.map_or("any".into(), |core| core.to_string());
-            let mode = mode_name(mode);
-            grid.row([
-                worker.to_string(),
-                shown,
-                mode.into(),
-                turns.to_string(),
-                sleeps.to_string(),
-                format!("{busy:.3}"),
-                sessions.to_string(),
-            ]);
-            json.push(json!({ "worker": worker, "core": core, "mode": mode, "turns": turns,
-                "sleeps": sleeps, "busy-seconds": busy, "sessions": sessions }));
-        }
-        Ok(Output::new(grid.text(), json!({ "threads": json })))
-    }
-
     pub(super) fn buffers(&self) -> Result<Output, CommandError> {
         let rows = self.host.ask_all(|worker| {
             let pool = worker.pool();

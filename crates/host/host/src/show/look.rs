@@ -1,5 +1,7 @@
 //! Where the views look, and the names that people know things by.
 
+use std::cell::RefCell;
+
 use clearway_base::Instant;
 use clearway_command::DrainMode;
 use clearway_dev::DevCounters;
@@ -11,6 +13,8 @@ use crate::config::ControlOptions;
 use crate::host::HostHandle;
 use crate::placements::Placements;
 use crate::tables::Tables;
+
+use super::threads::LastLooks;
 
 /// Names with their counts.
 pub(crate) type Rows = Vec<(&'static str, u64)>;
@@ -49,6 +53,7 @@ pub(crate) struct View<'a> {
     pub(crate) baselines: &'a Baselines,
     pub(crate) placements: &'a Placements,
     pub(crate) drain: Option<&'a Drain>,
+    pub(crate) last_looks: &'a RefCell<LastLooks>,
 }
 
 /// Where the views look.

@@ -40,6 +40,8 @@ fn rows(worker: &mut Worker) -> (usize, Vec<Row>) {
 }
 
 impl Look<'_> {
+    /// `verbose` is how much the text tells; JSON tells all, and leaves out the values by Linux's
+    /// names when it is 1, for who asks every second.
     pub(super) fn sessions(&self, verbose: u8) -> Result<Output, CommandError> {
         let mut text = String::new();
         let (mut threads, mut sessions) = (Vec::new(), Vec::new());
@@ -51,7 +53,7 @@ impl Look<'_> {
                 text.push_str(&format!("The first {} of {count} are shown.\n", rows.len()));
             }
             text.push_str(&format!("Thread {worker}: active sessions {count}\n"));
-            sessions.extend(rows.iter().map(row_json));
+            sessions.extend(rows.iter().map(|row| row_json(row, verbose != 1)));
             threads.push(json!({ "thread": worker, "sessions": count }));
         }
         Ok(Output::new(text, json!({ "threads": threads, "sessions": sessions })))
@@ -148,8 +150,17 @@ fn inner(row: &Row) -> String {
     text
 }
 
-fn row_json(row: &Row) -> Value {
+/// Bytes of payload that came from the peer in order, and that went to it and arrived as far as is
+/// known, by whichever way.
+fn bytes(row: &Row) -> (u64, u64) {
+    let (came, went) = row.info.bytes;
+    let tcp = row.tcp.as_ref().map_or((0, 0), |tcp| (tcp.bytes_received, tcp.bytes_acked));
+    (came + tcp.0, went + tcp.1)
+}
+
+fn row_json(row: &Row, with_linux: bool) -> Value {
     let info = &row.info;
+    let (rx_bytes, tx_bytes) = bytes(row);
     let kind = match info.kind {
         SessionKind::Fresh => "fresh",
         SessionKind::Listener => "listener",
@@ -169,11 +180,16 @@ fn row_json(row: &Row) -> Value {
         "rx-fifo-size": info.rx.1,
         "tx-fifo": info.tx.0,
         "tx-fifo-size": info.tx.1,
+        "rx-bytes": rx_bytes,
+        "tx-bytes": tx_bytes,
         "drops": info.drops,
         "cut-through": info.cut_through,
     });
     if let Some(tcp) = &row.tcp {
         json["tcp"] = tcp_json(tcp);
+        if with_linux {
+            json["tcp"]["linux"] = linux_json(tcp);
+        }
         json["timer"] = row.timer.map_or(Value::Null, timer_json);
     }
     json
@@ -218,7 +234,6 @@ fn tcp_json(tcp: &TcpInfo) -> Value {
         "delivery-rate": tcp.delivery_rate,
         // The names of Linux are those of the type.
         "congestion": format!("{:?}", tcp.congestion).to_lowercase(),
-        "linux": linux_json(tcp),
     })
 }
 

@@ -147,6 +147,7 @@ impl Sessions {
         };
         let when = (moved > 0).then(|| (rx.kick(), When::for_bytes(rx.fill(), rx.granted())));
         self.report.passed += u64::from(moved);
+        self.count_passed(handle, peer, moved);
         match when {
             Some((true, when)) => self.tell_when(peer, event::READABLE, when),
             // It was told, and sleeps perhaps because its notifier is held: the writer may wait for
@@ -175,6 +176,15 @@ impl Sessions {
                 let _ = stack.shutdown(conn);
             }
             Ending::Closed => self.end(stack, handle, false),
+        }
+    }
+
+    fn count_passed(&mut self, from: Handle<Session>, to: Handle<Session>, bytes: u32) {
+        if let Some(writer) = self.table.get_mut(from) {
+            writer.passed.1 += u64::from(bytes);
+        }
+        if let Some(reader) = self.table.get_mut(to) {
+            reader.passed.0 += u64::from(bytes);
         }
     }
 

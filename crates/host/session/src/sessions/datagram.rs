@@ -53,6 +53,7 @@ impl Sessions {
             gro: false,
             road,
             moved: false,
+            bytes: (0, 0),
             _permit: permit,
         };
         session.what = What::Datagrams(Box::new(datagrams));

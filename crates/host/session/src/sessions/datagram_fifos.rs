@@ -39,6 +39,8 @@ pub(super) struct Datagrams {
     pub(super) road: Arc<Road>,
     /// Something went through since somebody looked last.
     pub(super) moved: bool,
+    /// Bytes of payload that its process was given, and that the stack took from it.
+    pub(super) bytes: (u64, u64),
     pub(super) _permit: Permit,
 }
 
@@ -113,6 +115,7 @@ impl Datagrams {
         let is_there = self.rx.push_datagram(head, &[IoSlice::new(payload)])?;
         self.moved |= is_there;
         if is_there {
+            self.bytes.0 += payload.len() as u64;
             let len = datagram_record_len(payload.len() as u32);
             self.rx_blocks.touch(self.rx.offset(0).wrapping_sub(len), len);
         }
@@ -141,7 +144,10 @@ impl Datagrams {
             iface: iface_of(head.iface),
         };
         match stack.udp_send_with(socket, &out, &scratch[..len]) {
-            Ok(()) => Ok((Sent::Gone, None)),
+            Ok(()) => {
+                self.bytes.1 += len as u64;
+                Ok((Sent::Gone, None))
+            }
             Err(UdpError::Full) => Ok((Sent::Later, None)),
             Err(why) => Ok((Sent::Gone, Some(send_errno(why)))),
         }

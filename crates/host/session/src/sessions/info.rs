@@ -46,6 +46,9 @@ pub struct SessionInfo {
     pub tx: (u32, u32),
     /// Datagrams that found the receive FIFO full.
     pub drops: u64,
+    /// Bytes of payload that came from the peer and that went to it, as far as the session counts
+    /// them itself: all of datagrams, and of a connection those that went round the stack.
+    pub bytes: (u64, u64),
     /// What its process writes goes round the stack.
     pub cut_through: bool,
     /// The stack's name of the connection, to ask for its inner values.
@@ -73,6 +76,7 @@ impl Sessions {
             rx: (0, 0),
             tx: (0, 0),
             drops: 0,
+            bytes: session.passed,
             cut_through: false,
             conn: None,
             udp: None,
@@ -103,6 +107,7 @@ impl Sessions {
                 info.drops =
                     datagrams.socket.and_then(|socket| stack.udp_dropped(socket)).unwrap_or(0);
                 info.drops += datagrams.road.lost();
+                info.bytes = datagrams.bytes;
             }
         }
         info

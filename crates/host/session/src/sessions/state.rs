@@ -99,6 +99,8 @@ pub struct Session {
     pub(super) stuck: u8,
     /// What happened while nobody had it, for who claims it.
     pub(super) untold: u32,
+    /// Bytes that went round the stack: that its process read, and wrote.
+    pub(super) passed: (u64, u64),
 }
 
 /// What a session has in the stack.

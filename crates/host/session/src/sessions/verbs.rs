@@ -129,6 +129,7 @@ impl Sessions {
             leaves_at: None,
             stuck: 0,
             untold: 0,
+            passed: (0, 0),
         });
         made.ok_or_else(|| {
             refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)")

@@ -47,3 +47,25 @@ fn without_a_probe_nothing_is_told() {
     assert_eq!(probe.told(), None);
     assert_eq!(size_of::<NoProbe>(), 0);
 }
+
+#[test]
+fn a_probe_on_demand_counts_while_somebody_asks_and_no_longer() {
+    let mut probe = OnDemandProbe::new();
+    let turn = |probe: &mut OnDemandProbe| {
+        probe.enter(Stage::StackIn);
+        probe.enter(Stage::App);
+        probe.turn_ends(true);
+    };
+    turn(&mut probe);
+    assert_eq!(probe.told().unwrap(), StageCycles::default(), "nobody has asked");
+    assert_eq!(probe.ask(), StageCycles::default());
+    turn(&mut probe);
+    assert_eq!(probe.told().unwrap().turns, 1);
+    // As if its time were over.
+    probe.until = 1;
+    turn(&mut probe);
+    assert!(!probe.listens());
+    turn(&mut probe);
+    assert_eq!(probe.ask().turns, 2, "the turn that ended its time, and none after");
+    assert!(probe.listens());
+}

@@ -19,6 +19,7 @@ mod preload;
 mod programs;
 mod ss;
 mod stuck;
+mod top;
 #[cfg(target_arch = "x86_64")]
 mod trap;
 mod trust;

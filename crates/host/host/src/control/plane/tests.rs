@@ -169,6 +169,7 @@ fn every_show_answers_in_text_and_in_json() {
         "show nstat",
         "show metrics",
         "show threads",
+        "show stages",
         "show drain",
         "show acl",
         "show pcap",
