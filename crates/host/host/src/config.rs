@@ -13,8 +13,8 @@ mod value;
 pub use error::SettingsError;
 pub use keys::{KEYS, Key};
 pub use settings::{
-    ControlOptions, LogLevel, MetricsAddress, MetricsSettings, NamespaceSetting, Policy,
-    PortSetting, Settings,
+    ControlOptions, LogFormat, LogLevel, LogSpec, MetricsAddress, MetricsSettings,
+    NamespaceSetting, Policy, PortSetting, Settings,
 };
 
 #[cfg(test)]

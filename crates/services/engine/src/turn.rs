@@ -387,8 +387,9 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         let sent = self.ports.committed > 0;
         self.ports.probe.enter(Stage::DriverOut);
         let flushed = self.ports.flush();
-        self.ports.probe.enter(Stage::Other);
+        self.ports.probe.enter(Stage::App);
         self.app.on_sent(&mut self.stack);
+        self.ports.probe.enter(Stage::Other);
         let mut deadline = self.stack.next_deadline().min(self.app.next_deadline()).min(flushed);
         if unsent && !sent {
             deadline = deadline.min(time.now + PORT_FULL_PAUSE);

@@ -1,5 +1,5 @@
-//! The log of a host: one line for each event, with time, level and what happened; to standard
-//! error, or to a file of its user alone.
+//! The log of a host: one line for each event, with time, level and what happened, for people or as
+//! JSON; to standard error, or to a file of its user alone.
 //!
 //! Whoever makes the same thing happen again and again does not fill the disk: of each kind of
 //! event so many are written, then it is said how many more there were.
@@ -13,13 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clearway_host::config::LogLevel;
+use clearway_host::config::{LogFormat, LogLevel, LogSpec};
 use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::reload;
+use tracing_subscriber::{fmt, reload};
 
 /// Events of one kind that are written within [`WINDOW`].
 const BURST: u32 = 20;
@@ -33,7 +34,7 @@ const OF_LOG: &str = "clearway::log";
 /// Where the log goes, and how much of it.
 pub(crate) struct Log {
     place: Arc<Place>,
-    level: reload::Handle<LevelFilter, tracing_subscriber::Registry>,
+    filter: reload::Handle<Targets, tracing_subscriber::Registry>,
     limit: Arc<Limit>,
 }
 
@@ -44,26 +45,24 @@ struct Place {
 
 impl Log {
     /// From now on events are written: to `path`, or to standard error.
-    pub(crate) fn begin(path: Option<PathBuf>, level: LogLevel) -> anyhow::Result<Log> {
+    pub(crate) fn begin(path: Option<PathBuf>, spec: &LogSpec) -> anyhow::Result<Log> {
         let file = path.as_deref().map(open).transpose()?;
         let place = Arc::new(Place { path, out: Mutex::new(file) });
         let limit = Arc::new(Limit::default());
-        let (filter, level) = reload::Layer::new(filter(level));
-        let writer = Arc::clone(&place);
-        let lines = tracing_subscriber::fmt::layer()
-            .with_ansi(false)
-            .with_writer(move || Line(Arc::clone(&writer)));
+        let (filter, handle) = reload::Layer::new(targets(spec));
         let all = tracing_subscriber::registry()
             .with(filter)
             .with(Limited(Arc::clone(&limit)))
-            .with(lines);
+            .with((spec.format == LogFormat::Text).then(|| text(&place)))
+            .with((spec.format == LogFormat::Json).then(|| json(&place)));
         tracing::subscriber::set_global_default(all).context("cannot begin the log")?;
-        Ok(Log { place, level, limit })
+        Ok(Log { place, filter: handle, limit })
     }
 
-    /// The file is opened anew: somebody moved it away. And from now on so much is written.
-    pub(crate) fn reopen(&self, level: LogLevel) -> anyhow::Result<()> {
-        let _ = self.level.reload(filter(level));
+    /// The file is opened anew: somebody moved it away. And from now on so much is written. How its
+    /// lines are written stays.
+    pub(crate) fn reopen(&self, spec: &LogSpec) -> anyhow::Result<()> {
+        let _ = self.filter.reload(targets(spec));
         let Some(path) = &self.place.path else { return Ok(()) };
         let file = open(path)?;
         *self.place.out.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
@@ -74,6 +73,34 @@ impl Log {
     pub(crate) fn settle(&self) {
         self.limit.tell(self.limit.left_out(|_| true));
     }
+}
+
+/// Lines for people.
+fn text<S: Subscriber + for<'a> LookupSpan<'a>>(place: &Arc<Place>) -> impl Layer<S> + use<S> {
+    let place = Arc::clone(place);
+    fmt::layer().with_ansi(false).with_writer(move || Line(Arc::clone(&place)))
+}
+
+/// An object of JSON in each line: `timestamp`, `level`, `target`, `message`, and the event's own
+/// fields beside them.
+fn json<S: Subscriber + for<'a> LookupSpan<'a>>(place: &Arc<Place>) -> impl Layer<S> + use<S> {
+    let place = Arc::clone(place);
+    fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false)
+        .with_writer(move || Line(Arc::clone(&place)))
+}
+
+/// What passes. What the log says of itself does always, unless nothing does.
+fn targets(spec: &LogSpec) -> Targets {
+    let level = filter(spec.level);
+    let own = if level == LevelFilter::OFF { level } else { level.max(LevelFilter::WARN) };
+    Targets::new()
+        .with_default(level)
+        .with_target(OF_LOG, own)
+        .with_targets(spec.targets.iter().map(|(path, level)| (path.clone(), filter(*level))))
 }
 
 fn filter(level: LogLevel) -> LevelFilter {
@@ -194,31 +221,58 @@ mod tests {
         let path = folder.join("host.log");
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        let log = Log::begin(Some(path.clone()), LogLevel::Info).unwrap();
+        let noisy = "clearway::log::tests::noisy".to_owned();
+        let mut spec = LogSpec { targets: vec![(noisy, LogLevel::Debug)], ..LogSpec::default() };
+        let log = Log::begin(Some(path.clone()), &spec).unwrap();
         for n in 0..1_000 {
             tracing::warn!(n, "the same again");
             tracing::debug!(n, "not asked for");
         }
         tracing::info!("another kind");
+        tracing::debug!(target: "clearway::log::tests::noisy", "asked for by its target");
         log.settle();
         let said = std::fs::read_to_string(&path).unwrap();
         assert_eq!(said.matches("the same again").count(), BURST as usize, "{said}");
         assert!(
             said.contains("another kind")
+                && said.contains("asked for by its target")
                 && said.contains("more=980")
                 && !said.contains("not asked for"),
             "{said}"
         );
         assert!(
-            said.lines().all(|line| line.contains("Z  WARN ") || line.contains("Z  INFO ")),
+            said.lines().all(|line| {
+                ["Z  WARN ", "Z  INFO ", "Z DEBUG "].iter().any(|level| line.contains(level))
+            }),
             "{said}"
         );
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let moved = folder.join("host.log.1");
         std::fs::rename(&path, &moved).unwrap();
-        log.reopen(LogLevel::Debug).unwrap();
+        spec.level = LogLevel::Debug;
+        log.reopen(&spec).unwrap();
         tracing::debug!("after it was moved away");
         assert!(std::fs::read_to_string(&path).unwrap().contains("after it was moved away"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_line_of_json_has_what_happened_and_each_figure_under_its_own_name() {
+        let folder = std::env::temp_dir().join(format!("cwlogj-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("host.log");
+        let place = Place { path: None, out: Mutex::new(Some(open(&path).unwrap())) };
+        let subscriber = tracing_subscriber::registry().with(json(&Arc::new(place)));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(pid = 4711, why = "a \"quoted\" word\nand a line", "cut off");
+        });
+        let said = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let line: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &"cut off".into()));
+        assert_eq!((&line["pid"], &line["target"]), (&4711.into(), &"clearway::log::tests".into()));
+        assert_eq!(line["why"], "a \"quoted\" word\nand a line");
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{said}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     keep_private(&settings)?;
     Descriptors::raise();
-    let log = Log::begin(settings.log_file.clone(), settings.log_level)?;
+    let log = Log::begin(settings.log_file.clone(), &settings.log)?;
     let served = serve(&args, &settings, &socket, &log);
     if let Err(error) = &served {
         tracing::error!(error = format!("{error:#}"), "the host ends");
@@ -272,8 +272,8 @@ impl Butler<'_> {
     /// the host goes on as it is.
     fn reload(&self, control: &Control, current: &mut Cow<'_, Settings>) {
         let read = settings(self.args);
-        let level = read.as_ref().map_or(current.log_level, |new| new.log_level);
-        if let Err(error) = self.log.reopen(level) {
+        let spec = &read.as_ref().map_or(&current.log, |new| &new.log).clone();
+        if let Err(error) = self.log.reopen(spec) {
             tracing::error!(error = format!("{error:#}"), "the log stays in the file that is open");
         }
         let done = read.and_then(|new| {

@@ -10,7 +10,7 @@ use clearway_shm::attach_socket::Secret;
 
 use super::error::Wrong;
 use super::settings::{
-    LogLevel, MetricsAddress, NamespaceSetting, Policy, PortSetting, SPIN_US, Settings,
+    LogFormat, LogLevel, MetricsAddress, NamespaceSetting, Policy, PortSetting, SPIN_US, Settings,
 };
 use super::value::{Set, Value};
 
@@ -37,7 +37,7 @@ const fn key(
 /// Sections whose keys may change while the host runs: it takes them over when it is asked to read
 /// its settings again.
 pub(super) fn may_change(section: &str, name: &str) -> bool {
-    section == "namespaces" || (section, name) == ("log", "level")
+    section == "namespaces" || (section == "log" && matches!(name, "level" | "targets"))
 }
 
 /// Sets a field to a value.
@@ -253,7 +253,13 @@ pub const KEYS: &[Key] = &[
     key("log", "file", "The file that the log goes to. Without it: standard error; of a host in \
         the background the file beside the socket, ending in .log.",
             to!(log_file = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
-    key("log", "level", "How much goes into the log: \"off\", \"error\", \"warn\", \"info\" or \"debug\". Without it: \"info\".", to!(log_level = |v: &Value<'_, '_>| v.one_of(&[("off", LogLevel::Off), ("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info), ("debug", LogLevel::Debug)]))),
+    key("log", "level", "How much goes into the log: \"off\", \"error\", \"warn\", \"info\" or \"debug\". Without it: \"info\".",
+        to!(log.level = |v: &Value<'_, '_>| v.one_of(&LogLevel::NAMES))),
+    key("log", "targets", "How much of single parts of the code goes into the log, as a line of it names them: \
+        [\"clearway_host::supervisor=debug\", \"clearway_session=warn\"]. The longest path that fits counts.",
+            to!(log.targets = |v: &Value<'_, '_>| v.list(log_target))),
+    key("log", "format", "How a line of the log is written: \"text\" or \"json\". Without it: \"text\".",
+        to!(log.format = |v: &Value<'_, '_>| v.one_of(&[("text", LogFormat::Text), ("json", LogFormat::Json)]))),
 
     key("namespaces", "id", "Its name: letters, digits, `-`, `_` and `.`.",
         |s, v| namespace(s, v, |n, v| { n.id = v.text()?; Ok(()) })),
@@ -386,4 +392,21 @@ fn namespace(
     set: fn(&mut NamespaceSetting, &Value<'_, '_>) -> Set,
 ) -> Set {
     settings.namespaces.last_mut().map_or(Ok(()), |namespace| set(namespace, value))
+}
+
+/// A part of the code, and how much of it goes into the log.
+fn log_target(value: &Value<'_, '_>) -> Result<(String, LogLevel), Wrong> {
+    let text = value.text()?;
+    let is_path = |path: &str| {
+        !path.is_empty() && path.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c))
+    };
+    let level = |name: &str| LogLevel::NAMES.iter().find(|(known, _)| *known == name);
+    let split = text.split_once('=').filter(|(path, _)| is_path(path));
+    let found = split.and_then(|(path, name)| Some((path.to_owned(), level(name)?.1)));
+    found.ok_or_else(|| {
+        value.wrong(
+            "expected a path and a level, such as \"clearway_host::supervisor=debug\"; levels are \
+             off, error, warn, info and debug",
+        )
+    })
 }

@@ -77,6 +77,38 @@ pub enum LogLevel {
     Debug,
 }
 
+/// How a line of the log is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// An object of JSON.
+    Json,
+}
+
+/// What goes into the log, and how.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogSpec {
+    /// How much of parts that `targets` does not name.
+    pub level: LogLevel,
+    /// How much of the parts of the code whose paths begin so; the longest path that fits counts.
+    pub targets: Vec<(String, LogLevel)>,
+    /// How its lines are written.
+    pub format: LogFormat,
+}
+
+impl LogLevel {
+    /// All of them, by their names in the settings.
+    pub const NAMES: [(&'static str, LogLevel); 5] = [
+        ("off", LogLevel::Off),
+        ("error", LogLevel::Error),
+        ("warn", LogLevel::Warn),
+        ("info", LogLevel::Info),
+        ("debug", LogLevel::Debug),
+    ];
+}
+
 /// A port that is there from the start.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PortSetting {
@@ -217,8 +249,8 @@ pub struct Settings {
     pub core_dumps: bool,
     /// The file that the log goes to; standard error without it.
     pub log_file: Option<PathBuf>,
-    /// How much goes into the log.
-    pub log_level: LogLevel,
+    /// What goes into the log, and how.
+    pub log: LogSpec,
     /// What the file said where it cannot change while the host runs, by section and key.
     pub(crate) fixed: BTreeMap<String, String>,
 }
@@ -272,7 +304,7 @@ impl Default for Settings {
             fault: None,
             core_dumps: false,
             log_file: None,
-            log_level: LogLevel::default(),
+            log: LogSpec::default(),
             fixed: BTreeMap::new(),
         }
     }

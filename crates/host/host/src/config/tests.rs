@@ -136,3 +136,20 @@ fn fast_open_takes_the_numbers_and_the_keys_of_linux() {
         assert!(error.starts_with(wanted), "{error}");
     }
 }
+
+#[test]
+fn parts_of_the_code_have_levels_of_their_own() {
+    let settings = parse(
+        "[log]\nlevel = \"warn\"\nformat = \"json\"\n\
+         targets = [\"clearway_host::supervisor=debug\", \"clearway_session=off\"]",
+    )
+    .unwrap();
+    assert_eq!((settings.log.level, settings.log.format), (LogLevel::Warn, LogFormat::Json));
+    let wanted =
+        [("clearway_host::supervisor", LogLevel::Debug), ("clearway_session", LogLevel::Off)];
+    assert_eq!(settings.log.targets, wanted.map(|(path, level)| (path.to_owned(), level)));
+    for wrong in ["clearway_host", "clearway_host=loud", "=info", "a b=info"] {
+        let error = parse(&format!("[log]\ntargets = [\"{wrong}\"]")).unwrap_err();
+        assert!(error.starts_with("host.toml:2:") && error.contains("=debug"), "{wrong}: {error}");
+    }
+}

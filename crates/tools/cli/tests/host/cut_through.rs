@@ -164,3 +164,41 @@ fn the_last_byte_comes_before_the_end() {
     host.await_empty();
     host.stop();
 }
+
+/// Bytes that are passed round the stack.
+const BYTES: u64 = 3_000_000;
+
+#[test]
+fn bytes_that_go_round_the_stack_are_counted_at_both_ends() {
+    const TAKES: &str = "
+import socket, sys, time
+listener = socket.create_server(('172.16.1.1', 9080))
+conn, _ = listener.accept()
+left = int(sys.argv[1])
+while left:
+    left -= len(conn.recv(min(left, 65536)))
+time.sleep(600)
+";
+    const GIVES: &str = "
+import socket, sys, time
+s = socket.create_connection(('172.16.1.1', 9080))
+s.sendall(b'x' * int(sys.argv[1]))
+time.sleep(600)
+";
+    let host = Host::new();
+    let bytes = BYTES.to_string();
+    let server = start_server(&host, &["python3", "-c", TAKES, &bytes], ASKS);
+    let client = Program::start(&host, IN_CLIENT, &["python3", "-c", GIVES, &bytes], ASKS);
+    let mut seen = Vec::new();
+    eventually("both ends tell all bytes", || {
+        seen = sessions(&host);
+        let tells = |way: &str| {
+            seen.iter().any(|session| session["cut-through"] == true && session[way] == BYTES)
+        };
+        tells("rx-bytes") && tells("tx-bytes")
+    });
+    // Who only reads has sent nothing.
+    let is_silent = |session: &&Value| session["rx-bytes"] == BYTES && session["tx-bytes"] == 0;
+    assert_eq!(seen.iter().filter(is_silent).count(), 1, "{seen:#?}");
+    drop((server, client));
+}
