@@ -6,6 +6,7 @@ mod drain;
 mod grid;
 mod host;
 mod interfaces;
+mod last_looks;
 mod limits;
 mod linux;
 mod look;
@@ -25,9 +26,9 @@ use crate::outcome::{CommandError, Output};
 use look::Look;
 
 pub(crate) use interfaces::counters;
+pub(crate) use last_looks::LastLooks;
 pub(crate) use look::{Baselines, Drain, View};
 pub(crate) use metrics::{classic, for_textfile};
-pub(crate) use threads::LastLooks;
 
 /// One view.
 pub(crate) fn show(

@@ -155,9 +155,10 @@ pub const ORDERS: &[Order] = &[
         floor("face", &["mod"]),
     ]),
     settled("host::show", &[
+        floor("what was seen before", &["last_looks"]),
         floor("where views look", &["grid", "look"]),
         floor("views", &["counters", "drain", "interfaces", "limits", "programs", "routes", "sessions"]),
-        floor("of the host", &["host", "linux"]),
+        floor("of the host", &["host", "linux", "threads"]),
         floor("all of it, for Prometheus", &["metrics"]),
         floor("face", &["mod"]),
     ]),

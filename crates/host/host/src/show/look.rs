@@ -14,7 +14,7 @@ use crate::host::HostHandle;
 use crate::placements::Placements;
 use crate::tables::Tables;
 
-use super::threads::LastLooks;
+use super::last_looks::LastLooks;
 
 /// Names with their counts.
 pub(crate) type Rows = Vec<(&'static str, u64)>;

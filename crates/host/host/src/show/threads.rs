@@ -1,48 +1,14 @@
 //! Workers: what they do, how busy they are, and at which stage of their turns.
 
-use clearway_base::{Duration, Instant};
 use clearway_engine::{Mode, Stage, StageCycles};
 use clearway_session::worker::Worker;
 use serde_json::{Map, Value, json};
 
 use super::grid::Grid;
 use super::interfaces::mode_name;
+use super::last_looks::Done;
 use super::look::Look;
 use crate::outcome::{CommandError, Output};
-
-/// Rates are told of at least so long a time, so that who asks twice within a moment is not told
-/// what happened in that moment.
-const AT_LEAST: Duration = Duration::from_secs(1);
-
-/// What a worker had done at some time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Done {
-    at: Instant,
-    turns: u64,
-    sleeps: u64,
-    busy: Duration,
-}
-
-/// What workers had done when somebody looked, so that the next look can tell rates.
-#[derive(Debug, Default)]
-pub(crate) struct LastLooks {
-    /// The last, and the one before that.
-    looks: [Vec<Done>; 2],
-}
-
-impl LastLooks {
-    /// What is compared with the present: the newest look that is old enough.
-    fn before(&mut self, now: &[Done]) -> Vec<Done> {
-        let is_old = |look: &[Done]| {
-            look.iter().zip(now).all(|(then, now)| now.at.since(then.at) >= AT_LEAST)
-        };
-        if self.looks[0].is_empty() || is_old(&self.looks[0]) {
-            self.looks.swap(0, 1);
-            self.looks[0] = now.to_vec();
-        }
-        self.looks[1].clone()
-    }
-}
 
 /// A worker as it is shown.
 struct Row {
