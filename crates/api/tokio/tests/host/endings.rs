@@ -63,9 +63,20 @@ fn whoever_waits_is_told_when_the_host_goes_and_listeners_come_back() {
         theirs.write_all(b"y").await.unwrap();
         assert_eq!(ours.read_u8().await.unwrap(), b'y');
         let sender = ours_net.udp("172.16.2.1:0").await.unwrap();
-        sender.send_to(b"here", datagrams.local_addr().unwrap()).await.unwrap();
+        let to = datagrams.local_addr().unwrap();
+        // The listener may be back before this socket is: what comes earlier finds nobody.
+        let sending = async {
+            loop {
+                let _ = sender.send_to(b"here", to).await;
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
         let mut bytes = [0; 4];
-        assert_eq!(datagrams.recv(&mut bytes).await.unwrap(), 4);
+        let received = tokio::select! {
+            received = datagrams.recv(&mut bytes) => received,
+            () = sending => unreachable!("it sends until this is over"),
+        };
+        assert_eq!((received.unwrap(), &bytes), (4, b"here"));
     });
 }
 
