@@ -136,9 +136,14 @@ fn pages() -> Vec<String> {
 
 #[test]
 fn the_book_has_every_page_once() {
-    let mut told = links(&page("SUMMARY.md"));
-    told.sort();
-    assert_eq!(told, pages(), "docs/SUMMARY.md names each page of docs/ once");
+    let told = links(&page("SUMMARY.md"));
+    let pages = pages();
+    let missing: Vec<_> = pages.iter().filter(|page| !told.contains(page)).collect();
+    assert!(missing.is_empty(), "give each of these a line in docs/SUMMARY.md: {missing:?}");
+    for (at, link) in told.iter().enumerate() {
+        assert!(pages.contains(link), "docs/SUMMARY.md names {link}, which is not there");
+        assert!(!told[..at].contains(link), "docs/SUMMARY.md names {link} twice");
+    }
 }
 
 #[test]
