@@ -27,8 +27,8 @@ end() {
     for _ in $(seq 300); do [[ "$(status)" != stopped ]] || break; sleep 0.1; done
     [[ "$(status)" == stopped ]] || fail "it does not end"
 }
-# A program of another image: the same network, the same volume, and nothing of the first image but what is in that volume.
-as_program() { ip netns exec "$name" setpriv --reuid "$user" --regid "$user" --clear-groups --bounding-set=-all --no-new-privs env -i PATH=/usr/bin:/bin "$@"; }
+# Becomes a program of another image, in the background: the same network, the same volume, and nothing of the first image but what is in that volume.
+as_program() { exec ip netns exec "$name" setpriv --reuid "$user" --regid "$user" --clear-groups --bounding-set=-all --no-new-privs env -i PATH=/usr/bin:/bin "$@"; }
 
 echo "container-test: what other tools read"
 for kind in docker-archive oci-archive; do

@@ -20,8 +20,9 @@ fn has_busybox() -> bool {
 
 /// The program in Go, built. None: Go is not here.
 fn built(host: &Host) -> Option<String> {
-    let places = ["/usr/local/go/bin/go", "/usr/bin/go"];
-    let go = places.into_iter().find(|place| Path::new(place).exists());
+    let path = std::env::var("PATH").unwrap_or_default();
+    let places = path.split(':').chain(["/usr/local/go/bin", "/usr/lib/go/bin"]);
+    let go = places.map(|place| Path::new(place).join("go")).find(|go| go.exists());
     if !or_skip(go.is_some(), "Go is not here. Install golang-go (make test does).") {
         return None;
     }
