@@ -35,6 +35,10 @@ fn left_out(script: &Script, version: IpVersion) -> Option<String> {
     if script.settings.commands.iter().any(accurate) {
         return Some("Linux 6.18, whose knobs the adapter reads, has no AccECN to ask for".into());
     }
+    let prague = |command: &String| command.contains("tcp_congestion_control=prague");
+    if script.settings.commands.iter().any(prague) {
+        return Some("Linux 6.18, whose knobs the adapter reads, has no Prague to name".into());
+    }
     let sets_knobs = !script.settings.commands.is_empty();
     (sets_knobs && !interface::is_root()).then(|| "setting the kernel's knobs needs root".into())
 }
