@@ -5,11 +5,11 @@
 //! ([`start`]). Syscall User Dispatch of Linux then makes a signal (SIGSYS) of each system call
 //! that is not made from where the libraries lie. Its handler goes over to a stack and a thread
 //! pointer that belong to the libraries, and asks [`Hooks::call`]. What is none of Clearway's is
-//! made by the program itself, from one of the places in [`sites`], with its own registers, stack
+//! made by the program itself, from one of the places in `sites`, with its own registers, stack
 //! and signal mask; so the kernel does what it always does with it.
 //!
 //! Handlers of the program never interrupt the libraries: a signal that comes while they run ends
-//! the call, and is sent once more when the program goes on ([`signals`]).
+//! the call, and is sent once more when the program goes on (`signals`).
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 

@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: the gates, one after the other; what may, beside the tests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -48,6 +48,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: TESTS, what: "cargo test --workspace", run: tests },
     Step { name: "loom", what: "every order of the handshakes in shared memory", run: loom },
+    Step { name: "goodput", what: "what share of simulated paths TCP fills", run: goodput },
     Step { name: "scripts", what: "the packet scripts against the core", run: scripts },
     Step { name: "sim", what: "the simulator, 200 seeds", run: sim },
     Step { name: "fuzz", what: "the corpora of the fuzz targets replay", run: fuzz },
@@ -142,14 +143,28 @@ const BUILDS: [&str; 2] = [
      --exclude clearway-fuzz --no-default-features --lib --example sim",
 ];
 
-/// The models need another build of the same code, with loom's atomics in place of the processor's:
-/// it has a folder of its own, so that neither build throws the other away.
-fn loom(root: &Path) -> Result<Outcome> {
+/// A target folder for this gate alone, so that no build waits for another or throws it away.
+fn own_target(root: &Path, name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root.join("target"), |dir| root.join(dir));
+    target.join(name)
+}
+
+/// The simulator's longest tests compute for two minutes and wait for nothing, while most of the
+/// others wait.
+fn goodput(root: &Path) -> Result<Outcome> {
+    let mut command = cargo(root, &["test", "--package", "clearway-sim", "--test", "goodput"]);
+    command.env("CARGO_TARGET_DIR", own_target(root, "goodput"));
+    let (tally, failure) = run_tests(&mut command)?;
+    let failure = failure.or_else(|| (tally.passed == 0).then(|| "there are no tests".to_owned()));
+    Ok(Outcome::Tested(tally, failure))
+}
+
+/// The models need another build of the same code, with loom's atomics in place of the processor's.
+fn loom(root: &Path) -> Result<Outcome> {
     let mut command =
         cargo(root, &["test", "--package", "clearway-shm", "--release", "--lib", "loom"]);
-    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target.join("loom"));
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", own_target(root, "loom"));
     // The models take three seconds: optimising them across crates would take a minute.
     command
         .env("CARGO_PROFILE_RELEASE_LTO", "off")

@@ -12,9 +12,9 @@ use super::step::{Outcome, Step};
 use crate::tally::Tally;
 
 /// The gates that may: they have target folders of their own, so that neither build waits for the
-/// other, and count instructions or orders of steps, so that what else runs changes nothing about
-/// them.
-const MAY: &[&str] = &["loom", "cost"];
+/// other, and count instructions, orders of steps or simulated time, so that what else runs changes
+/// nothing about them.
+const MAY: &[&str] = &["loom", "goodput", "cost"];
 
 /// How one of them ended, and how long it took.
 type Ended = (Result<Outcome>, Duration);
