@@ -106,7 +106,7 @@ build_smoltcp() {
     local folder=$profile
     [[ $profile == release ]] || folder=debug
     # A folder of its own: nothing that cargo makes here is of use to the workspace, whose builds need not wait.
-    CARGO_TARGET_DIR=$out/build cargo build --quiet --profile "$profile" --manifest-path baselines/smoltcp/Cargo.toml &&
+    CARGO_TARGET_DIR=$out/build cargo build --locked --quiet --profile "$profile" --manifest-path baselines/smoltcp/Cargo.toml &&
         cp "$out/build/$folder/baseline-smoltcp" "$out/.smoltcp" && put "$out/.smoltcp" smoltcp
 }
 
