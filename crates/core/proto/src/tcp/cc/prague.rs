@@ -18,6 +18,7 @@ use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
 use super::algorithm::{Advice, Algorithm, Event};
+use super::reno;
 use super::window::{MAX_CWND, Window};
 use crate::export::Fields;
 use crate::tcp::ack_info::AckInfo;
@@ -228,18 +229,8 @@ impl Algorithm for Prague {
         if event.ends_growth() {
             self.rest = 0;
         }
-        match *event {
-            // What was lost has overflowed a queue that does not mark: as with Reno.
-            Event::Loss { flight } => w.cut_to(flight / 2),
-            Event::Marked { flight } => w.cut_to((u64::from(flight) * 4 / 5) as u32),
-            Event::Timeout { flight, again } => {
-                if !again {
-                    w.cut(flight / 2);
-                }
-                w.collapse();
-            }
-            Event::Recovered { .. } | Event::Undone | Event::Idle { .. } => {}
-        }
+        // What was lost has overflowed a queue that does not mark.
+        reno::answer(w, event);
     }
 
     fn advice(&self) -> Advice {

@@ -23,6 +23,23 @@ impl Reno {
     }
 }
 
+/// What a loss, a mark and a timeout do to the window.
+pub(super) fn answer(w: &mut Window, event: &Event) {
+    match *event {
+        // RFC 5681 3.2, step 2 and 3; the inflation by three segments is in `recovery`.
+        Event::Loss { flight } => w.cut_to(flight / 2),
+        // RFC 8511 3.1: a mark comes from a short queue, where eight tenths are enough.
+        Event::Marked { flight } => w.cut_to((u64::from(flight) * 4 / 5) as u32),
+        Event::Timeout { flight, again } => {
+            if !again {
+                w.cut(flight / 2);
+            }
+            w.collapse();
+        }
+        Event::Recovered { .. } | Event::Undone | Event::Idle { .. } => {}
+    }
+}
+
 impl Algorithm for Reno {
     fn on_ack(&mut self, w: &mut Window, ack: &AckInfo, _: &Rtt) {
         if !ack.cwnd_limited {
@@ -47,19 +64,7 @@ impl Algorithm for Reno {
         if event.ends_growth() {
             self.credit = 0;
         }
-        match *event {
-            // RFC 5681 3.2, step 2 and 3; the inflation by three segments is in `recovery`.
-            Event::Loss { flight } => w.cut_to(flight / 2),
-            // RFC 8511 3.1: a mark comes from a short queue, where eight tenths are enough.
-            Event::Marked { flight } => w.cut_to((u64::from(flight) * 4 / 5) as u32),
-            Event::Timeout { flight, again } => {
-                if !again {
-                    w.cut(flight / 2);
-                }
-                w.collapse();
-            }
-            Event::Recovered { .. } | Event::Undone | Event::Idle { .. } => {}
-        }
+        answer(w, event);
     }
 
     fn advice(&self) -> Advice {
