@@ -9,12 +9,15 @@ neighbours, that of a cell the median of its rounds. All of it happens in networ
   --cells WORDS      only cells whose name has one of these in it, such as reorder,loss
   --rounds N         rounds of each cell (default 5)
   --seconds N        length of a slice (default 4)
+  --jobs N           cells at the same time (default 1): only for cells that are far from what the machine can carry
+  --from FILES       measure nothing: figures that --json has written, for --markdown and --svg; of a cell that is in two files the later counts
   --json FILE        the figures as JSON, `-` for standard output in place of the table
   --markdown FILE    the table as it stands in docs/sweep-loss.md
   --svg DIR          heat maps, loss-light.svg and loss-dark.svg
   CLEARWAY           the program to measure (default target/release/clearway)
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import signal
@@ -22,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 CLEARWAY = os.environ.get("CLEARWAY") or os.path.join(
@@ -71,8 +75,8 @@ def run(*words):
 
 
 class Namespaces:
-    def __init__(self):
-        self.names = {which: f"cwloss-{os.getpid()}-{which}" for which in ("ours", "left", "right")}
+    def __init__(self, job):
+        self.names = {which: f"cwloss-{os.getpid()}-{job}-{which}" for which in ("ours", "left", "right")}
 
     def __enter__(self):
         for name in self.names.values():
@@ -90,13 +94,22 @@ class Namespaces:
         return run("ip", "netns", "exec", name, *words)
 
 
+# Programs that run, so that who ends this ends them.
+ALIVE = set()
+
+
+def start(netns, *words, **how):
+    process = subprocess.Popen(["ip", "netns", "exec", netns, CLEARWAY, *words, "--json"], **how)
+    ALIVE.add(process)
+    return process
+
+
 class Running:
     """A program in a namespace that says `ready` on its standard output, as a line of JSON."""
 
     def __init__(self, netns, *words):
         self.log = tempfile.NamedTemporaryFile("w+", prefix="sweep-loss-")
-        command = ["ip", "netns", "exec", netns, CLEARWAY, *words, "--json"]
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = start(netns, *words, stdout=self.log, stderr=subprocess.STDOUT)
         for _ in range(600):
             time.sleep(0.05)
             if '"ready"' in self.text():
@@ -118,6 +131,7 @@ class Running:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        ALIVE.discard(self.process)
 
 
 def faults(spec, towards_first):
@@ -145,14 +159,19 @@ def counters(netns):
 
 def transfer(netns, server, seconds, down):
     """Mbit/s of one stream asked for by the kernel in a namespace."""
-    words = [CLEARWAY, "bulk", "client", "--kernel", "-s", server, "--time", str(seconds), "--json"]
-    done = subprocess.run(["ip", "netns", "exec", netns, *words, *(["--down"] if down else [])],
-                          capture_output=True, text=True, timeout=seconds * 10 + 120, check=False)
-    for line in done.stdout.splitlines():
+    words = ["bulk", "client", "--kernel", "-s", server, "--time", str(seconds), *(["--down"] if down else [])]
+    client = start(netns, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        out, errors = client.communicate(timeout=seconds * 10 + 120)
+    finally:
+        client.kill()
+        client.wait()
+        ALIVE.discard(client)
+    for line in out.splitlines():
         result = json.loads(line)
         if result.get("event") == "result" and result.get("error") is None:
             return result["gbit_per_s"] * 1000
-    print(f"no result: {done.stdout[-300:]}{done.stderr[-300:]}", file=sys.stderr)
+    print(f"no result: {out[-300:]}{errors[-300:]}", file=sys.stderr)
     return None
 
 
@@ -207,11 +226,13 @@ def median(values):
     return statistics.median(values) if values else None
 
 
-def measure(names, cell, rounds, seconds):
+def measure(names, cell, rounds, seconds, ended):
     name, row, column, spec = cell
     got = {key: [] for key in ("sends", "sends_ratio", "receives", "receives_ratio", "kernel", "in_vain", "kernel_in_vain")}
     for _ in range(rounds):
         for key, sends in (("sends", True), ("receives", False)):
+            if ended.is_set():
+                break
             mine, vain = ours(names, spec, seconds, sends)
             theirs, their_vain = kernels(names, spec, seconds)
             got[key].append(mine)
@@ -221,28 +242,77 @@ def measure(names, cell, rounds, seconds):
             if sends:
                 got["in_vain"].append(vain)
                 got["kernel_in_vain"].append(their_vain)
-    return {"cell": name, "row": row, "column": column, "faults": spec,
-            **{key: median(values) for key, values in got.items()}}
+    return {"cell": name, "row": row, "column": column, "faults": spec, "rounds": rounds, "seconds": seconds,
+            **{key: median(values) for key, values in got.items()}, "of_rounds": got}
+
+
+def measure_all(chosen, rounds, seconds, jobs):
+    """Every cell, `jobs` at a time, each of those in network namespaces of its own; in the order of `chosen`."""
+    results = {}
+    waiting = list(reversed(chosen))
+    ended = threading.Event()
+
+    def end(*_):
+        ended.set()
+        for process in list(ALIVE):
+            process.terminate()
+
+    def work(job):
+        with Namespaces(job) as namespaces:
+            while waiting and not ended.is_set():
+                cell = waiting.pop()
+                results[cell[0]] = measure(namespaces.names, cell, rounds, seconds, ended)
+                print(f"{len(results)}/{len(chosen)} {cell[0]}", file=sys.stderr)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        working = [pool.submit(work, job) for job in range(jobs)]
+        concurrent.futures.wait(working, return_when=concurrent.futures.FIRST_EXCEPTION)
+        # A cell that failed ends the others.
+        if any(one.done() and one.exception() for one in working):
+            end()
+    for one in working:
+        one.result()
+    if ended.is_set():
+        sys.exit("ended before all was measured")
+    return [results[cell[0]] for cell in chosen]
+
+
+def read(files):
+    """The figures of earlier runs, in the order of `cells`."""
+    found = {}
+    for name in files:
+        with open(name) as file:
+            for result in json.load(file)["cells"]:
+                found[result["cell"]] = result
+    return [found[cell[0]] for cell in cells() if cell[0] in found]
 
 
 def shown(value, form):
     return "-" if value is None else format(value, form)
 
 
+def spread(result, key):
+    """The median of the rounds, and between what they lay."""
+    values = result["of_rounds"][key]
+    return f"{shown(result[key], '.2f')} ({min(values):.2f}–{max(values):.2f})" if values else "-"
+
+
 def table(results):
-    print(f"{'cell':22} {'sends':>9} {'receives':>9} {'Linux':>9} {'ratio sends':>12} {'receives':>9} {'in vain/10k':>12} {'Linux':>7}")
+    print(f"{'cell':22} {'sends':>9} {'receives':>9} {'Linux':>9} {'ratio sends':>20} {'receives':>20} {'in vain/10k':>12} {'Linux':>7}")
     for r in results:
         print(f"{r['cell']:22} {shown(r['sends'], '9.1f'):>9} {shown(r['receives'], '9.1f'):>9} {shown(r['kernel'], '9.1f'):>9} "
-              f"{shown(r['sends_ratio'], '12.2f'):>12} {shown(r['receives_ratio'], '9.2f'):>9} "
+              f"{spread(r, 'sends_ratio'):>20} {spread(r, 'receives_ratio'):>20} "
               f"{shown(r['in_vain'], '12.1f'):>12} {shown(r['kernel_in_vain'], '7.1f'):>7}")
 
 
 def markdown(results, name):
-    columns = [("sends", ".1f"), ("receives", ".1f"), ("kernel", ".1f"), ("sends_ratio", ".2f"), ("receives_ratio", ".2f"),
-               ("in_vain", ".1f"), ("kernel_in_vain", ".1f")]
     with open(name, "w") as file:
         for r in results:
-            file.write(f"| {r['cell']} | {' | '.join(shown(r[key], form) for key, form in columns)} |\n")
+            rates = " | ".join(shown(r[key], ".1f") for key in ("sends", "receives", "kernel"))
+            vain = " | ".join(shown(r[key], ".1f") for key in ("in_vain", "kernel_in_vain"))
+            file.write(f"| {r['cell']} | {rates} | {spread(r, 'sends_ratio')} | {spread(r, 'receives_ratio')} | {vain} |\n")
 
 
 def color(ratio, dark):
@@ -301,29 +371,34 @@ def main():
     parser.add_argument("--cells", default="")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--from", dest="files", metavar="FILES")
     parser.add_argument("--json")
     parser.add_argument("--markdown")
     parser.add_argument("--svg")
     args = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("making network namespaces needs root. Run this as root.")
-    if not os.access(CLEARWAY, os.X_OK):
-        sys.exit(f"{CLEARWAY} is not there. Build it with: cargo build --release")
     words = args.cells.split(",")
-    chosen = [cell for cell in cells() if any(word in cell[0] for word in words) and (not args.quick or cell[0] in QUICK)]
-    rounds, seconds = (1, 2) if args.quick else (args.rounds, args.seconds)
-    results = []
-    with Namespaces() as namespaces:
-        for cell in chosen:
-            results.append(measure(namespaces.names, cell, rounds, seconds))
-            print(f"{len(results)}/{len(chosen)} {cell[0]}", file=sys.stderr)
+    names = [cell[0] for cell in cells()]
+    # A whole name means that cell alone, though it may be a part of others.
+    chosen = [cell for cell in cells() if any(word == cell[0] if word in names else word in cell[0] for word in words)
+              and (not args.quick or cell[0] in QUICK)]
     load = os.getloadavg()
+    if args.files:
+        results = read(args.files.split(","))
+    else:
+        if os.geteuid() != 0:
+            sys.exit("making network namespaces needs root. Run this as root.")
+        if not os.access(CLEARWAY, os.X_OK):
+            sys.exit(f"{CLEARWAY} is not there. Build it with: cargo build --release")
+        rounds, seconds = (1, 2) if args.quick else (args.rounds, args.seconds)
+        results = measure_all(chosen, rounds, seconds, max(args.jobs, 1))
+        if args.json != "-":
+            print(f"machine: {os.uname().sysname} {os.uname().release}, {os.cpu_count()} cores, load before {load[0]:.1f}, now {os.getloadavg()[0]:.1f}; "
+                  f"Mbit/s, medians of {rounds} rounds of {seconds} s, {max(args.jobs, 1)} cells at a time")
     if args.json != "-":
-        print(f"machine: {os.uname().sysname} {os.uname().release}, {os.cpu_count()} cores, load {load[0]:.1f}; "
-              f"Mbit/s, medians of {rounds} rounds of {seconds} s")
         table(results)
     if args.json:
-        text = json.dumps({"kernel": os.uname().release, "load": load, "rounds": rounds, "seconds": seconds, "cells": results}, indent=1)
+        text = json.dumps({"kernel": os.uname().release, "load": load, "cells": results}, indent=1)
         if args.json == "-":
             print(text)
         else:
