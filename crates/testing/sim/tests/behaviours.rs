@@ -51,6 +51,14 @@ behaviours! {
 }
 
 #[test]
+fn what_was_swallowed_is_over_soon_after_the_path_is_known() {
+    // A first ACK that told no window; BBR that took the wait for a timeout for a slow path; minutes of timeouts
+    // until the shortest segments were tried.
+    hold("mtu_black_hole", Mode::Plain, [16228, 24698, 66698, 10593, 17838, 46223, 48708, 38383]);
+    hold("bursts", Mode::Plain, [10870]);
+}
+
+#[test]
 fn a_seed_plays_the_same_run_again() {
     for name in ["bulk", "flood", "udp"] {
         let scenario = named(name).expect("a scenario of this name");

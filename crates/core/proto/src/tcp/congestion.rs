@@ -209,8 +209,8 @@ impl<E: Env> Conn<E> {
             self.recovery(p).pipe(self.snd.una, self.snd.nxt, u32::from(self.mss), self.known(p));
         let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
         paced.pacer.on_sent(span.len());
+        let before = pipe.saturating_sub(span.len());
         if is_new {
-            let before = pipe.saturating_sub(span.len());
             paced.delivery.on_sent(
                 (before, span.len()),
                 span.end,
@@ -218,7 +218,7 @@ impl<E: Env> Conn<E> {
                 self.rtt.srtt().unwrap_or(Duration::ZERO),
             );
         } else {
-            paced.delivery.on_sent_again(span, pipe, now);
+            paced.delivery.on_sent_again(before, span, now);
         }
     }
 

@@ -173,8 +173,13 @@ impl Delivery {
         }
     }
 
-    /// `span` left once more, with `in_flight` bytes in flight then.
-    pub(crate) fn on_sent_again(&mut self, span: Span, in_flight: u32, now: Instant) {
+    /// `span` left once more; `before` bytes were in flight.
+    pub(crate) fn on_sent_again(&mut self, before: u32, span: Span, now: Instant) {
+        if before == 0 {
+            // All was lost: the time that it took to see that says nothing of how fast data arrives.
+            (self.first_sent, self.delivered_at) = (now, now);
+        }
+        let in_flight = before.saturating_add(span.len());
         let anew = self.marker(span.end, in_flight, now, true);
         for marker in
             self.markers().iter_mut().filter(|m| m.end.gt(span.start) && m.end.le(span.end))

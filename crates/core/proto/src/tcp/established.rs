@@ -25,6 +25,8 @@ impl<E: Env> Conn<E> {
         self.snd.scales = agreed.scaling;
         self.snd.shift = agreed.snd_scale;
         self.rcv.shift = agreed.rcv_scale;
+        // The SYN has told the first window: a duplicate ACK that is the first of all ACKs says it again.
+        self.rcv.field = (self.rcv.wnd() >> agreed.rcv_scale).min(u16::MAX.into()) as u16;
         self.rcv.step = Sizes::first_step(self.settings.receive_buffer, agreed.scaling);
         self.rcv_ahead.look = self.irs + 1;
         self.peer_mss = agreed.mss;

@@ -21,8 +21,9 @@ use crate::export::Fields;
 /// Timeouts in a row after which full segments are suspected (MAX_PROBES of RFC 8899 5.1.2; Linux:
 /// tcp_retries1).
 pub(crate) const TIMEOUTS: u8 = 3;
-/// As many again, and what is left is the least.
-pub(crate) const MORE_TIMEOUTS: u8 = 2 * TIMEOUTS;
+/// One more, and what is left is the least: the timeout has doubled so often by then that each further one may take two
+/// minutes (Linux halves at each from there on).
+pub(crate) const MORE_TIMEOUTS: u8 = TIMEOUTS + 1;
 /// How long a result holds.
 const RAISE: Duration = Duration::from_secs(600);
 /// The search ends when this little is left to be found.

@@ -94,9 +94,21 @@ fn what_is_held_selectively_counts_once() {
 fn what_was_sent_twice_tells_no_round_trip() {
     let mut estimator = Delivery::new(Seq(0), 0, at(0));
     estimator.on_sent((0, 1000), Seq(1000), at(0), MS);
-    estimator.on_sent_again(Span::new(Seq(0), Seq(1000)), 1000, at(200));
+    estimator.on_sent_again(1000, Span::new(Seq(0), Seq(1000)), at(200));
     let sample = estimator.on_ack(at(220), (Seq(1000), None), 1000, MS);
     assert_eq!((sample.rtt, sample.newly_acked), (None, 1000));
+}
+
+#[test]
+fn the_wait_for_a_timeout_is_no_time_of_delivery() {
+    let mut estimator = Delivery::new(Seq(0), 0, at(0));
+    estimator.on_sent((0, 1000), Seq(1000), at(0), MS);
+    estimator.on_sent((1000, 1000), Seq(2000), at(0), MS);
+    // A minute later both are lost; they leave again, one after the other.
+    estimator.on_sent_again(0, Span::new(Seq(0), Seq(1000)), at(60_000));
+    estimator.on_sent_again(1000, Span::new(Seq(1000), Seq(2000)), at(60_000));
+    let sample = estimator.on_ack(at(60_020), (Seq(2000), None), 2000, MS);
+    assert_eq!((sample.delivered, sample.rate), (2000, 100_000));
 }
 
 #[test]

@@ -25,6 +25,16 @@ fn the_peers_window_is_never_overrun_and_growth_lets_more_out() {
     assert_eq!(b.one().data.len(), 1000);
 }
 
+#[test]
+fn a_duplicate_ack_before_any_other_tells_the_window_of_the_syn() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    let told = b.info().rcv_wnd;
+    assert!(told > 2000, "{told}");
+    b.inject(ACK, 1001, 1, 8000, &pattern(1000));
+    let again = b.one();
+    assert_eq!((b.rel_ack(&again), u32::from(again.seg.wnd)), (1, told));
+}
+
 /// Sends until our window is shut; the number that the peer is at. The last segment reaches beyond
 /// the window.
 fn fill(b: &mut Bench) -> u32 {
