@@ -87,6 +87,7 @@ kinds! {
     File = "FILE", "the path of a file";
     Ports = "PORTS", "a port or a range of ports, such as 80 or 5201-5210";
     Protocol = "PROTOCOL", "tcp, udp, icmp, icmp6 or the number of an IP protocol, 0 to 255";
+    Filter = "FILTER", "a capture filter as tcpdump takes it, in quotes, such as \"tcp port 80\"";
     Fault = "FAULT", "how bad the link shall be, such as loss=0.1% or delay=10ms,rate=100M";
 }
 
@@ -97,6 +98,7 @@ const MAX_NAMESPACE: usize = 64;
 const MAX_SECRET: usize = 256;
 const MAX_PATH: usize = 1024;
 const MAX_FAULT: usize = 256;
+const MAX_FILTER: usize = 1024;
 
 /// The smallest MTU of IPv4 (RFC 791 3.2), and the largest packet.
 const MTUS: (u64, u64) = (68, 65_535);
@@ -117,6 +119,7 @@ impl Kind {
                 | Kind::Secret
                 | Kind::File
                 | Kind::Fault
+                | Kind::Filter
         )
     }
 
@@ -131,6 +134,7 @@ impl Kind {
             Kind::Secret => bounded(text, MAX_SECRET).map(|text| Value::Secret(text.into())),
             Kind::File => bounded(text, MAX_PATH).map(Value::Text),
             Kind::Fault => bounded(text, MAX_FAULT).map(Value::Text),
+            Kind::Filter => bounded(text, MAX_FILTER).map(Value::Text),
             Kind::Prefix => text.parse().ok().map(Value::Prefix),
             Kind::Net => net(text).map(Value::Prefix),
             Kind::Address => text.parse().ok().map(Value::Address),

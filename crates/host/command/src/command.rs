@@ -149,6 +149,8 @@ pub enum Command {
     Undrain,
     /// Capture packets.
     PcapTrace(PcapTrace),
+    /// Make the conversation a stream of packets.
+    PcapStream(PcapTrace),
     /// Stop capturing and finish the file.
     PcapOff,
     /// Add a rule.
@@ -335,7 +337,14 @@ pub enum RouteVia {
 impl Command {
     /// Whether carrying it out makes anything otherwise than it was.
     pub fn changes(&self) -> bool {
-        !matches!(self, Command::Nothing | Command::Help(_) | Command::Quit | Command::Show(_))
+        !matches!(
+            self,
+            Command::Nothing
+                | Command::Help(_)
+                | Command::Quit
+                | Command::PcapStream(_)
+                | Command::Show(_)
+        )
     }
 }
 
@@ -463,4 +472,8 @@ pub struct PcapTrace {
     pub protocol: Option<Protocol>,
     /// Only with one of these ports, as source or destination.
     pub ports: Option<PortRange>,
+    /// Only what this expression in tcpdump's language fits.
+    pub filter: Option<String>,
+    /// Sessions and their programs stand beside the packets.
+    pub names: bool,
 }

@@ -1,49 +1,46 @@
 //! What looks at every packet when it is asked to: captures into a file, and rules that drop.
 //!
 //! Each worker has a [`Watcher`] while there is a capture or a rule, and none otherwise, so that
-//! nothing is paid then. The file is shared by all workers; the rules are each worker's own, behind
-//! a lock that nobody else takes but to read their counters.
+//! nothing is paid then. A capture has a thread that writes; workers put packets into a bounded
+//! place of their own and never wait ([`lane`]). The rules are each worker's own, behind a lock that
+//! nobody else takes but to read their counters.
 
-use std::fs::{File, OpenOptions};
-use std::io::BufWriter;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
-use clearway_command::{Direction as AclDirection, Gate, PcapTrace, PortRange};
+use clearway_command::{Direction as AclDirection, Gate, PcapTrace};
 use clearway_dev::pcap::Direction;
 use clearway_dev::rules::{NOWHERE, RuleCount};
-use clearway_dev::{Action, FrameFilter, Rule, Rules, Trace, TraceFrame, TraceSpec, Traced, Way};
+use clearway_dev::{Action, Rule, Rules, Way};
 use clearway_engine::{Inspect, Time, Verdict};
 use clearway_pkt::{Iface, RxMeta, TxMeta};
 use clearway_proto::{Drop as Reason, Link};
 use clearway_wire::Proto;
 use serde_json::json;
 
+use crate::host::HostHandle;
 use crate::outcome::{CommandError, Output, locked};
 
-/// The file of a capture that names none.
-const DEFAULT_FILE: &str = "clearway.pcapng";
+mod lane;
+mod names;
+mod recording;
 
-type Recorder = Mutex<Trace<BufWriter<File>>>;
+use lane::{Lane, Note, Record};
+use names::Names;
+use recording::{Capture, Place, Recording, range};
 
-/// A capture that was begun.
-pub(crate) struct Capture {
-    path: PathBuf,
-    wanted: PcapTrace,
-    /// The number of the one interface that is wanted, if one is; [`NOWHERE`] while it is not
-    /// there.
-    iface: AtomicU16,
-    recorder: Recorder,
-    /// No more packets are taken. Looked at before the lock is.
-    over: AtomicBool,
-}
+/// Streams of packets at once.
+const MAX_STREAMS: usize = 8;
 
 /// Captures and rules, as the control plane keeps them.
 #[derive(Default)]
 pub(crate) struct Packets {
-    capture: Option<Arc<Capture>>,
+    capture: Option<Recording>,
+    /// Streams, by numbers that no other gets.
+    streams: Vec<(u64, Recording)>,
+    next_stream: u64,
+    /// Whom to ask whose packets are.
+    host: Option<HostHandle>,
     /// A list for each worker, the same but for the counters.
     rules: Vec<Arc<Mutex<Rules>>>,
     /// The interface that each rule names. The number of an interface may become another's, its
@@ -64,6 +61,21 @@ pub(crate) struct ShownRule {
 }
 
 impl Packets {
+    /// None so far, of a host whose sessions have names.
+    pub(crate) fn of(host: HostHandle) -> Packets {
+        Packets { host: Some(host), ..Packets::default() }
+    }
+
+    fn place(
+        &self,
+        wanted: &PcapTrace,
+        iface: Option<Iface>,
+        names: Vec<(Iface, String)>,
+    ) -> Place {
+        let sessions = self.host.clone().filter(|_| wanted.names).map(Names::new);
+        Place { iface, names, sessions }
+    }
+
     /// Begins a capture.
     pub(crate) fn begin(
         &mut self,
@@ -72,18 +84,51 @@ impl Packets {
         names: Vec<(Iface, String)>,
     ) -> Result<Output, CommandError> {
         if let Some(capture) = self.capture.as_ref().filter(|capture| !capture.is_over()) {
-            return Err(CommandError::Capturing(capture.path.clone()));
+            return Err(CommandError::Capturing(capture.path.clone().unwrap_or_default()));
         }
-        let capture = Capture::begin(wanted, iface, names)?;
-        let path = capture.path.display().to_string();
-        self.capture = Some(Arc::new(capture));
+        // What is over is closed first: the new one may have the same file.
+        self.capture = None;
+        let capture = Recording::file(wanted, self.place(wanted, iface, names))?;
+        let path = capture.path.as_ref().map_or(String::new(), |path| path.display().to_string());
+        self.capture = Some(capture);
         Ok(Output::new(format!("Capturing into {path}\n"), json!({ "file": path })))
+    }
+
+    /// Begins a stream, and answers its number. `ended` is called with it when it is over.
+    pub(crate) fn begin_stream(
+        &mut self,
+        wanted: &PcapTrace,
+        iface: Option<Iface>,
+        names: Vec<(Iface, String)>,
+        stream: UnixStream,
+        ended: impl FnOnce(u64) + Send + 'static,
+    ) -> Result<(), CommandError> {
+        if self.streams.len() >= MAX_STREAMS {
+            return Err(CommandError::System(format!(
+                "{MAX_STREAMS} streams of packets are read already, as many as may be. End one"
+            )));
+        }
+        self.next_stream += 1;
+        let number = self.next_stream;
+        let place = self.place(wanted, iface, names);
+        let stream = Recording::stream(wanted, place, stream, move || ended(number))?;
+        self.streams.push((number, stream));
+        Ok(())
+    }
+
+    /// Whether a stream of this kind could begin.
+    pub(crate) fn check(wanted: &PcapTrace) -> Result<(), CommandError> {
+        recording::check(wanted)
+    }
+
+    /// A stream is over. Called by its own thread.
+    pub(crate) fn stream_ended(&mut self, number: u64) {
+        self.streams.retain(|(known, _)| *known != number);
     }
 
     /// Ends the capture and says what it has.
     pub(crate) fn end(&mut self) -> Result<Output, CommandError> {
         let capture = self.capture.take().ok_or_else(|| CommandError::Missing("capture".into()))?;
-        capture.over.store(true, Ordering::Release);
         capture.finish()
     }
 
@@ -122,11 +167,8 @@ impl Packets {
                 locked(rules).set_interface(at, number(name));
             }
         }
-        if let Some(capture) = &self.capture {
-            if let Some(name) = &capture.wanted.interface {
-                capture.iface.store(number(name).0, Ordering::Release);
-            }
-            locked(&capture.recorder).rename(names.to_vec());
+        for capture in self.recordings() {
+            capture.rename(names, number);
         }
     }
 
@@ -202,14 +244,25 @@ impl Packets {
         self.denied_cleared = self.denied_before + self.denied_by_rules();
     }
 
+    fn recordings(&self) -> impl Iterator<Item = &Recording> {
+        self.capture.iter().chain(self.streams.iter().map(|(_, stream)| stream))
+    }
+
     /// What the worker of this number needs, if anything. `links` has a place for every interface.
     pub(crate) fn watcher(&self, worker: usize, links: &[Link]) -> Option<Watcher> {
         let rules = self.rules.get(worker).cloned();
-        let capture = self.capture.clone().filter(|capture| !capture.is_over());
-        if rules.is_none() && capture.is_none() {
+        let running = self.recordings().filter(|recording| !recording.is_over());
+        let captures: Box<[_]> = running
+            .map(|recording| {
+                let capture = Arc::clone(&recording.capture);
+                let lane = capture.lane(worker);
+                (capture, lane)
+            })
+            .collect();
+        if rules.is_none() && captures.is_empty() {
             return None;
         }
-        Some(Watcher { rules, capture, links: links.into() })
+        Some(Watcher { rules, captures, links: links.into() })
     }
 }
 
@@ -270,131 +323,16 @@ pub(crate) fn rule_of(command: &clearway_command::AclRule, iface: Option<Iface>)
     }
 }
 
-fn range(ports: PortRange) -> std::ops::RangeInclusive<u16> {
-    ports.first..=ports.last
-}
-
-impl Capture {
-    fn begin(
-        wanted: &PcapTrace,
-        iface: Option<Iface>,
-        names: Vec<(Iface, String)>,
-    ) -> Result<Capture, CommandError> {
-        let path = wanted.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
-        let path = std::path::absolute(&path).unwrap_or(path);
-        let unwritable = |error| CommandError::Unwritable { path: path.clone(), error };
-        let usual = TraceSpec::default();
-        let spec = TraceSpec {
-            filter: FrameFilter {
-                prefix: wanted.prefix,
-                proto: wanted.protocol.map(Proto),
-                ports: wanted.ports.map(range),
-            },
-            max_packets: wanted.max.unwrap_or(usual.max_packets),
-            snap_len: wanted
-                .max_bytes
-                .map_or(usual.snap_len, |len| (len as usize).clamp(1, usual.snap_len)),
-            ..usual
-        };
-        let file = create(&path).map_err(unwritable)?;
-        let mut trace = Trace::new(BufWriter::new(file), spec, names).map_err(unwritable)?;
-        // Who opens the file now finds its beginning.
-        trace.flush();
-        Ok(Capture {
-            path: path.clone(),
-            wanted: wanted.clone(),
-            iface: AtomicU16::new(iface.unwrap_or(NOWHERE).0),
-            recorder: Mutex::new(trace),
-            over: AtomicBool::new(false),
-        })
-    }
-
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
-    }
-
-    fn record(&self, frame: &TraceFrame<'_>) {
-        let elsewhere = || self.iface.load(Ordering::Acquire) != frame.iface.0;
-        if self.is_over() || (self.wanted.interface.is_some() && elsewhere()) {
-            return;
-        }
-        let mut trace = locked(&self.recorder);
-        if trace.record(frame) == Traced::Over || trace.is_over() {
-            self.over.store(true, Ordering::Release);
-        }
-    }
-
-    fn status(&self) -> Output {
-        let mut trace = locked(&self.recorder);
-        trace.flush();
-        self.report(&trace, if trace.is_over() { "Finished" } else { "Capturing" })
-    }
-
-    fn finish(&self) -> Result<Output, CommandError> {
-        let mut trace = locked(&self.recorder);
-        trace.flush();
-        match trace.error() {
-            Some(error) => Err(CommandError::System(format!(
-                "{}: the capture is not whole: {error}",
-                self.path.display()
-            ))),
-            None => Ok(self.report(&trace, "Captured")),
-        }
-    }
-
-    fn report(&self, trace: &Trace<BufWriter<File>>, verb: &str) -> Output {
-        let (packets, bytes) = trace.size();
-        let ways: Vec<&str> =
-            [(self.wanted.rx, "rx"), (self.wanted.tx, "tx"), (self.wanted.drop, "drop")]
-                .into_iter()
-                .filter_map(|(on, name)| on.then_some(name))
-                .collect();
-        let path = self.path.display().to_string();
-        let most = trace.spec().max_packets;
-        let mut text = format!(
-            "{verb}: {} into {path}: {packets} packets of at most {most}, {bytes} bytes\n",
-            ways.join(" ")
-        );
-        if let Some(error) = trace.error() {
-            text.push_str(&format!("The file cannot be written: {error}\n"));
-        }
-        let json = json!({
-            "capturing": verb == "Capturing",
-            "file": path,
-            "what": ways,
-            "packets": packets,
-            "max": most,
-            "bytes": bytes,
-            "error": trace.error().map(|error| error.to_string()),
-        });
-        Output::new(text, json)
-    }
-}
-
-/// Only for us to read, and not through a link that somebody left there.
-fn create(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
-    options.open(path)
-}
-
 /// What one worker looks at its packets with.
 pub(crate) struct Watcher {
     rules: Option<Arc<Mutex<Rules>>>,
-    capture: Option<Arc<Capture>>,
+    captures: Box<[(Arc<Capture>, Arc<Lane>)]>,
     links: Box<[Link]>,
 }
 
 impl Watcher {
     fn is_ethernet(&self, iface: Iface) -> bool {
         matches!(self.links.get(usize::from(iface.0)), Some(Link::Ethernet(_)))
-    }
-
-    /// Whether what comes in was seen already, as it went out.
-    fn comes_back(&self, iface: Iface) -> bool {
-        let both =
-            self.capture.as_ref().is_some_and(|capture| capture.wanted.rx && capture.wanted.tx);
-        both && self.links.get(usize::from(iface.0)) == Some(&Link::Loopback)
     }
 
     fn judge(&self, way: Way, iface: Iface, frame: &[u8]) -> Option<usize> {
@@ -405,43 +343,44 @@ impl Watcher {
 
     fn record(
         &self,
-        wanted: fn(&PcapTrace) -> bool,
-        time: Time,
-        iface: Iface,
-        way: Way,
+        wanted: impl Fn(&PcapTrace) -> bool,
+        (time, iface, way): (Time, Iface, Way),
         bytes: &[u8],
-        comment: Option<&str>,
+        note: Note,
     ) {
-        let Some(capture) = self.capture.as_ref().filter(|capture| wanted(&capture.wanted)) else {
-            return;
-        };
-        capture.record(&TraceFrame {
-            iface,
-            ethernet: self.is_ethernet(iface),
-            unix_ns: time.since_1970.as_nanos(),
-            direction: if way == Way::In { Direction::Received } else { Direction::Sent },
-            bytes,
-            original_len: bytes.len(),
-            comment,
-        });
+        for (capture, lane) in self.captures.iter().filter(|(capture, _)| wanted(&capture.wanted)) {
+            let record = Record {
+                iface,
+                ethernet: self.is_ethernet(iface),
+                unix_ns: time.since_1970.as_nanos(),
+                direction: if way == Way::In { Direction::Received } else { Direction::Sent },
+                original_len: bytes.len(),
+                note,
+                naming: capture.naming(),
+            };
+            capture.put(lane, &record, bytes);
+        }
     }
 
     fn pass(&self, time: Time, iface: Iface, way: Way, frame: &[u8]) -> Verdict {
+        let at = (time, iface, way);
         if let Some(rule) = self.judge(way, iface, frame) {
-            self.record(
-                |wanted| wanted.drop,
-                time,
-                iface,
-                way,
-                frame,
-                Some(&format!("acl-denied: rule {rule}")),
-            );
+            self.record(|wanted| wanted.drop, at, frame, Note::Denied(rule));
             return Verdict::Drop;
         }
+        let is_loopback = || self.links.get(usize::from(iface.0)) == Some(&Link::Loopback);
         match way {
-            Way::In if self.comes_back(iface) => {}
-            Way::In => self.record(|wanted| wanted.rx, time, iface, way, frame, None),
-            Way::Out => self.record(|wanted| wanted.tx, time, iface, way, frame, None),
+            // What comes in on a loopback was seen already, as it went out.
+            Way::In => {
+                let seen_before = !self.captures.is_empty() && is_loopback();
+                self.record(
+                    |wanted| wanted.rx && !(wanted.tx && seen_before),
+                    at,
+                    frame,
+                    Note::None,
+                );
+            }
+            Way::Out => self.record(|wanted| wanted.tx, at, frame, Note::None),
         }
         Verdict::Pass
     }
@@ -457,11 +396,11 @@ impl Inspect for Watcher {
     }
 
     fn dropped(&mut self, time: Time, iface: Iface, head: &[u8], why: Reason) {
-        self.record(|wanted| wanted.drop, time, iface, Way::In, head, Some(why.name()));
+        self.record(|wanted| wanted.drop, (time, iface, Way::In), head, Note::Dropped(why));
     }
 
     fn wants_drops(&self) -> bool {
-        self.capture.as_ref().is_some_and(|capture| capture.wanted.drop && !capture.is_over())
+        self.captures.iter().any(|(capture, _)| capture.wanted.drop && !capture.is_over())
     }
 }
 

@@ -6,6 +6,10 @@ use clearway_wire::{Cidr, Proto};
 
 use crate::headers::Headers;
 
+mod expression;
+
+pub use expression::{Expression, FilterError};
+
 /// Chooses frames; what is None fits every one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FrameFilter {
@@ -15,6 +19,8 @@ pub struct FrameFilter {
     pub proto: Option<Proto>,
     /// Source or destination port, of TCP or UDP.
     pub ports: Option<RangeInclusive<u16>>,
+    /// What tcpdump's language says.
+    pub expression: Option<Expression>,
 }
 
 impl FrameFilter {
@@ -27,6 +33,12 @@ impl FrameFilter {
     /// no ports, so it fits none.
     pub fn fits(&self, head: &[u8], ethernet: bool) -> bool {
         if self.is_open() {
+            return true;
+        }
+        if self.expression.as_ref().is_some_and(|wanted| !wanted.fits(head, ethernet)) {
+            return false;
+        }
+        if self.prefix.is_none() && self.proto.is_none() && self.ports.is_none() {
             return true;
         }
         let Some(headers) = Headers::of(head, ethernet) else { return false };

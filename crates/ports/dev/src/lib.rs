@@ -32,7 +32,7 @@ pub use counters::{DevCounters, RxDrop, TxDrop};
 pub use device::{Dev, DriverBuffers, Facts, Mac, Receive, Transmit};
 pub use error::DevError;
 pub use fault::{Fault, FaultCounts, FaultSpec, Impairment, JitterShape};
-pub use filter::FrameFilter;
+pub use filter::{Expression, FilterError, FrameFilter};
 pub use frames::{BufferSource, FramePool, PoolBudget};
 pub use gso::{Cut, CutError, Gso};
 pub use headers::{Headers, Part};

@@ -13,7 +13,7 @@ pub use capture::Capture;
 pub use read::{PcapReader, Record};
 pub use replay::Replay;
 pub use trace::{Trace, TraceFrame, TraceSpec, Traced};
-pub use write::{Direction, InterfaceId, Packet, PcapWriter};
+pub use write::{Direction, InterfaceCounts, InterfaceId, Packet, PcapWriter};
 
 /// Link type of Ethernet frames.
 const LINK_ETHERNET: u16 = 1;
@@ -27,6 +27,7 @@ const LINK_IPV6: u16 = 229;
 const BLOCK_SECTION: u32 = 0x0a0d_0d0a;
 const BLOCK_INTERFACE: u32 = 1;
 const BLOCK_SIMPLE: u32 = 3;
+const BLOCK_STATISTICS: u32 = 5;
 const BLOCK_PACKET: u32 = 6;
 
 /// In every section header: it reads otherwise when the writer's byte order is not the reader's.
@@ -38,6 +39,13 @@ const OPTION_COMMENT: u16 = 1;
 const OPTION_INTERFACE_NAME: u16 = 2;
 const OPTION_PACKET_FLAGS: u16 = 2;
 const OPTION_TIME_RESOLUTION: u16 = 9;
+
+/// Options of the statistics of an interface: isb_ifrecv, isb_ifdrop, isb_filteraccept and
+/// isb_usrdeliv.
+const OPTION_SEEN: u16 = 4;
+const OPTION_LOST: u16 = 5;
+const OPTION_FITTING: u16 = 6;
+const OPTION_DELIVERED: u16 = 8;
 
 /// The longest frame that is kept or believed: a 64 KiB packet with its headers fits twice over.
 const SNAP_LEN: usize = 262_144;

@@ -8,8 +8,8 @@ use clap_complete::Shell;
 
 use crate::error::WrongUse;
 use crate::{
-    bench, bulk, ctl, doctor, health, http, install, ip, lab, man, nstat, pktgen, reflect, run, ss,
-    top, up, wire,
+    bench, bulk, capture, ctl, doctor, extcap, health, http, install, ip, lab, man, nstat, pktgen,
+    reflect, run, ss, top, up, wire,
 };
 
 /// A TCP/IP host stack in user space.
@@ -30,6 +30,8 @@ enum Command {
     Run(Box<run::Args>),
     Ctl(Box<ctl::Args>),
     Explain(Box<ctl::ExplainArgs>),
+    Capture(Box<capture::Args>),
+    Extcap(Box<extcap::Args>),
     Ss(Box<ss::Args>),
     Top(Box<top::Args>),
     Nstat(Box<nstat::Args>),
@@ -56,6 +58,10 @@ enum Command {
 
 /// Reads the command line, does what it says, and answers with the exit code.
 pub(crate) fn run() -> ExitCode {
+    let called: Vec<_> = std::env::args_os().collect();
+    if extcap::is_called(&called) {
+        return exit_code(extcap::answer(&called));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -71,6 +77,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Run(args) => run::run(*args),
         Command::Ctl(args) => ctl::run(*args),
         Command::Explain(args) => ctl::explain(*args),
+        Command::Capture(args) => capture::run(&args),
+        Command::Extcap(args) => extcap::run(&args),
         Command::Ss(args) => ss::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Nstat(args) => nstat::run(&args),
@@ -95,6 +103,10 @@ pub(crate) fn run() -> ExitCode {
         Command::Version => version(),
         Command::Completions { shell } => completions(shell),
     };
+    exit_code(done)
+}
+
+fn exit_code(done: anyhow::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

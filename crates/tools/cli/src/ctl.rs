@@ -175,6 +175,17 @@ impl Host {
         Ok(answer)
     }
 
+    /// Makes the conversation a stream of packets, as the command says.
+    pub(crate) fn into_stream(mut self, line: &str) -> anyhow::Result<UnixStream> {
+        let answer = self.ask(line, false)?;
+        if answer.outcome != Outcome::Done {
+            bail!("{}", answer.text.trim_end());
+        }
+        let mut stream = self.input.into_inner();
+        stream.write_all(b"go\n")?;
+        Ok(stream)
+    }
+
     /// What a command shows, to be looked into.
     pub(crate) fn shown(&mut self, line: &str) -> anyhow::Result<Value> {
         let answer = self.ask(line, true)?;
@@ -220,6 +231,11 @@ impl Host {
 }
 
 impl Place {
+    /// The host at this socket, or where it usually is.
+    pub(crate) fn at(socket: Option<PathBuf>) -> Place {
+        Place { socket: socket.filter(|path| !path.as_os_str().is_empty()) }
+    }
+
     /// The control socket: the one that was named, or the one beside the host's socket.
     pub(crate) fn path(&self) -> PathBuf {
         let attach_socket = self.socket.clone().unwrap_or_else(paths::attach_socket_of_host);

@@ -2,11 +2,13 @@
 
 mod bench;
 mod bulk;
+mod capture;
 mod cli;
 mod crew;
 mod ctl;
 mod doctor;
 mod error;
+mod extcap;
 mod figures;
 mod health;
 mod http;

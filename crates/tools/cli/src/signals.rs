@@ -60,6 +60,12 @@ impl Signals {
         Ok(Signals { fd, reloads })
     }
 
+    /// Takes those that have come.
+    pub(crate) fn clear(&self) -> anyhow::Result<()> {
+        while self.fd.read_signal()?.is_some() {}
+        Ok(())
+    }
+
     /// Waits for a signal, for the notifier, or for `timeout`.
     pub(crate) fn wait(&self, notifier: &Notifier, timeout: Duration) -> anyhow::Result<Woken> {
         let mut fds = [

@@ -84,9 +84,15 @@ pub(super) const FORMS: &[Form] = &[
     form("pcap trace off",
         "Stop capturing, and finish the file.", |_| Ok(Command::PcapOff)),
     form("pcap trace (rx|tx|drop) { rx | tx | drop | max N | max-bytes-per-pkt N:bytes | intfc \
-        (INTERFACE|any) | file FILE | net NET | proto PROTOCOL | port PORTS }",
+        (INTERFACE|any) | file FILE | net NET | proto PROTOCOL | port PORTS | filter FILTER | \
+        names }",
         "Capture packets into a pcapng file: that come in, go out or are dropped (these with the \
-         reason as a comment). net, proto and port are the filter.", pcap_trace),
+         reason as a comment). net, proto, port and filter are the filter; names has the session \
+         and its program as comments.", pcap_trace),
+    form("pcap stream (rx|tx|drop) { rx | tx | drop | max N | max-bytes-per-pkt N:bytes | intfc \
+        (INTERFACE|any) | filter FILTER | names }",
+        "For `clearway capture`: the next line, `go`, makes this conversation a pcapng stream of \
+         packets until its other side is shut.", pcap_stream),
 
     form("acl add (permit|deny) { (in|out) | intfc (INTERFACE|any) | proto PROTOCOL | src NET:src \
         | dst NET:dst | sport PORTS:sport | dport PORTS:dport }",
@@ -357,7 +363,15 @@ fn drain(got: &Got<'_>) -> Made {
 }
 
 fn pcap_trace(got: &Got<'_>) -> Made {
-    Ok(Command::PcapTrace(PcapTrace {
+    Ok(Command::PcapTrace(capture(got)?))
+}
+
+fn pcap_stream(got: &Got<'_>) -> Made {
+    Ok(Command::PcapStream(capture(got)?))
+}
+
+fn capture(got: &Got<'_>) -> Result<PcapTrace, Refusal> {
+    Ok(PcapTrace {
         rx: got.has("rx"),
         tx: got.has("tx"),
         drop: got.has("drop"),
@@ -368,7 +382,9 @@ fn pcap_trace(got: &Got<'_>) -> Made {
         prefix: got.prefix("NET"),
         protocol: got.protocol("PROTOCOL"),
         ports: got.ports("PORTS"),
-    }))
+        filter: got.text("FILTER"),
+        names: got.has("names"),
+    })
 }
 
 fn acl_add(got: &Got<'_>) -> Made {

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use clearway_command::PortRange;
 use clearway_dev::PcapReader;
 use clearway_wire::Mac;
 

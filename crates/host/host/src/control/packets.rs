@@ -1,5 +1,8 @@
 //! Commands about captures and rules.
 
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
 use clearway_command::{AclRule, PcapTrace};
 use clearway_engine::Inspect;
 use clearway_pkt::Iface;
@@ -7,7 +10,7 @@ use clearway_proto::Link;
 use serde_json::json;
 
 use super::plane::{Control, State};
-use crate::capture::rule_of;
+use crate::capture::{Packets, rule_of};
 use crate::outcome::{CommandError, Output};
 
 impl Control {
@@ -21,6 +24,35 @@ impl Control {
         let output = state.packets.begin(wanted, iface, names)?;
         self.watch(state)?;
         Ok(output)
+    }
+
+    /// Whether such a stream could begin. It does when the conversation says `go`.
+    pub(super) fn pcap_stream(wanted: &PcapTrace) -> Result<Output, CommandError> {
+        Packets::check(wanted)?;
+        Ok(Output::new("Ready: `go` begins the stream.\n".into(), json!({ "ready": true })))
+    }
+
+    /// Begins a stream of packets.
+    pub(super) fn begin_stream(
+        self: &Arc<Self>,
+        wanted: &PcapTrace,
+        stream: UnixStream,
+    ) -> Result<(), CommandError> {
+        let mut state = self.lock();
+        let iface = wanted.interface.as_deref().map(|name| self.iface(name)).transpose()?;
+        let names = self.names(&state);
+        let control = Arc::downgrade(self);
+        let ended = move |number| {
+            // Nobody is left to tell when the host ends.
+            let Some(control) = control.upgrade() else { return };
+            let mut state = control.lock();
+            state.packets.stream_ended(number);
+            if let Err(error) = control.watch(&mut state) {
+                tracing::debug!(%error, "a stream of packets ended with the host");
+            }
+        };
+        state.packets.begin_stream(wanted, iface, names, stream, ended)?;
+        self.watch(&mut state)
     }
 
     /// Every interface by its number and its name.

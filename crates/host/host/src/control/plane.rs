@@ -82,7 +82,7 @@ impl Control {
     pub fn new(host: HostHandle, options: ControlOptions) -> Control {
         let state = State {
             tables: Tables::new(options.tables),
-            packets: Packets::default(),
+            packets: Packets::of(host.clone()),
             baselines: Baselines::default(),
             placements: Placements::default(),
             locals: Vec::new(),
@@ -233,6 +233,7 @@ impl Control {
             Command::Drain(mode) => self.drain(state, *mode),
             Command::Undrain => self.undrain(state),
             Command::PcapTrace(wanted) => self.pcap_trace(state, wanted),
+            Command::PcapStream(wanted) => Self::pcap_stream(wanted),
             Command::PcapOff => self.pcap_off(state),
             Command::AclAdd(rule) => self.acl_add(state, rule),
             Command::AclDelete { rule } => self.acl_delete(state, *rule),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use clearway_command::{MAX_LINE, Statements};
+use clearway_command::{Command, MAX_LINE, PcapTrace, Statements, parse};
 use clearway_engine::Notifier;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
@@ -22,7 +22,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::plane::Control;
 use crate::descriptors::Descriptors;
-use crate::outcome::{Answer, Outcome};
+use crate::outcome::{Answer, CommandError, Outcome};
 
 /// Conversations at once, if half of the descriptors that are kept for control are as many.
 const MAX_CONVERSATIONS: usize = 64;
@@ -114,6 +114,10 @@ struct Talk {
     input: Zeroizing<Vec<u8>>,
     /// To be written.
     output: Vec<u8>,
+    /// What it becomes a stream of at the next line, if that is `go`.
+    wanted: Option<PcapTrace>,
+    /// It becomes one now.
+    going: bool,
     /// The rest of a line that was too long is thrown away.
     skipping: bool,
     /// Nothing more is read; it ends when its output is written.
@@ -144,7 +148,7 @@ impl Server {
                     return true;
                 }
                 talk.heard = turn;
-                talk.go_on(&control)
+                talk.go_on(&control) && !talk.streams(&control)
             });
             if is_new {
                 self.accept();
@@ -238,6 +242,8 @@ impl Talk {
             statements: Statements::default(),
             input: Zeroizing::new(Vec::with_capacity(MAX_LINE + READ + 2)),
             output: Vec::new(),
+            wanted: None,
+            going: false,
             skipping: false,
             ending: false,
             heard,
@@ -317,9 +323,10 @@ impl Talk {
         // What moved up left its end behind.
         self.input.spare_capacity_mut().zeroize();
         let answer = match std::mem::take(&mut self.skipping) {
-            true => control.execute(&" ".repeat(MAX_LINE + 1)),
+            true => Some(control.execute(&" ".repeat(MAX_LINE + 1))),
             false => self.execute(control, &line[..end]),
         };
+        let Some(answer) = answer else { return false };
         if answer.outcome == Outcome::Quit {
             self.ending = true;
             self.input.clear();
@@ -328,12 +335,52 @@ impl Talk {
         true
     }
 
-    fn execute(&mut self, control: &Control, line: &[u8]) -> Answer {
+    /// None: it is no conversation any more.
+    fn execute(&mut self, control: &Control, line: &[u8]) -> Option<Answer> {
         let line = Zeroizing::new(String::from_utf8_lossy(line).into_owned());
-        match self.statements.feed(&line) {
-            Some(statement) => control.execute(statement),
-            None => Answer { text: String::new(), outcome: Outcome::Done },
+        let wanted = self.wanted.take();
+        if wanted.is_some() && line.trim() == GO {
+            (self.wanted, self.going) = (wanted, true);
+            return None;
         }
+        Some(match self.statements.feed(&line) {
+            Some(statement) => {
+                let answer = control.execute(statement);
+                if answer.outcome == Outcome::Done {
+                    self.wanted = stream_of(statement);
+                }
+                answer
+            }
+            None => Answer { text: String::new(), outcome: Outcome::Done },
+        })
+    }
+
+    /// Whether it is a stream of packets from now on, and no conversation.
+    fn streams(&mut self, control: &Arc<Control>) -> bool {
+        let Some(wanted) = self.wanted.take_if(|_| self.going) else { return false };
+        let begun = self
+            .stream
+            .try_clone()
+            .map_err(|error| CommandError::System(error.to_string()))
+            .and_then(|stream| control.begin_stream(&wanted, stream));
+        if let Err(error) = begun {
+            self.going = false;
+            let _ = self.stream.set_nonblocking(true);
+            self.output = Answer::failed(&error, false).framed().into_bytes();
+            return !self.write();
+        }
+        true
+    }
+}
+
+/// The line that makes a conversation a stream.
+const GO: &str = "go";
+
+/// What a line asks to be made a stream of.
+fn stream_of(line: &str) -> Option<PcapTrace> {
+    match parse(line).ok()?.command {
+        Command::PcapStream(wanted) => Some(wanted),
+        _ => None,
     }
 }
 

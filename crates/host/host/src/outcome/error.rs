@@ -81,6 +81,9 @@ pub enum CommandError {
     /// There is a capture already.
     #[error("packets are captured into {} already. End that with `pcap trace off`", .0.display())]
     Capturing(PathBuf),
+    /// A capture's filter cannot be understood.
+    #[error(transparent)]
+    Filter(#[from] clearway_dev::FilterError),
     /// A file cannot be written.
     #[error("cannot write {}: {error}", path.display())]
     Unwritable {

@@ -14,7 +14,7 @@ fn a_filter_fits_either_side_and_all_its_parts_must_fit() {
     let open = FrameFilter::default();
     let filter =
         |prefix: Option<Cidr>, proto: Option<Proto>, ports: Option<RangeInclusive<u16>>| {
-            FrameFilter { prefix, proto, ports }
+            FrameFilter { prefix, proto, ports, expression: None }
         };
     for (filter, fits_tcp, fits_udp) in [
         (open.clone(), true, true),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clearway_pkt::Iface;
 
 use super::SNAP_LEN;
-use super::write::{Direction, InterfaceId, Packet, PcapWriter};
+use super::write::{Direction, InterfaceCounts, InterfaceId, Packet, PcapWriter};
 use crate::filter::FrameFilter;
 
 /// How much of a trace may be lost when the program is killed, in nanoseconds of its packets' time.
@@ -51,7 +51,7 @@ pub struct TraceFrame<'a> {
     pub bytes: &'a [u8],
     /// How many bytes it has in all.
     pub original_len: usize,
-    /// What stands beside it in a viewer; None for nothing.
+    /// What stands beside it in a viewer, a comment a line; None for nothing.
     pub comment: Option<&'a str>,
 }
 
@@ -134,6 +134,23 @@ impl<W: Write> Trace<W> {
         let bytes = &frame.bytes[..frame.bytes.len().min(self.spec.snap_len)];
         let TraceFrame { unix_ns, direction, original_len, comment, .. } = *frame;
         self.writer.write(&Packet { interface, unix_ns, direction, bytes, original_len, comment })
+    }
+
+    /// Writes down what an interface has had so far.
+    pub fn statistics(
+        &mut self,
+        iface: Iface,
+        ethernet: bool,
+        unix_ns: u64,
+        counts: &InterfaceCounts,
+    ) {
+        if self.error.is_some() {
+            return;
+        }
+        let written = self
+            .interface(iface, ethernet)
+            .and_then(|interface| self.writer.statistics(interface, unix_ns, counts));
+        self.error = written.err();
     }
 
     /// The interface's number in the file, which begins when its first frame comes.

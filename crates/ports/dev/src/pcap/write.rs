@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use super::{
-    BLOCK_INTERFACE, BLOCK_PACKET, BLOCK_SECTION, BYTE_ORDER, LINK_ETHERNET, LINK_RAW,
-    OPTION_COMMENT, OPTION_END, OPTION_INTERFACE_NAME, OPTION_PACKET_FLAGS, OPTION_TIME_RESOLUTION,
-    SNAP_LEN,
+    BLOCK_INTERFACE, BLOCK_PACKET, BLOCK_SECTION, BLOCK_STATISTICS, BYTE_ORDER, LINK_ETHERNET,
+    LINK_RAW, OPTION_COMMENT, OPTION_DELIVERED, OPTION_END, OPTION_FITTING, OPTION_INTERFACE_NAME,
+    OPTION_LOST, OPTION_PACKET_FLAGS, OPTION_SEEN, OPTION_TIME_RESOLUTION, SNAP_LEN,
 };
 
 /// Which way a frame went, seen from the stack.
@@ -21,6 +21,17 @@ pub enum Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InterfaceId(u32);
 
+/// What an interface had while it was captured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InterfaceCounts {
+    /// Frames that passed.
+    pub seen: u64,
+    /// Those that the filter fits.
+    pub fitting: u64,
+    /// Those of them that are not in the file, because it was not written as fast as they came.
+    pub lost: u64,
+}
+
 /// A frame for a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
@@ -34,7 +45,8 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
     /// How many bytes it had when it passed.
     pub original_len: usize,
-    /// What stands beside it in a viewer, such as why it was dropped; None for nothing.
+    /// What stands beside it in a viewer, such as why it was dropped, a comment a line; None for
+    /// nothing.
     pub comment: Option<&'a str>,
 }
 
@@ -105,8 +117,32 @@ impl<W: Write> PcapWriter<W> {
         self.pad();
         let flags: u32 = if packet.direction == Direction::Received { 1 } else { 2 };
         self.option(OPTION_PACKET_FLAGS, &flags.to_ne_bytes());
-        if let Some(comment) = packet.comment {
+        for comment in packet.comment.into_iter().flat_map(str::lines) {
             self.option(OPTION_COMMENT, comment.as_bytes());
+        }
+        self.option(OPTION_END, &[]);
+        self.end()
+    }
+
+    /// Says what an interface has had so far; the last of several counts.
+    pub fn statistics(
+        &mut self,
+        interface: InterfaceId,
+        unix_ns: u64,
+        counts: &InterfaceCounts,
+    ) -> io::Result<()> {
+        self.begin(BLOCK_STATISTICS);
+        self.put32(interface.0);
+        self.put32((unix_ns >> 32) as u32);
+        self.put32(unix_ns as u32);
+        let InterfaceCounts { seen, fitting, lost } = *counts;
+        for (code, count) in [
+            (OPTION_SEEN, seen),
+            (OPTION_LOST, lost),
+            (OPTION_FITTING, fitting),
+            (OPTION_DELIVERED, fitting.saturating_sub(lost)),
+        ] {
+            self.option(code, &count.to_ne_bytes());
         }
         self.option(OPTION_END, &[]);
         self.end()

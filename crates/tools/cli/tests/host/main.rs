@@ -2,6 +2,7 @@
 //! no device. Each test has a host of its own in a folder of its own.
 
 mod again;
+mod capture;
 mod chapter;
 mod cut_through;
 mod death;

@@ -154,7 +154,7 @@ impl Host {
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{line}: {error}: {out}"))
     }
 
-    fn clearway(&self, subcommand: &str) -> Command {
+    pub(crate) fn clearway(&self, subcommand: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_clearway"));
         command.arg(subcommand).env("CLEARWAY_SOCKET", self.socket());
         command
