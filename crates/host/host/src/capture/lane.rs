@@ -1,11 +1,13 @@
 //! Packets on their way from one worker to the thread that writes them down.
 //!
-//! A lane has two sides. The worker puts a packet into a side that is free at the moment; the
-//! writing thread holds one side at a time, for as long as it takes to change it for an empty one.
-//! So the worker never waits, and what it puts comes out in the order in which it went in: it uses
-//! the second side only while the first is held, and the second is emptied next.
+//! A lane has two sides, and says which of them is open. The worker puts a packet into the open
+//! one; the writing thread opens the other before it empties the one that was open. A worker that
+//! holds a side asks once more whether it is open: the writing thread closes a side before it locks
+//! it, so what was put in before comes out with this side, and what comes later goes into the
+//! other. So the worker never waits, a side that is closed and was emptied stays empty, and packets
+//! come out in the order in which they went in.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use clearway_dev::pcap::{Direction, InterfaceCounts};
@@ -19,6 +21,10 @@ const SIDE_BYTES: usize = 8 << 20;
 
 /// Packets that wait there at most.
 const SIDE_PACKETS: usize = 65_536;
+
+/// How often a worker looks for the side that is open before the packet counts as lost. The second
+/// try finds it, but where the writing thread has taken once more in between.
+const MOST_TRIES: usize = 8;
 
 /// What is so of a packet.
 #[derive(Clone, Copy)]
@@ -109,6 +115,9 @@ impl Batch {
 #[derive(Default)]
 pub(super) struct Lane {
     sides: [Mutex<Batch>; 2],
+    /// The side that packets are put into; changed by who takes alone. Relaxed: the lock of a side
+    /// orders it, since who takes changes it before locking.
+    open: AtomicUsize,
     /// Packets that found no room.
     lost: AtomicU64,
 }
@@ -117,20 +126,27 @@ impl Lane {
     /// Puts a packet in, and counts it; None for its bytes when the filter does not want it. For
     /// one thread at a time.
     pub(super) fn put(&self, record: &Record, kept: Option<&[u8]>) {
-        let free = self.sides.iter().find_map(free);
-        // Only who takes holds a side, and never both.
-        if !free.is_some_and(|mut side| side.take(record, kept)) {
+        if !self.open_side().is_some_and(|mut side| side.take(record, kept)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Hands each side's packets to `look`. `spare` is empty before and after.
-    pub(super) fn take(&self, spare: &mut Batch, mut look: impl FnMut(&Batch)) {
-        for side in &self.sides {
-            std::mem::swap(&mut *locked(side), spare);
-            look(spare);
-            spare.clear();
-        }
+    /// The open side, held. None when who takes was quicker each time.
+    fn open_side(&self) -> Option<MutexGuard<'_, Batch>> {
+        (0..MOST_TRIES).find_map(|_| {
+            let open = self.open.load(Ordering::Relaxed);
+            // A side that is held is being closed, or was closed meanwhile: the other is open.
+            free(&self.sides[open]).filter(|_| self.open.load(Ordering::Relaxed) == open)
+        })
+    }
+
+    /// Hands all packets that were put in to `look`. `spare` is empty before and after. For one
+    /// thread at a time.
+    pub(super) fn take(&self, spare: &mut Batch, look: impl FnOnce(&Batch)) {
+        let closed = self.open.fetch_xor(1, Ordering::Relaxed);
+        std::mem::swap(&mut *locked(&self.sides[closed]), spare);
+        look(spare);
+        spare.clear();
     }
 
     /// Packets that found no room so far.
