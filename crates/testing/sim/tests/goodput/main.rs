@@ -11,12 +11,11 @@ use path::{MBIT, Path, fairness};
 
 #[test]
 fn bbr_fills_nine_tenths_of_a_path_that_loses_one_frame_in_a_hundred() {
-    // Over a long round trip each look at the shortest one (ProbeRTT) costs more of the time.
-    for (rtt_ms, buffer, least) in [(1, 400, 900), (20, 100, 900), (66, 100, 900), (100, 400, 850)]
-    {
+    for (rtt_ms, buffer) in [(1, 400), (20, 100), (66, 100), (100, 400)] {
         let path = Path { rate: 20 * MBIT, rtt_ms, buffer, loss: 10_000, marks: None };
         let share = path.share(Congestion::Bbr, 2, 12);
-        assert!(share >= least, "{share} thousandths of {path:?}");
+        std::println!("{share} thousandths of {path:?}");
+        assert!(share >= 900, "{share} thousandths of {path:?}");
     }
 }
 
