@@ -7,7 +7,8 @@ neighbours, that of a cell the median of its rounds. All of it happens in networ
 
   --quick            three cells, one round, short slices
   --cells WORDS      only cells whose name has one of these in it, such as reorder,loss
-  --rounds N         rounds of each cell (default 5)
+  --congestion WHAT  congestion control of all senders: cubic (default), reno or bbr
+  --rounds N         rounds of each cell (default 5); each draws its own faults, the same for all of its slices
   --seconds N        length of a slice (default 4)
   --jobs N           cells at the same time (default 1): only for cells that are far from what the machine can carry
   --from FILES       measure nothing: figures that --json has written, for --markdown and --svg; of a cell that is in two files the later counts
@@ -27,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 
 CLEARWAY = os.environ.get("CLEARWAY") or os.path.join(
     os.environ.get("CARGO_TARGET_DIR", "target"), "release", "clearway")
@@ -140,13 +142,13 @@ def faults(spec, towards_first):
     return spec.replace("data.", data).replace("ack.", ack)
 
 
-def address(netns, device, cidr):
+def address(netns, device, cidr, congestion):
     run("ip", "-n", netns, "addr", "add", cidr, "dev", device)
     run("ip", "-n", netns, "link", "set", device, "up")
     # The namespace may have another congestion control than ours, and may not be told: its route is.
     source, prefix = cidr.split("/")[0], cidr.rsplit(".", 1)[0] + ".0/24"
     run("ip", "-n", netns, "route", "change", prefix, "dev", device, "proto", "kernel", "scope", "link",
-        "src", source, "congctl", "cubic")
+        "src", source, "congctl", congestion)
 
 
 COUNTED = ["TcpOutSegs", "TcpRetransSegs", "TcpExtTCPDSACKRecv", "TcpExtTCPDSACKOldSent", "TcpExtTCPDSACKOfoSent"]
@@ -175,14 +177,14 @@ def transfer(netns, server, seconds, down):
     return None
 
 
-def ours(names, spec, seconds, sends):
+def ours(names, how, seconds, sends):
     """Clearway at one end. `sends`: it sends. Mbit/s, and of 10,000 segments how many the kernel knows to have come in vain."""
     netns = names["ours"]
     # Data that Clearway sends leaves its port.
     server = Running(netns, "bulk", "server", "--port", "tap:cw0,offload=off", "-a", "10.97.0.2/24", "--fault",
-                     faults(spec, towards_first=not sends))
+                     faults(how.spec, towards_first=not sends), "--fault-seed", str(how.seed), "--congestion", how.congestion)
     try:
-        address(netns, "cw0", "10.97.0.1/24")
+        address(netns, "cw0", "10.97.0.1/24", how.congestion)
         before = counters(netns)
         rate = transfer(netns, "10.97.0.2", seconds, down=sends)
         after = counters(netns)
@@ -191,15 +193,16 @@ def ours(names, spec, seconds, sends):
     return rate, in_vain(before, after, receives=sends, rate=rate, seconds=seconds)
 
 
-def kernels(names, spec, seconds):
+def kernels(names, how, seconds):
     """The kernel at both ends, `left` asks and sends."""
     left, right = names["left"], names["right"]
-    wire = Running(left, "wire", "--port", "tap:wl", "--onto", "tap:wr", "--fault", faults(spec, towards_first=True))
+    wire = Running(left, "wire", "--port", "tap:wl", "--onto", "tap:wr", "--fault", faults(how.spec, towards_first=True),
+                   "--fault-seed", str(how.seed))
     server = None
     try:
         run("ip", "-n", left, "link", "set", "wr", "netns", right)
-        address(left, "wl", "10.98.0.1/24")
-        address(right, "wr", "10.98.0.2/24")
+        address(left, "wl", "10.98.0.1/24", how.congestion)
+        address(right, "wr", "10.98.0.2/24", how.congestion)
         server = Running(right, "bulk", "server", "--kernel", "-a", "10.98.0.2/24")
         before = counters(right)
         rate = transfer(left, "10.98.0.2", seconds, down=False)
@@ -226,15 +229,25 @@ def median(values):
     return statistics.median(values) if values else None
 
 
-def measure(names, cell, rounds, seconds, ended):
+class How(typing.NamedTuple):
+    """What a slice is like."""
+    spec: str
+    # Of the faults that are drawn.
+    seed: int
+    congestion: str
+
+
+def measure(names, cell, args, ended):
     name, row, column, spec = cell
     got = {key: [] for key in ("sends", "sends_ratio", "receives", "receives_ratio", "kernel", "in_vain", "kernel_in_vain")}
-    for _ in range(rounds):
+    rounds, seconds = args.rounds, args.seconds
+    for number in range(rounds):
+        how = How(spec, number + 1, args.congestion)
         for key, sends in (("sends", True), ("receives", False)):
             if ended.is_set():
                 break
-            mine, vain = ours(names, spec, seconds, sends)
-            theirs, their_vain = kernels(names, spec, seconds)
+            mine, vain = ours(names, how, seconds, sends)
+            theirs, their_vain = kernels(names, how, seconds)
             got[key].append(mine)
             got["kernel"].append(theirs)
             if mine is not None and theirs:
@@ -242,13 +255,14 @@ def measure(names, cell, rounds, seconds, ended):
             if sends:
                 got["in_vain"].append(vain)
                 got["kernel_in_vain"].append(their_vain)
-    return {"cell": name, "row": row, "column": column, "faults": spec, "rounds": rounds, "seconds": seconds,
+    return {"cell": name, "row": row, "column": column, "faults": spec, "rounds": rounds, "seconds": seconds, "congestion": args.congestion,
             **{key: median(values) for key, values in got.items()}, "of_rounds": got}
 
 
-def measure_all(chosen, rounds, seconds, jobs):
+def measure_all(chosen, args):
     """Every cell, `jobs` at a time, each of those in network namespaces of its own; in the order of `chosen`."""
     results = {}
+    jobs = max(args.jobs, 1)
     waiting = list(reversed(chosen))
     ended = threading.Event()
 
@@ -261,7 +275,7 @@ def measure_all(chosen, rounds, seconds, jobs):
         with Namespaces(job) as namespaces:
             while waiting and not ended.is_set():
                 cell = waiting.pop()
-                results[cell[0]] = measure(namespaces.names, cell, rounds, seconds, ended)
+                results[cell[0]] = measure(namespaces.names, cell, args, ended)
                 print(f"{len(results)}/{len(chosen)} {cell[0]}", file=sys.stderr)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -369,6 +383,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--cells", default="")
+    parser.add_argument("--congestion", choices=["cubic", "reno", "bbr"], default="cubic")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=1)
@@ -390,11 +405,12 @@ def main():
             sys.exit("making network namespaces needs root. Run this as root.")
         if not os.access(CLEARWAY, os.X_OK):
             sys.exit(f"{CLEARWAY} is not there. Build it with: cargo build --release")
-        rounds, seconds = (1, 2) if args.quick else (args.rounds, args.seconds)
-        results = measure_all(chosen, rounds, seconds, max(args.jobs, 1))
+        if args.quick:
+            args.rounds, args.seconds = 1, 2
+        results = measure_all(chosen, args)
         if args.json != "-":
             print(f"machine: {os.uname().sysname} {os.uname().release}, {os.cpu_count()} cores, load before {load[0]:.1f}, now {os.getloadavg()[0]:.1f}; "
-                  f"Mbit/s, medians of {rounds} rounds of {seconds} s, {max(args.jobs, 1)} cells at a time")
+                  f"Mbit/s, medians of {args.rounds} rounds of {args.seconds} s by {args.congestion}, {max(args.jobs, 1)} cells at a time")
     if args.json != "-":
         table(results)
     if args.json:

@@ -15,7 +15,7 @@ use clearway_engine::{Cores, Memory};
 use clearway_wire::Addr;
 
 use crate::error::WrongUse;
-use crate::net::{Address, Crowding, NetArgs};
+use crate::net::{Address, Algorithm, Crowding, NetArgs};
 
 /// Measure requests and answers, over our stack or over the kernel's
 ///
@@ -113,6 +113,10 @@ struct Common {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t, conflicts_with = "kernel")]
     when_full: Crowding,
 
+    /// Congestion control of TCP
+    #[arg(long, value_name = "ALGORITHM", value_enum, default_value_t, conflicts_with = "kernel")]
+    congestion: Algorithm,
+
     /// Take an interface also when it carries the default route of this machine or the login that
     /// started this
     #[arg(long, conflicts_with = "kernel")]
@@ -147,6 +151,7 @@ impl Common {
             poll: self.poll,
             force: self.force,
             when_full: self.when_full,
+            congestion: self.congestion,
         }
     }
 

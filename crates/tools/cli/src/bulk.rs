@@ -79,7 +79,8 @@ struct Common {
     tcp_port: u16,
 
     /// Use the kernel's sockets, on one thread
-    #[arg(long, conflicts_with_all = ["ports", "gateways", "fault", "pcap", "mtu", "spin", "poll"])]
+    #[arg(long, conflicts_with_all = ["ports", "gateways", "fault", "pcap", "mtu", "spin", "poll",
+        "congestion"])]
     kernel: bool,
 
     /// Stop after so many seconds

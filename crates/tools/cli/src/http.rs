@@ -72,7 +72,8 @@ pub(crate) struct Args {
     stages: bool,
 
     /// Serve over the kernel's sockets with epoll, on one thread: what the stack is compared with
-    #[arg(long, conflicts_with_all = ["ports", "gateways", "fault", "pcap", "mtu", "spin", "poll"])]
+    #[arg(long, conflicts_with_all = ["ports", "gateways", "fault", "pcap", "mtu", "spin", "poll",
+        "congestion"])]
     kernel: bool,
 }
 

@@ -10,7 +10,7 @@ use clearway_dev::{FaultSpec, FramePool, PoolBudget, PortSpec};
 use clearway_engine::{Clock, Cores, Memory, Mode, Stores, cores};
 use clearway_pkt::Iface;
 use clearway_ports::{CaptureTo, PortError, Unwrapped, Wrap};
-use clearway_proto::{AddError, Config, Limits, NextHop, Stack, Table, WhenFull};
+use clearway_proto::{AddError, Config, Congestion, Limits, NextHop, Stack, Table, WhenFull};
 use clearway_wire::{Addr, Cidr};
 
 use crate::error::WrongUse;
@@ -68,6 +68,10 @@ pub(crate) struct NetArgs {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub(crate) when_full: Crowding,
 
+    /// Congestion control of TCP
+    #[arg(long, value_name = "ALGORITHM", value_enum, default_value_t)]
+    pub(crate) congestion: Algorithm,
+
     /// Take an interface also when it carries the default route of this machine or the login that
     /// started this
     #[arg(long)]
@@ -92,6 +96,31 @@ impl From<Crowding> for WhenFull {
             Crowding::MakeRoom => WhenFull::MakeRoom,
             Crowding::Reset => WhenFull::Reset,
             Crowding::Drop => WhenFull::Drop,
+        }
+    }
+}
+
+/// The congestion controls that there are.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Algorithm {
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+    /// NewReno (RFC 5681, 6582).
+    Reno,
+    /// BBRv3, with pacing.
+    Bbr,
+    /// Prague, for queues that mark early (L4S); CUBIC with a peer that knows no AccECN.
+    Prague,
+}
+
+impl From<Algorithm> for Congestion {
+    fn from(what: Algorithm) -> Congestion {
+        match what {
+            Algorithm::Cubic => Congestion::Cubic,
+            Algorithm::Reno => Congestion::Reno,
+            Algorithm::Bbr => Congestion::Bbr,
+            Algorithm::Prague => Congestion::Prague,
         }
     }
 }
@@ -190,6 +219,7 @@ impl NetArgs {
         let mut config = Config::new(secret()?);
         settings(&mut config);
         config.tcp.when_full = self.when_full.into();
+        config.tcp.defaults.congestion = self.congestion.into();
         config.limits.check().map_err(|why| WrongUse(format!("{why}.")))?;
         let pool = FramePool::new(PoolBudget::default());
         let (rx, tx) = memory.stores(&pool);
