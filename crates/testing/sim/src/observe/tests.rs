@@ -146,3 +146,18 @@ fn a_new_incarnation_starts_afresh() {
         Segment { seq: Seq(A_ISS.wrapping_add(100_001)), ack: Seq(B_ISS + 10), ..data(0, 1000) };
     wire.send(true, seg, b"other", true).unwrap();
 }
+
+#[test]
+fn what_a_time_wait_acknowledges_to_one_who_began_anew_is_of_the_connection_before() {
+    let mut wire = Wire::open();
+    let ours = Segment { seq: Seq(B_ISS + 1), ..ack(1, 1000) };
+    wire.send(false, ours, &[0; 500], true).unwrap();
+    let time_wait = |acked: u32| Segment { ack: Seq(B_ISS + acked), ..data(1, 1000) };
+    wire.send(true, time_wait(501), b"", true).unwrap();
+    // A copy of the SYN comes late, to one who has forgotten the connection: his new number lies
+    // within the old ones.
+    wire.pass(false, Flags::SYN | Flags::ACK, B_ISS + 9, A_ISS.wrapping_add(1), 1000, b"");
+    wire.pass(false, Flags::ACK, B_ISS + 10, A_ISS.wrapping_add(1), 1000, b"");
+    wire.send(true, time_wait(501), b"", true).unwrap();
+    assert!(wire.send(true, time_wait(502), b"", true).unwrap_err().contains("acknowledged"));
+}
