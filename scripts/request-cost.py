@@ -2,9 +2,10 @@
 """What a request costs unmodified programs, over a host of Clearway's and over the kernel: system calls, times that a process gave its
 core away, and processor time of the server, of the host and of the client.
 
-Usage, as root: scripts/request-cost.py [FOLDER] [--loads redis-get,redis-p16,nginx-100k,iperf3] [--ways clearway,kernel] [--rounds N]
+Usage, as root: scripts/request-cost.py [FOLDER] [--loads redis-get,redis-p16,nginx-100k,nginx-1,iperf3] [--ways clearway,kernel] [--host-core 0]
+                        [--rounds N]
 
-FOLDER holds `clearway` and `libclearway_preload.so` (target/release). redis and nginx are asked by the kernel's programs, over a TAP
+The server runs on core 1, the client on core 0, and the host on one of both (`--host-core`). FOLDER holds `clearway` and `libclearway_preload.so` (target/release). redis and nginx are asked by the kernel's programs, over a TAP
 device of the host's, and over a veth pair where both sides are the kernel's. iperf3 has both ends over loopback. Counts are of perf's
 tracepoints, which do not change how many requests wait together, as strace does; system time includes what the kernel does for the other
 side, as it does anywhere. Everything runs in network namespaces of its own.
@@ -23,7 +24,7 @@ import time
 
 CALLS = "read readv pread64 write writev recvfrom recvmsg sendto sendmsg sendfile64 ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect6".split()
 REDIS, NGINX, IPERF = 6379, 8080, 5201
-LOADS = ("redis-get", "redis-p16", "nginx-100k", "iperf3")
+LOADS = ("redis-get", "redis-p16", "nginx-100k", "nginx-1", "iperf3")
 WAYS = ("clearway", "cut-through", "kernel")
 NGINX_BYTES = 100_000
 OURS, KERNELS = "10.98.1.2", "10.98.1.1"
@@ -144,11 +145,11 @@ def preload(world, namespace, secret):
     return {"LD_PRELOAD": world.library, "CLEARWAY_SOCKET": world.socket, "CLEARWAY_NS": namespace, "CLEARWAY_SECRET": secret}
 
 
-def host_up(world, commands, core):
+def host_up(world, commands, core, policy="other"):
     script = world.path("script")
     with open(script, "w") as file:
         file.write(commands)
-    host = world.start([world.clearway, "up", "--cores", str(core), "--script", script, "--socket", world.socket])
+    host = world.start(["chrt", f"--{policy}", "0", world.clearway, "up", "--cores", str(core), "--script", script, "--socket", world.socket])
     until("a host", lambda: said(host, "clearway is ready"))
     return host
 
@@ -161,11 +162,11 @@ def server_of(load, address):
     return ["nginx"], "start worker process "
 
 
-def nginx_words(world, address):
+def nginx_words(world, address, load):
     root, settings = world.path("www"), world.path("nginx.conf")
     os.makedirs(root, exist_ok=True)
     with open(os.path.join(root, "file"), "w") as file:
-        file.write("x" * NGINX_BYTES)
+        file.write("x" * (64 if load == "nginx-1" else NGINX_BYTES))
     bodies = "".join(f"  {kind}_temp_path {root}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     with open(settings, "w") as file:
         file.write(
@@ -183,7 +184,7 @@ def client_of(load, address, seconds):
         return ["redis-benchmark", "-h", address, "-p", str(REDIS), "-t", "get", "-c", "50", "-P", "16", "-n", str(320_000 * seconds), "-r", "100000", "--csv"]
     if load == "iperf3":
         return ["iperf3", "-c", address, "-p", str(IPERF), "-t", str(seconds), "-J"]
-    return ["wrk", "-t", "1", "-c", "64", "-d", f"{seconds}s", "--timeout", "10s", f"http://{address}:{NGINX}/file"]
+    return ["wrk", "-t", "1", "-c", "1" if load == "nginx-1" else "64", "-d", f"{seconds}s", "--timeout", "10s", f"http://{address}:{NGINX}/file"]
 
 
 def done_by(load, out):
@@ -198,7 +199,8 @@ def done_by(load, out):
     return float(count[1]), float(rate[1])
 
 
-def measure(world, load, way, seconds):
+def measure(world, load, way, options):
+    seconds = options.seconds
     host, env, client_env, enter = None, {}, {}, ["nsenter", "-t", str(world.holder.pid), "-n", "--"]
     if way == "kernel":
         address = "127.0.0.1" if load == "iperf3" else OURS
@@ -211,17 +213,17 @@ def measure(world, load, way, seconds):
             run(*enter, "ip", "addr", "add", f"{KERNELS}/24", "dev", "cwcost1")
             run(*enter, "ip", "link", "set", "cwcost1", "up")
     elif load == "iperf3":
-        host, address, enter = host_up(world, LOOPBACK, 0), "172.16.1.1", []
+        host, address, enter = host_up(world, LOOPBACK, options.host_core, options.host_policy), "172.16.1.1", []
         env, client_env = preload(world, "server", "1234"), preload(world, "client", "5678")
         if way == "cut-through":
             env["CLEARWAY_CUT_THROUGH"] = client_env["CLEARWAY_CUT_THROUGH"] = "1"
     else:
-        host, address, enter = host_up(world, TAP, 0), OURS, []
+        host, address, enter = host_up(world, TAP, options.host_core, options.host_policy), OURS, []
         run("ip", "addr", "add", f"{KERNELS}/24", "dev", "cwcost")
         run("ip", "link", "set", "cwcost", "up")
         env = preload(world, "server", "1234")
     words, ready = server_of(load, address)
-    server = world.start(["taskset", "-c", "1", *(nginx_words(world, address) if load.startswith("nginx") else words)], env)
+    server = world.start(["taskset", "-c", "1", *(nginx_words(world, address, load) if load.startswith("nginx") else words)], env)
     until("a server", lambda: said(server, ready))
     time.sleep(0.5)
     watched = {"server": threads_of(server, words[0])}
@@ -272,6 +274,8 @@ def main():
     parser.add_argument("folder", nargs="?", default=os.path.join(os.environ.get("CARGO_TARGET_DIR", "target"), "release"))
     parser.add_argument("--loads", default=",".join(LOADS), help="which, with commas between [default: all]")
     parser.add_argument("--ways", default="clearway,kernel", help=f"of {', '.join(WAYS)} [default: %(default)s]")
+    parser.add_argument("--host-core", type=int, default=0, choices=(0, 1), help="core of the host: 0 is the client's, 1 the server's [default: 0]")
+    parser.add_argument("--host-policy", default="other", choices=("other", "batch"), help="scheduling policy of the host's threads [default: other]")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=3)
     options = parser.parse_args()
@@ -291,7 +295,7 @@ def main():
                 for way in options.ways.split(","):
                     if way == "cut-through" and load != "iperf3":
                         continue
-                    tell(load, way, measure(world, load, way, options.seconds))
+                    tell(load, way, measure(world, load, way, options))
     finally:
         world.close()
 

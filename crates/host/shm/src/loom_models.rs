@@ -294,3 +294,192 @@ fn memory_is_given_back_or_written_but_not_both() {
         assert_eq!(out[..written], [5][..written]);
     });
 }
+
+/// Bytes that one program passes to another past the stack, in the model below.
+const PASSED: usize = 2;
+
+/// A process as a worker reaches it, and a worker as a process reaches it: rings there and back, and
+/// the word that says who sleeps.
+struct Side {
+    requests: RingProducer,
+    events: RingConsumer,
+    sleepers: Arc<AtomicU32>,
+    worker_sleeps: Arc<AtomicU64>,
+    worker: thread::Thread,
+    rung: Option<u64>,
+}
+
+struct WorkerSide {
+    requests: RingConsumer,
+    events: RingProducer,
+    sleepers: Arc<AtomicU32>,
+    pending: bool,
+}
+
+fn side(worker_sleeps: &Arc<AtomicU64>) -> (Side, WorkerSide) {
+    let (requests, worker_requests) = ring::modelled(4);
+    let (worker_events, events) = ring::modelled(4);
+    let sleepers = Arc::new(AtomicU32::new(0));
+    let worker_side = WorkerSide {
+        requests: worker_requests,
+        events: worker_events,
+        sleepers: sleepers.clone(),
+        pending: false,
+    };
+    let (worker_sleeps, worker) = (worker_sleeps.clone(), thread::current());
+    (Side { requests, events, sleepers, worker_sleeps, worker, rung: None }, worker_side)
+}
+
+impl Side {
+    /// As `Attachment::push` of the client.
+    fn tell(&mut self) {
+        self.requests.push(message(0)).unwrap();
+        let sleep = sleep::which_sleep(&self.worker_sleeps);
+        if sleep.is_some() && sleep != self.rung {
+            self.worker.unpark();
+            self.rung = sleep;
+        }
+    }
+
+    /// As `Waiting::sleep` of the client: the last look is at the events alone.
+    fn sleep(&mut self) {
+        sleep::about_to_sleep(&self.sleepers);
+        if self.events.pop().unwrap().is_none() {
+            thread::park();
+        }
+        sleep::awake(&self.sleepers);
+        while self.events.pop().unwrap().is_some() {}
+    }
+}
+
+impl WorkerSide {
+    /// As `QueuePair::leave`.
+    fn leave(&mut self) {
+        self.events.push(message(0)).unwrap();
+        self.pending = true;
+    }
+
+    /// As `QueuePair::notify`. A notifier that is held is not notified now.
+    fn notify(&mut self, is_held: bool, thread: &thread::Thread) {
+        if !self.pending {
+            return;
+        }
+        if !sleep::is_asleep(&self.sleepers) {
+            self.pending = false;
+        } else if !is_held {
+            self.pending = false;
+            thread.unpark();
+        }
+    }
+}
+
+/// As `Sessions::pass_on`: what one program has written goes into the other's FIFO. Whether the
+/// reader is to be told, whether the writer is, and how many bytes went.
+fn pass_on(tx: &mut Consumer, rx: &mut Producer) -> (bool, bool, usize) {
+    let (mut moved, mut writer_waits) = (0, false);
+    loop {
+        let (written, room) = (tx.len().unwrap(), rx.room().unwrap());
+        let bytes = tx.pass(rx, written.min(room));
+        moved += bytes as usize;
+        writer_waits |= bytes > 0 && tx.room_wanted(tx.lent() / 2);
+        if written == bytes {
+            break;
+        }
+        rx.ask_room();
+        if rx.room().unwrap() == 0 {
+            break;
+        }
+    }
+    (moved > 0 && rx.kick(), writer_waits, moved)
+}
+
+/// Two programs and a worker past the stack, each of which sleeps whenever it has nothing to do:
+/// a full FIFO, an empty one, room that is made, notifiers that are held. Loom finds a sleep that
+/// nobody ends.
+fn bytes_past_the_stack(capacity: u32, is_held: bool) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        let ((mut tx, mut worker_tx), (mut worker_rx, mut rx)) = (fifo(capacity), fifo(capacity));
+        let sleeps = Arc::new(AtomicU64::new(0));
+        let ((mut writer, mut at_writer), (mut reader, mut at_reader)) =
+            (side(&sleeps), side(&sleeps));
+        let writes = thread::spawn(move || {
+            for byte in 0..PASSED as u8 {
+                while tx.write(&[byte]).unwrap() == 0 {
+                    // As `ask_for_room`, and again behind each sleep.
+                    tx.ask_room();
+                    if tx.room().unwrap() == 0 {
+                        writer.sleep();
+                    }
+                }
+                if tx.kick() {
+                    writer.tell();
+                }
+            }
+        });
+        let reads = thread::spawn(move || {
+            let mut got = Vec::new();
+            while got.len() < PASSED {
+                let mut out = [0; PASSED];
+                let read = rx.read(&mut out).unwrap();
+                got.extend_from_slice(&out[..read]);
+                if rx.room_wanted(rx.mem().limit() / 2) {
+                    reader.tell();
+                }
+                if read == 0 {
+                    rx.attend();
+                    if rx.len().unwrap() == 0 {
+                        reader.sleep();
+                    }
+                }
+            }
+            assert_eq!(got, [0, 1]);
+        });
+        let (writing, reading) = (writes.thread().clone(), reads.thread().clone());
+        let mut passed = 0;
+        while passed < PASSED {
+            let mut is_told = false;
+            while at_writer.requests.pop().unwrap().is_some() {
+                worker_tx.attend();
+                is_told = true;
+            }
+            while at_reader.requests.pop().unwrap().is_some() {
+                is_told = true;
+            }
+            if is_told {
+                let (arrived, has_room, moved) = pass_on(&mut worker_tx, &mut worker_rx);
+                passed += moved;
+                if arrived {
+                    at_reader.leave();
+                }
+                if has_room {
+                    at_writer.leave();
+                }
+            }
+            at_writer.notify(false, &writing);
+            at_reader.notify(is_held, &reading);
+            // Before it sleeps nothing is held; then `may_sleep`.
+            at_reader.notify(false, &reading);
+            sleep::doze(&sleeps);
+            let is_quiet = at_writer.requests.is_empty() && at_reader.requests.is_empty();
+            if is_quiet && passed < PASSED {
+                thread::park();
+            }
+            sleep::rise(&sleeps);
+        }
+        writes.join().unwrap();
+        reads.join().unwrap();
+    });
+}
+
+#[test]
+fn two_programs_past_the_stack_never_all_sleep() {
+    bytes_past_the_stack(1, false);
+}
+
+#[test]
+fn nor_do_they_while_notifiers_are_held() {
+    bytes_past_the_stack(1, true);
+}
