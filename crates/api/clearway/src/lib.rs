@@ -300,6 +300,11 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../../README.md")]
+#[doc = include_str!("../../../../docs/rust.md")]
+struct Pages;
+
 mod datagrams;
 mod error;
 mod net;

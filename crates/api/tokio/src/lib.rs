@@ -31,6 +31,10 @@
 //!
 //! Errors are those of Linux: [`std::io::Error::raw_os_error`] has the number.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/tokio.md")]
+struct Page;
+
 mod driver;
 mod io;
 mod net;

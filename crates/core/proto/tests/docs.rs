@@ -178,14 +178,3 @@ fn every_link_between_pages_leads_to_a_page_and_a_heading() {
     }
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
-
-#[test]
-fn code_of_the_first_pages_says_what_it_is() {
-    for name in ["start.md", "when-not.md", "comparison.md", "tokio.md"] {
-        let text = page(name);
-        let fences = text.lines().filter(|line| line.starts_with("```")).step_by(2);
-        for fence in fences {
-            assert!(fence.len() > 3, "{name}: a block of code without its kind");
-        }
-    }
-}

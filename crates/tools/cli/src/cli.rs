@@ -142,4 +142,6 @@ fn completions(shell: Shell) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod tests;

@@ -66,6 +66,16 @@ pub(crate) struct Place {
     socket: Option<PathBuf>,
 }
 
+#[cfg(test)]
+impl Args {
+    /// The line that a host is given, where it is one command: what the client itself carries out
+    /// (`drain` with its options) is not.
+    pub(crate) fn line(&self) -> Option<String> {
+        let is_for_host = self.command.first().is_some_and(|word| word != "drain");
+        is_for_host.then(|| one_line(&self.command))
+    }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut host = Host::connect(&args.place)?;
     if let Some(("drain", more)) = args.command.split_first().map(|(f, more)| (f.as_str(), more)) {

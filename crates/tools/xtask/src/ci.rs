@@ -11,7 +11,7 @@ use self::step::{Outcome, Step};
 use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
-use crate::{cost, deny, drawing, layers, order, programs, rfc, tidy};
+use crate::{book, cost, deny, drawing, layers, order, programs, rfc, tidy};
 
 /// Which gates to run, and how.
 #[derive(Args, Debug, Default)]
@@ -41,6 +41,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "tidy", what: "the rules of the project", run: tidy },
     Step { name: "rfc", what: "docs/rfc.md names code and tests that exist", run: rfc },
+    Step { name: "book", what: "blocks of code of the pages", run: pages },
     Step {
         name: "deny",
         what: "licences, duplicates, sources and advisories of other people's crates",
@@ -100,6 +101,12 @@ fn rfc(root: &Path) -> Result<Outcome> {
     report.tell();
     let rows: usize = report.sections.iter().map(|section| section.done).sum();
     Ok(found(&mut report.findings, format!("{rows} clauses with function and test")))
+}
+
+fn pages(root: &Path) -> Result<Outcome> {
+    let mut report = book::book(root)?;
+    let blocks: usize = report.blocks.values().sum();
+    Ok(found(&mut report.findings, format!("{blocks} blocks")))
 }
 
 fn denied(root: &Path) -> Result<Outcome> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{ci, cost, deny, drawing, finding, floors, programs, rfc, run, tidy};
+use crate::{book, ci, cost, deny, drawing, finding, floors, programs, rfc, run, tidy};
 
 #[derive(Parser)]
 #[command(
@@ -37,6 +37,8 @@ enum Task {
     Tidy,
     /// Check that every row of docs/rfc.md names code and tests that exist
     Rfc,
+    /// Check that every block of code in the pages says what it is, and names what there is
+    Book,
     /// Check licences, duplicates, sources and advisories of the crates that we build upon
     Deny,
     /// Replay one seed of the simulator, or run many
@@ -56,6 +58,19 @@ pub fn main() -> ExitCode {
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// Adds to the findings of a report the tasks of `cargo xtask` that are none.
+pub fn judge(report: &mut book::Report) {
+    for (page, line, words) in &report.tasks {
+        let whole = ["cargo xtask"].into_iter().chain(words.iter().map(String::as_str));
+        if let Err(why) = Arguments::try_parse_from(whole) {
+            if why.use_stderr() {
+                let why = why.to_string().lines().next().unwrap_or_default().to_owned();
+                report.findings.push(finding::Finding::new(page, *line, why));
+            }
         }
     }
 }
@@ -82,6 +97,14 @@ fn task(task: Task) -> Result<bool> {
         Task::Rfc => {
             let mut report = rfc::rfc(&root)?;
             report.tell();
+            Ok(finding::print(&mut report.findings))
+        }
+        Task::Book => {
+            let mut report = book::book(&root)?;
+            judge(&mut report);
+            for (tag, count) in &report.blocks {
+                println!("{count:>6} blocks  {tag}");
+            }
             Ok(finding::print(&mut report.findings))
         }
         Task::Deny => Ok(match deny::deny(&root)? {

@@ -4,6 +4,7 @@
 //! The checks take the root of a tree as an argument and return findings, so that the tests of this
 //! crate can hand them small trees with one rule broken on purpose.
 
+pub mod book;
 pub mod ci;
 pub mod cli;
 pub mod cost;
@@ -15,6 +16,7 @@ pub mod layers;
 pub mod modules;
 pub mod order;
 pub mod packages;
+pub mod page;
 pub mod programs;
 pub mod rfc;
 pub mod run;

@@ -1,40 +1,202 @@
-//! The commands of the book's first page, run as they stand (docs/start.md).
+//! The pages as a new user reads them: what they say is typed as it stands, and every block of code
+//! says what it is.
 
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
-#[test]
-fn the_commands_of_the_first_page_do_what_it_says() {
-    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-        // As the other tests with namespaces of their own.
-        assert!(std::env::var_os("CI").is_none(), "with CI set this may not be skipped: be root");
-        eprintln!("SKIPPED: the namespaces of the page's parts need root");
-        return;
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    // `cargo xtask ci` builds both with the features of the whole workspace.
-    if std::env::var_os("CLEARWAY_TESTS_BUILT").is_none() {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "clearway-cli", "-p", "clearway-preload"]);
-        if !cfg!(debug_assertions) {
-            cargo.arg("--release");
-        }
-        assert!(cargo.current_dir(&root).status().unwrap().success(), "clearway is built");
-    }
+use clearway_xtask::book::book;
+use clearway_xtask::cli::judge;
+use clearway_xtask::page::blocks;
+
+#[path = "../../cli/tests/guest/archive.rs"]
+mod archive;
+mod common;
+#[path = "../../cli/tests/guest/image.rs"]
+mod image;
+#[path = "../../cli/tests/common/skip.rs"]
+mod skip;
+
+use common::{Tree, assert_refused};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap()
+}
+
+fn is_root() -> bool {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    skip::or_skip(is_root, "the namespaces of a page's parts need root")
+}
+
+/// Where the binaries lie.
+fn binaries() -> PathBuf {
     let here = std::env::current_exe().unwrap();
-    let binaries = here.parent().and_then(Path::parent).unwrap();
-    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
-    let mut script = Command::new(root.join("scripts/book-start.sh"));
-    let output = script.env("PATH", path).stdin(Stdio::null()).output().expect("bash");
-    let said = String::from_utf8_lossy(&output.stdout);
+    here.parent().and_then(Path::parent).unwrap().to_owned()
+}
+
+fn build(packages: &[&str]) {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet"]).args(packages.iter().flat_map(|name| ["-p", name]));
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    assert!(cargo.current_dir(root()).status().unwrap().success(), "{packages:?} are built");
+}
+
+/// Types a part of the first page, with these variables; what was said.
+fn typed(part: &str, variables: &[(&str, &Path)]) -> String {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        // `cargo xtask ci` builds both with the features of the whole workspace.
+        if std::env::var_os("CLEARWAY_TESTS_BUILT").is_none() {
+            build(&["clearway-cli", "clearway-preload"]);
+        }
+    });
+    let path = format!("{}:{}", binaries().display(), std::env::var("PATH").unwrap());
+    let mut script = Command::new(root().join("scripts/book-run.sh"));
+    script.arg(root().join("docs/start.md")).arg(part).env("PATH", path).stdin(Stdio::null());
+    script.envs(variables.iter().copied());
+    let output = script.output().expect("bash");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{complained}");
-    // Over the host, over the device, and all parts of the page that have commands.
-    for wanted in ["Hello over Clearway.", "The host stops.", "64", "2 parts ran"] {
-        let is_there = said.lines().any(|line| line.trim() == wanted);
-        assert!(is_there, "no line `{wanted}` in:\n{said}\n{complained}");
+    assert!(said.ends_with("1 parts ran\n"), "{said}\n{complained}");
+    said
+}
+
+fn has_line(said: &str, wanted: &str) {
+    assert!(said.lines().any(|line| line.trim() == wanted), "no line `{wanted}` in:\n{said}");
+}
+
+#[test]
+fn an_unmodified_program_runs_as_the_first_page_says() {
+    if !is_root() {
+        return;
     }
+    let said = typed("An unmodified program", &[]);
+    has_line(&said, "Hello over Clearway.");
+    has_line(&said, "The host stops.");
     assert!(said.contains("10.1.1.1:8080"), "the listener is shown:\n{said}");
+}
+
+#[test]
+fn a_server_over_a_device_runs_as_the_first_page_says() {
+    if !is_root() {
+        return;
+    }
+    let said = typed("A server over a device, and its rate", &[]);
+    has_line(&said, "64");
     assert!(said.contains("requests/s"), "the generator tells a rate:\n{said}");
+}
+
+#[test]
+fn a_rust_program_runs_as_the_first_page_says() {
+    if !is_root() {
+        return;
+    }
+    // A folder for what cargo makes that the next run finds again, no network, and the versions of
+    // everything that this workspace has.
+    let target = binaries().join("book");
+    let source = root();
+    let said = typed(
+        "A Rust program",
+        &[
+            ("CLEARWAY", &source),
+            ("CARGO_TARGET_DIR", &target),
+            ("CARGO_NET_OFFLINE", Path::new("true")),
+        ],
+    );
+    has_line(&said, "Hello, Rust.");
+}
+
+#[test]
+fn a_c_program_runs_as_the_first_page_says() {
+    if !is_root() {
+        return;
+    }
+    // As `make install` puts them there, but for the places.
+    build(&["clearway-capi"]);
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("book-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(binaries().join("libclearway.so"), folder.join("libclearway.so")).unwrap();
+    let installed = fs::read_to_string(root().join("packaging/clearway.pc")).unwrap();
+    let here =
+        installed.replace("libdir=${prefix}/lib", &format!("libdir={}", folder.display())).replace(
+            "includedir=${prefix}/include",
+            &format!("includedir={}/crates/api/capi", root().display()),
+        );
+    fs::write(folder.join("clearway.pc"), here).unwrap();
+    let said = typed("A C program", &[("PKG_CONFIG_PATH", &folder), ("LD_LIBRARY_PATH", &folder)]);
+    fs::remove_dir_all(&folder).unwrap();
+    has_line(&said, "Hello, C.");
+}
+
+#[test]
+fn a_guest_is_served_as_the_first_page_says() {
+    if !is_root() {
+        return;
+    }
+    let Some(image) = image::image() else { return };
+    let said = typed("A guest", &[("KERNEL", &image.kernel), ("INITRD", &image.initrd)]);
+    has_line(&said, "bytes: 64");
+}
+
+#[test]
+fn no_block_that_is_to_be_run_is_run_by_nobody() {
+    let text = fs::read_to_string(root().join("docs/start.md")).unwrap();
+    let parts = text.lines().filter(|line| line.starts_with("## ")).count();
+    assert_eq!(parts, 7, "a part more than those above, `Then` and `Where`: give it a test");
+    for page in clearway_xtask::book::pages(&root()).unwrap() {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        let to_run =
+            blocks(&text).iter().any(|block| block.tag == "sh run" || block.tag.contains("file="));
+        assert_eq!(to_run, page == Path::new("docs/start.md"), "{}", page.display());
+    }
+}
+
+#[test]
+fn the_blocks_of_this_tree_say_what_they_are() {
+    let mut report = book(&root()).unwrap();
+    judge(&mut report);
+    common::assert_clean(&report.findings);
+    assert!(report.blocks.values().sum::<usize>() > 90, "{:?}", report.blocks);
+}
+
+/// What is found in a page of this text.
+fn refused(text: &str, words: &[&str]) {
+    let tree = Tree::clean();
+    tree.write("docs/page.md", text);
+    tree.write("Makefile", "demo: setup ## Build\n");
+    let mut report = book(tree.root()).unwrap();
+    judge(&mut report);
+    let findings = report.findings;
+    if words.is_empty() {
+        common::assert_clean(&findings);
+    } else {
+        assert_refused(&findings, "docs/page.md:3", words);
+    }
+}
+
+#[test]
+fn a_block_that_does_not_say_what_it_is_is_refused() {
+    refused("# Page\n\n```\nmake demo\n```\n", &["without a tag", "text"]);
+    refused("# Page\n\n```bash\nmake demo\n```\n", &["`bash` is no tag"]);
+    refused("# Page\n\n```sh perhaps\nmake demo\n```\n", &["`perhaps`", "run"]);
+    refused("# Page\n\n```rust\nfn main() {}\n```\n", &["nobody compiles this"]);
+    refused("# Page\n\n```text\nmake nothing\n```\n", &[]);
+}
+
+#[test]
+fn a_command_of_the_tree_that_is_not_there_is_refused() {
+    let block = |command: &str| format!("# Page\n```sh\n{command}\n```\n");
+    refused(&block("make demos"), &["the Makefile has no such target"]);
+    refused(&block("sudo true; cargo xtask flors"), &["flors"]);
+    refused(&block("cargo build -p clearway-nothing"), &["`clearway-nothing`"]);
+    refused(&block("A=1 scripts/none.sh --all"), &["`scripts/none.sh` is not in the tree"]);
+    refused("# Page\n\n```sh\nif true\n```\n", &["bash cannot read this"]);
+    refused(&block("make demo A=1   # make nothing"), &[]);
+    refused(&block("cargo xtask floors proto::tcp"), &[]);
 }
