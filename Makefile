@@ -25,7 +25,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install book deb deb-test container container-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
+.PHONY: help setup install book publish-check deb deb-test container container-test test apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ book: setup ## Build the documentation as a book, target/book/index.html, with m
 	mdbook build
 	@# What lies outside of docs/ is no page of the book: those links lead to the files themselves.
 	@sed -i -E 's,href="\.\./(ARCHITECTURE|CONTRIBUTING)\.html,href="../../\1.md,g; s,href="\.\./crates/,href="../../crates/,g' target/book/*.html
+
+publish-check: setup ## Pack every public crate as a registry gets it, and build each from its package; uploads nothing
+	cargo publish --workspace --dry-run
 
 # What the package is made of: the same files that `make install` puts there.
 deb: setup ## Build a Debian package, target/debian/clearway_*.deb, with cargo-deb
