@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """One stream over bad links: Clearway with Linux beside Linux with Linux, over the same faults.
 
-Each cell is one kind of bad link. In each round of it four slices follow one another: Clearway sends to the kernel over a TAP device, the kernel sends to
-the kernel over two TAP devices with `clearway wire` between them, the kernel sends to Clearway, the kernel sends to the kernel again. The ratio of a round is that of
+Each cell is one kind of bad link. In each round of it four slices follow one another: the kernel asks Clearway for data over a TAP device, the kernel asks
+the kernel over two TAP devices with `clearway wire` between them, the kernel sends to Clearway, the kernel sends to the kernel. The ratio of a round is that of
 neighbours, that of a cell the median of its rounds. All of it happens in network namespaces made for this run and removed at its end. Root.
 
   --quick            three cells, one round, short slices
@@ -193,10 +193,11 @@ def ours(names, how, seconds, sends):
     return rate, in_vain(before, after, receives=sends, rate=rate, seconds=seconds)
 
 
-def kernels(names, how, seconds):
-    """The kernel at both ends, `left` asks and sends."""
+def kernels(names, how, seconds, down):
+    """The kernel at both ends: `left` asks, and sends unless the data comes `down`."""
     left, right = names["left"], names["right"]
-    wire = Running(left, "wire", "--port", "tap:wl", "--onto", "tap:wr", "--fault", faults(how.spec, towards_first=True),
+    receiver = left if down else right
+    wire = Running(left, "wire", "--port", "tap:wl", "--onto", "tap:wr", "--fault", faults(how.spec, towards_first=not down),
                    "--fault-seed", str(how.seed))
     server = None
     try:
@@ -204,9 +205,9 @@ def kernels(names, how, seconds):
         address(left, "wl", "10.98.0.1/24", how.congestion)
         address(right, "wr", "10.98.0.2/24", how.congestion)
         server = Running(right, "bulk", "server", "--kernel", "-a", "10.98.0.2/24")
-        before = counters(right)
-        rate = transfer(left, "10.98.0.2", seconds, down=False)
-        after = counters(right)
+        before = counters(receiver)
+        rate = transfer(left, "10.98.0.2", seconds, down)
+        after = counters(receiver)
     finally:
         if server:
             server.stop()
@@ -247,7 +248,7 @@ def measure(names, cell, args, ended):
             if ended.is_set():
                 break
             mine, vain = ours(names, how, seconds, sends)
-            theirs, their_vain = kernels(names, how, seconds)
+            theirs, their_vain = kernels(names, how, seconds, down=sends)
             got[key].append(mine)
             got["kernel"].append(theirs)
             if mine is not None and theirs:
