@@ -11,7 +11,7 @@ PACKAGES := \
 	build-essential pkg-config ca-certificates curl \
 	iproute2 iputils-ping procps ethtool jq openssh-client \
 	wrk iperf3 nmap tcpdump tshark valgrind python3 \
-	libdpdk-dev dpdk-dev liburing-dev \
+	libdpdk-dev dpdk-dev liburing-dev libssl-dev openssl \
 	qemu-system-x86 busybox-static
 
 # Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).

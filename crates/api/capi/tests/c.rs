@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use world::{Tap, build, build_shared, have, shared_library, valgrind};
+use world::{Tap, build, build_shared, build_with, have, shared_library, valgrind};
 
 /// A bound against hanging.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -152,6 +152,52 @@ fn the_server_of_bytes_answers_with_as_many_as_are_asked_for() {
         });
     }
     server.stop();
+}
+
+/// OpenSSL over the easy layer, asked by curl, which uses OpenSSL as well, and by one that speaks no
+/// TLS.
+#[test]
+fn curl_asks_a_c_program_over_tls() {
+    if !have::root() {
+        return;
+    }
+    let (key, certificate) = (world::Made::new("key"), world::Made::new("cert"));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=cw"])
+        .arg("-keyout")
+        .arg(&*key)
+        .arg("-out")
+        .arg(&*certificate)
+        .output()
+        .expect("openssl cannot be started; `make setup` installs it");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let program = build_with("tls.c", &["-lssl", "-lcrypto"]);
+    let tap = Tap::new();
+    let server = tap.serve_with(&program, &[&certificate, &key]);
+    // OpenSSL has nothing to say to who begins with something else; that connection ends, and others
+    // are served.
+    tap.inside(|| {
+        let at = SocketAddr::new(Tap::OURS[0].parse().unwrap(), 443);
+        let mut plain = std::net::TcpStream::connect_timeout(&at, TIME_LIMIT).unwrap();
+        plain.set_read_timeout(Some(TIME_LIMIT)).unwrap();
+        plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        assert_eq!(plain.read(&mut [0; 1]).unwrap(), 0);
+    });
+    for version in [&["--tlsv1.3"][..], &["--tls-max", "1.2"]] {
+        let output = Command::new("ip")
+            .args(["netns", "exec", tap.name(), "curl", "-k", "--silent", "--show-error"])
+            .args(["--max-time", "60", "--noproxy", "*"])
+            .args(version)
+            .arg(format!("https://{}/", Tap::OURS[0]))
+            .output()
+            .unwrap();
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{version:?}: {out}{err}");
+        assert_eq!(out, "over TLS by OpenSSL in memory :)\n", "{version:?}");
+    }
+    let said = server.stop();
+    assert!(said.contains("answered 2 requests"), "{said}");
 }
 
 #[test]

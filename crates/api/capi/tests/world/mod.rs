@@ -81,10 +81,15 @@ impl Drop for Made {
 
 /// A program out of `examples`, linked with the library.
 pub(crate) fn build(example: &str) -> Made {
+    build_with(example, &[])
+}
+
+/// The same, linked with these libraries as well.
+pub(crate) fn build_with(example: &str, libraries: &[&str]) -> Made {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example);
     let program = Made::new("capi");
     let mut gcc = compiler(&source, &program);
-    gcc.arg(library()).args(["-lpthread", "-ldl", "-lm"]);
+    gcc.arg(library()).args(libraries).args(["-lpthread", "-ldl", "-lm"]);
     let output = gcc.output().expect("gcc cannot be started; `make setup` installs it");
     assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
     program
@@ -237,6 +242,11 @@ impl Tap {
         tap
     }
 
+    /// The name of the namespace.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Runs `work` in a thread that lives in the namespace.
     pub(crate) fn inside(&self, work: impl FnOnce() + Send) {
         let file = std::fs::File::open(format!("/run/netns/{}", self.name)).unwrap();
@@ -251,11 +261,17 @@ impl Tap {
 
     /// The echo server with both addresses; it is ready when this returns.
     pub(crate) fn serve(&self, program: &Path) -> Server {
+        self.serve_with(program, &[])
+    }
+
+    /// The same, for a program that takes something before its port.
+    pub(crate) fn serve_with(&self, program: &Path, first: &[&Path]) -> Server {
         let mut command = Command::new("ip");
         command
             .args(["netns", "exec", &self.name, "valgrind"])
             .args(VALGRIND)
             .arg(program)
+            .args(first)
             .arg("tap:cw0");
         command.args(
             Tap::OURS.map(|addr| format!("{addr}/{}", if addr.contains(':') { 64 } else { 24 })),
