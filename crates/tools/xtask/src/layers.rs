@@ -55,6 +55,7 @@ const TABLE: &[Row] = &[
     row("script",  &["base", "options", "wire", "pkt", "proto", "dev", "tap"], &[]),
     row("cost",    &["base", "wire", "pkt", "proto"],                 &[]),
     row("engine",  &["base", "hint", "wire", "pkt", "proto", "dev"],  &["sim", "script"]),
+    row("dhcp",    &["base", "wire"],                                 &[]),
     row("http",    &["base", "wire", "pkt", "proto", "engine"],       &["sim", "script"]),
     row("bench",   &["base", "hint", "wire", "pkt", "proto", "engine"], &["dev"]),
     row("shm",     &["options"],                                      &[]),

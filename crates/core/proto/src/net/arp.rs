@@ -3,7 +3,7 @@
 use clearway_base::Instant;
 use clearway_pkt::{Iface, Sink};
 use clearway_wire::arp::{self, Arp, Operation};
-use clearway_wire::{EtherType, Mac};
+use clearway_wire::{Addr, EtherType, Mac};
 
 use crate::counters::{Counters, Drop};
 use crate::net::ip::Ip;
@@ -30,6 +30,12 @@ pub(crate) fn ingest(
     }
     if arp.sender.is_multicast() || arp.sender.is_limited_broadcast() || arp.sender.is_loopback() {
         return Err(Drop::ArpBadSender);
+    }
+    // RFC 5227 2.1.1: who sends from the address has it, and who probes for it may get it.
+    let wanted = if arp.sender.is_unspecified() { arp.target } else { arp.sender };
+    let mac = ip.interface(iface).map_or(Mac::ZERO, |i| i.mac);
+    if arp.sender_mac != mac && ip.probes.hear(iface, &wanted, arp.sender_mac) {
+        return Ok(());
     }
     if let Some(ours) =
         ip.locals.find_mut(table, iface, &arp.sender).filter(|l| l.kind == Kind::Unicast)
@@ -111,12 +117,18 @@ pub(super) fn emit_request<S: Sink>(out: &mut IpOut<'_, S>, request: &Request) -
 pub(crate) fn emit_reply<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) -> bool {
     let Some(interface) = out.ip.interface(reply.iface) else { return true };
     let mac = interface.mac;
+    let mut sender = reply.ours;
     let (operation, target_mac, target, to) = match reply.what {
         LinkWhat::Answer { to, mac } => (Operation::Reply, mac, to, mac),
+        // RFC 5227 2.1.1: a probe names no sender, so that nobody remembers us for it.
+        LinkWhat::Probe => {
+            sender = Addr::ANY_V4;
+            (Operation::Request, Mac::ZERO, reply.ours, Mac::BROADCAST)
+        }
         // RFC 5227 2.3: an announcement is a request for the address that it announces.
         LinkWhat::Announcement => (Operation::Request, Mac::ZERO, reply.ours, Mac::BROADCAST),
     };
-    let arp = Arp { operation, sender_mac: mac, sender: reply.ours, target_mac, target };
+    let arp = Arp { operation, sender_mac: mac, sender, target_mac, target };
     out.link_frame(reply.iface, to, EtherType::ARP, arp::LEN, |b| {
         arp::emit(&arp, b);
     })

@@ -64,6 +64,7 @@ fn emit_replies<S: Sink>(replies: &mut Replies, out: &mut IpOut<'_, S>) -> bool 
         }
         match reply.what {
             LinkWhat::Answer { .. } => out.counters.neighbours.replies_out += 1,
+            LinkWhat::Probe => out.counters.neighbours.requests_out += 1,
             LinkWhat::Announcement => out.counters.neighbours.announcements_out += 1,
         }
         replies.link.pop();

@@ -16,6 +16,7 @@ use crate::net::groups::Groups;
 use crate::net::iface::Interface;
 use crate::net::local::{Kind, Locals};
 use crate::net::neigh::Neighbours;
+use crate::net::neigh::probe::Probes;
 use crate::net::path_cache::{PathCache, RouteCache};
 use crate::net::pmtu::{MIN_V4, MIN_V6, PathMtus};
 use crate::net::rate::RateLimit;
@@ -33,6 +34,7 @@ pub(crate) struct Ip {
     pub(crate) neighbours: Neighbours,
     pub(crate) groups: Groups,
     pub(crate) path_mtus: PathMtus,
+    pub(crate) probes: Probes,
     pub(crate) error_limit: RateLimit,
     pub(crate) rng: Rng,
     pub(crate) path_cache: PathCache,
@@ -88,6 +90,7 @@ impl Ip {
             ),
             groups: Groups::new(config),
             path_mtus: PathMtus::new(limits.path_mtus, hash(4)),
+            probes: Probes::new(),
             error_limit: RateLimit::new(limits.icmp_errors_per_second),
             rng,
             path_cache: PathCache::new(),

@@ -115,6 +115,8 @@ pub(crate) fn emit_advert<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) ->
     let ((dst, to), solicited) = match reply.what {
         LinkWhat::Answer { to, mac } if !to.is_unspecified() => ((to, mac), true),
         LinkWhat::Answer { .. } | LinkWhat::Announcement => (all, false),
+        // Only IPv4 addresses are probed (`Stack::probe_address`).
+        LinkWhat::Probe => return true,
     };
     let mut scratch = [0; 8];
     let options = Options::build(&mut scratch, &[NdOption::TargetLink(mac)]);

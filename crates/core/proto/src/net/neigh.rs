@@ -19,6 +19,8 @@
 //! room first, so that a flood of spoofed addresses cannot push out a neighbour that is in use (RFC
 //! 6583).
 
+pub(crate) mod probe;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

@@ -51,6 +51,8 @@ pub(crate) enum LinkWhat {
     },
     /// Tells all.
     Announcement,
+    /// Asks all whether somebody has it already, before it is ours (RFC 5227 2.1.1).
+    Probe,
 }
 
 /// An ICMP or ICMPv6 message; its bytes, checksum included, lie in the queue.

@@ -197,6 +197,46 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
+    /// Looks out for somebody who has an IPv4 address that is not ours, or probes for it as well,
+    /// until [`Stack::unwatch_address`].
+    ///
+    /// # Errors
+    /// [`AddError::NoInterface`], [`AddError::BadAddress`] for what no host has or what is not on
+    /// an Ethernet link, [`AddError::Full`] when 64 addresses are watched.
+    pub fn watch_address(&mut self, iface: Iface, addr: Addr) -> Result<(), AddError> {
+        let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
+        if !interface.is_ethernet() || !addr.is_v4() || !may_be_ours(&Cidr { addr, prefix_len: 32 })
+        {
+            return Err(AddError::BadAddress);
+        }
+        if self.ip.probes.watch(iface, addr) { Ok(()) } else { Err(AddError::Full) }
+    }
+
+    /// Asks the link once whether somebody has an address (RFC 5227 2.1.1); it leaves with the next
+    /// `emit`. How often and how long to wait is the owner's to say.
+    ///
+    /// # Errors
+    /// [`AddError::NoInterface`], [`AddError::BadAddress`] for what is not IPv4 over Ethernet,
+    /// [`AddError::Full`] when too many answers wait to be sent.
+    pub fn probe_address(&mut self, iface: Iface, addr: Addr) -> Result<(), AddError> {
+        let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
+        if !interface.is_ethernet() || !addr.is_v4() {
+            return Err(AddError::BadAddress);
+        }
+        let probe = ReplyLink { iface, ours: addr, what: LinkWhat::Probe };
+        if self.replies.link(probe) { Ok(()) } else { Err(AddError::Full) }
+    }
+
+    /// Who has an address that is watched, as far as he has shown himself.
+    pub fn address_holder(&self, iface: Iface, addr: Addr) -> Option<Mac> {
+        self.ip.probes.found(iface, &addr)
+    }
+
+    /// Watches an address no more; who had it.
+    pub fn unwatch_address(&mut self, iface: Iface, addr: Addr) -> Option<Mac> {
+        self.ip.probes.unwatch(iface, &addr)
+    }
+
     pub(super) fn put_address(&mut self, iface: Iface, cidr: Cidr) -> Result<(), AddError> {
         let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
         let (table, mtu, loopback) = (interface.table, interface.mtu, interface.is_loopback());

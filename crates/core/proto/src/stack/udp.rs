@@ -121,6 +121,24 @@ impl<E: Env> Stack<E> {
         self.udp.send(&self.ip, socket, how, bytes)
     }
 
+    /// Queues a datagram from 0.0.0.0 to all hosts on the link of `iface`, which is how a host
+    /// speaks that has no address yet (RFC 1122 3.2.1.3 a, RFC 2131 4.1). It never leaves in
+    /// fragments, and nothing else can be sent from that address.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`]; [`UdpError::BadAddress`] unless the socket is bound to the IPv4
+    /// wildcard and `port` is not 0; [`UdpError::NoRoute`] when the interface is down or in another
+    /// table; [`UdpError::TooLong`], [`UdpError::Full`].
+    pub fn udp_send_unnumbered(
+        &mut self,
+        socket: UdpId,
+        iface: Iface,
+        port: u16,
+        bytes: &[u8],
+    ) -> Result<(), UdpError> {
+        self.udp.send_unnumbered(&self.ip, socket, iface, port, bytes)
+    }
+
     /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the
     /// stack is used again.
     pub fn udp_recv(&mut self, socket: UdpId) -> Option<Datagram<'_>> {

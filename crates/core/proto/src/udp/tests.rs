@@ -834,3 +834,39 @@ fn what_no_device_takes_from_a_closed_socket_is_counted_in_the_end() {
     }
     assert_eq!(net.stack.counters().udp.lost_after_close, 5 + u64::from(all));
 }
+
+#[test]
+fn a_host_without_an_address_speaks_to_its_link_from_0_0_0_0_and_hears_what_is_for_all() {
+    let mut net = Net::new(&[(ethernet(1500), &[]), (ethernet(1500), &[])]);
+    let socket = bind(&mut net, "0.0.0.0", 68);
+    net.stack.udp_send_unnumbered(socket, Iface(1), 67, b"who am I?").unwrap();
+    net.stack.emit(net.now, &mut net.sink);
+    let (iface, frame, _) = net.sink.sent.pop_front().expect("a frame");
+    assert_eq!(iface, Iface(1));
+    let eth = clearway_wire::eth::check(&frame).unwrap();
+    assert_eq!((eth.dst(), eth.src()), (clearway_wire::Mac::BROADCAST, OUR_MAC));
+    let ip = ipv4::check(eth.payload(), true).unwrap();
+    assert_eq!((ip.src(), ip.dst()), (addr("0.0.0.0"), addr("255.255.255.255")));
+    let datagram = udp::check(&ip.src(), &ip.dst(), ip.payload(), true).unwrap();
+    assert_eq!((datagram.src_port(), datagram.dst_port()), (68, 67));
+    assert_eq!(datagram.payload(), b"who am I?");
+    // Nothing else is sent from there, and not by the ordinary verb.
+    let out = UdpOut {
+        to: Some(end("255.255.255.255", 67)),
+        from: Some(addr("0.0.0.0")),
+        iface: Some(Iface(1)),
+        ..UdpOut::default()
+    };
+    assert_eq!(net.stack.udp_send_with(socket, &out, b"x"), Err(UdpError::BadAddress));
+    let mut send = |iface, port, len| {
+        net.stack.udp_send_unnumbered(socket, Iface(iface), port, &std::vec![0; len])
+    };
+    assert_eq!(send(1, 67, 1473), Err(UdpError::TooLong));
+    assert_eq!(send(1, 0, 1), Err(UdpError::BadAddress));
+    assert_eq!(send(7, 67, 1), Err(UdpError::NoRoute));
+    net.stack.set_up(Iface(1), false);
+    assert_eq!(net.stack.udp_send_unnumbered(socket, Iface(1), 67, b"x"), Err(UdpError::NoRoute));
+    let named = bind(&mut net, "0.0.0.0", 69);
+    net.stack.udp_close(named);
+    assert_eq!(net.stack.udp_send_unnumbered(named, Iface(0), 67, b"x"), Err(UdpError::Stale));
+}

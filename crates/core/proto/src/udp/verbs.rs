@@ -147,6 +147,30 @@ impl Udp {
         self.queue(socket, Departure { from, to, tos, ttl, segment_size, via }, bytes)
     }
 
+    /// Queues a datagram of a host without an address: from 0.0.0.0 to all on one link.
+    pub(crate) fn send_unnumbered(
+        &mut self,
+        ip: &Ip,
+        socket: UdpId,
+        iface: Iface,
+        port: u16,
+        bytes: &[u8],
+    ) -> Result<(), UdpError> {
+        let s = self.by_id(socket)?;
+        let (table, tos, ttl, from) = (s.table, s.tos, s.ttl, s.local.addr);
+        if from != Addr::ANY_V4 || port == 0 {
+            return Err(UdpError::BadAddress);
+        }
+        let to = Endpoint::new(Addr::v4([255; 4]), port);
+        ip.hop_via(table, Some(iface), &from, &to.addr).map_err(|_| UdpError::NoRoute)?;
+        let mtu = ip.interface(iface).map_or(0, |i| i.mtu) as usize;
+        if udp::HEADER_LEN + ipv4::HEADER_LEN + bytes.len() > mtu {
+            return Err(UdpError::TooLong);
+        }
+        let departure = Departure { from, to, tos, ttl, segment_size: 0, via: Some(iface) };
+        self.queue(socket, departure, bytes)
+    }
+
     /// From which address a datagram goes to whom, and by which interface where the addresses do
     /// not decide that.
     pub(super) fn addresses(

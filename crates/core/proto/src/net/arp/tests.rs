@@ -328,3 +328,48 @@ fn a_flood_of_requests_fills_neither_table_nor_memory() {
         "without emit the queue of replies is full"
     );
 }
+
+#[test]
+fn a_probe_names_no_sender_and_finds_who_has_the_address_or_wants_it_too() {
+    let mut net = Net::new(&[(ethernet(1500), &[])]);
+    let wanted = addr("10.0.0.9");
+    net.stack.watch_address(Iface(0), wanted).unwrap();
+    net.stack.probe_address(Iface(0), wanted).unwrap();
+    let sent = net.emit();
+    let (_, to, probe) = read(&sent[0]);
+    assert_eq!((to, probe.operation), (Mac::BROADCAST, Operation::Request));
+    assert_eq!((probe.sender, probe.target), (addr("0.0.0.0"), wanted));
+    assert_eq!(net.stack.address_holder(Iface(0), wanted), None);
+    // Our own frame that comes back says nothing.
+    let own = Arp { sender_mac: OUR_MAC, ..request("0.0.0.0", "10.0.0.9") };
+    assert_eq!(net.ingest(&arp_frame(&own, Mac::BROADCAST)), Some(Drop::ArpNotForUs));
+    // Who asks for it, or for himself from another address, does not have it.
+    net.ingest(&arp_frame(&request("10.0.0.2", "10.0.0.9"), Mac::BROADCAST));
+    assert_eq!(net.stack.address_holder(Iface(0), wanted), None);
+    assert_eq!(net.ingest(&arp_frame(&request("0.0.0.0", "10.0.0.9"), Mac::BROADCAST)), None);
+    assert_eq!(net.stack.address_holder(Iface(0), wanted), Some(PEER_MAC));
+    net.stack.watch_address(Iface(0), wanted).unwrap();
+    assert_eq!(net.stack.address_holder(Iface(0), wanted), None);
+    assert_eq!(net.ingest(&arp_frame(&reply("10.0.0.9", PEER_MAC), OUR_MAC)), None);
+    assert_eq!(net.stack.unwatch_address(Iface(0), wanted), Some(PEER_MAC));
+    // From now on such a packet is what it always was.
+    let again = net.ingest(&arp_frame(&reply("10.0.0.9", PEER_MAC), OUR_MAC));
+    assert_eq!(again, Some(Drop::ArpUnsolicited));
+}
+
+#[test]
+fn only_so_many_addresses_are_watched_and_only_such_as_a_host_may_have() {
+    let mut net = Net::new(&[(ethernet(1500), &[]), (raw(1500), &[])]);
+    let bad = crate::AddError::BadAddress;
+    for no_host in ["0.0.0.0", "224.0.0.1", "255.255.255.255", "2001:db8::1"] {
+        assert_eq!(net.stack.watch_address(Iface(0), addr(no_host)), Err(bad), "{no_host}");
+    }
+    assert_eq!(net.stack.watch_address(Iface(1), addr("10.0.0.9")), Err(bad));
+    for last in 0..crate::net::neigh::probe::MOST as u8 {
+        net.stack.watch_address(Iface(0), Addr::v4([10, 0, 0, last])).unwrap();
+    }
+    let full = net.stack.watch_address(Iface(0), addr("10.0.1.1"));
+    assert_eq!(full, Err(crate::AddError::Full));
+    net.stack.unwatch_address(Iface(0), addr("10.0.0.1"));
+    net.stack.watch_address(Iface(0), addr("10.0.1.1")).unwrap();
+}
