@@ -325,13 +325,20 @@ impl EpollSet {
         drop(resting);
         self.client.turn_inside();
         let mut hub = self.client.hub();
+        if let Some(set) = hub.sets.get_mut(self.key) {
+            // Before the rings are drained: this thread is no sleeper any more that would have to
+            // be kicked for what is found there, and find its own kick at the next sleep.
+            set.sleeping = set.sleeping.saturating_sub(1);
+            // Two kicks can have woken one thread only, so others may be kicked again.
+            set.kicked = 0;
+            set.looking += 1;
+        }
         if hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number) {
             accepting.awake(&words);
             hub.drain();
         }
         if let Some(set) = hub.sets.get_mut(self.key) {
-            // Two kicks can have woken one thread only, so others may be kicked again.
-            (set.sleeping, set.kicked) = (set.sleeping.saturating_sub(1), 0);
+            set.looking = set.looking.saturating_sub(1);
             if set.is_promising() && found.iter().any(|event| event.data == KERNEL) {
                 // What the kernel has may be all that this thread takes.
                 hub.wake_set(self.key);

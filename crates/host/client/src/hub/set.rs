@@ -36,6 +36,8 @@ pub(crate) struct Set {
     /// Threads that sleep on the set, and how many of them were kicked.
     pub(crate) sleeping: u32,
     pub(crate) kicked: u32,
+    /// Threads that have slept on the set, drain the rings, and take what is ready next.
+    pub(crate) looking: u32,
     /// What they sleep on, and the attachment whose notifier is in it.
     pub(crate) sleep: Option<(u32, Arc<Internal>)>,
     /// The kernel's set has members too.
@@ -84,6 +86,7 @@ impl Set {
             kick: Arc::new(kick),
             sleeping: 0,
             kicked: 0,
+            looking: 0,
             sleep: None,
             kernel: false,
             inner: 0,
@@ -120,7 +123,8 @@ impl Set {
     }
 
     pub(crate) fn forget_threads(&mut self) {
-        (self.waiting, self.sleeping, self.kicked, self.sleep) = (0, 0, 0, None);
+        (self.waiting, self.sleeping, self.kicked) = (0, 0, 0);
+        (self.looking, self.sleep) = (0, None);
         self.watches.retain(|watch| matches!(watch, Watch::Member { .. }));
     }
 
@@ -367,7 +371,7 @@ impl Inner {
             if *exclusive_done {
                 return;
             }
-            *exclusive_done = entry.sleeping > entry.kicked;
+            *exclusive_done = entry.looking > 0 || entry.sleeping > entry.kicked;
         }
         self.enqueue(set, member);
     }

@@ -421,3 +421,65 @@ fn no_room_for_events_is_an_error() {
     let set = Both::new(a.client());
     assert_eq!(set.set.wait(set.epfd.as_raw_fd(), &mut [], None, None), Err(Errno::INVAL));
 }
+
+/// Set in the process of its own that the test below makes.
+const ALONE: &str = "CLEARWAY_TEST_ALONE";
+
+/// What each event counter of this process stands at, by the kernel's number for it.
+fn event_counters() -> std::collections::BTreeMap<u64, u64> {
+    let word = |info: &str, name: &str, radix| {
+        let value = info.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(value.trim(), radix).ok()
+    };
+    let all = std::fs::read_dir("/proc/self/fdinfo").expect("/proc is mounted");
+    let infos = all.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+    infos
+        .filter_map(|info| {
+            Some((word(&info, "eventfd-id:", 10)?, word(&info, "eventfd-count:", 16)?))
+        })
+        .collect()
+}
+
+/// Who was woken by the notifier finds in the rings what it was woken for, and takes it. A kick for
+/// itself would cost a system call now, and at its next sleep another one that does not sleep.
+#[test]
+fn a_thread_that_was_woken_for_an_event_does_not_kick_itself() {
+    if std::env::var_os(ALONE).is_none() {
+        // The set's counters are known by when they were made: nobody may make others meanwhile.
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        alone.args(["--exact", "epoll::a_thread_that_was_woken_for_an_event_does_not_kick_itself"]);
+        let done = alone.env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let world = World::new();
+    let (a, b) = pair(&world);
+    let before = event_counters();
+    let set = Both::new(a.client());
+    let own: Vec<u64> =
+        event_counters().into_keys().filter(|id| !before.contains_key(id)).collect();
+    assert_eq!(own.len(), 2, "the set's two counters");
+    set.add(&a, IN, 1);
+    let asleep = format!("{} ", libc::SYS_epoll_pwait2);
+    for _ in 0..5 {
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let set = &set;
+            let waits = scope.spawn(move || {
+                tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                set.wait(None)
+            });
+            let task = format!("/proc/self/task/{}/syscall", told.recv().unwrap());
+            crate::child::eventually("the thread sleeps", || {
+                std::fs::read_to_string(&task).is_ok_and(|call| call.starts_with(&asleep))
+            });
+            send_all(&b, b"x");
+            assert_eq!(waits.join().unwrap(), [(1, IN)]);
+        });
+        recv_all(&a, 1);
+    }
+    let counters = event_counters();
+    let kicks: u64 = own.iter().map(|id| counters[id]).sum();
+    assert_eq!(kicks, 0, "the thread that took the event was awake");
+}
