@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use clearway_errors::Code;
 use clearway_shm::attach_socket::{self, Handoff, Hello, Reply, Request, Token, Welcome};
 use clearway_shm::in_process::Stack;
 use clearway_shm::layout::Message;
@@ -82,6 +83,20 @@ pub enum AttachError {
 }
 
 impl AttachError {
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        match self {
+            AttachError::NoHost { .. } => Code::NoHost,
+            AttachError::Denied { .. } => Code::NotHeard,
+            AttachError::Refused { errno, .. } => match errno.0 {
+                libc::EMFILE | libc::ENFILE | libc::EUSERS | libc::ENOMEM => Code::NoRoom,
+                _ => Code::NoEntry,
+            },
+            AttachError::Left => Code::WrongKind,
+            AttachError::Garbled { .. } => Code::HostSilent,
+        }
+    }
+
     /// What a call fails with that needed the host.
     pub fn errno(&self) -> Errno {
         match self {

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use clearway_errors::Code;
 use clearway_shm::attach_socket::Secret;
 use clearway_shm::paths;
 use rustix::fs::{Mode, OFlags};
@@ -128,6 +129,13 @@ pub enum ConfigError {
         /// What could stand there.
         why: &'static str,
     },
+}
+
+impl ConfigError {
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        Code::ClientSettings
+    }
 }
 
 impl AppConfig {

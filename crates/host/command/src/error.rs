@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use clearway_errors::Code;
+
 /// What is wrong with the marked part of a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem {
@@ -75,6 +77,20 @@ impl ParseError {
     /// What is wrong.
     pub fn problem(&self) -> &Problem {
         &self.problem
+    }
+
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        match self.problem {
+            Problem::TooLong | Problem::TooManyWords => Code::LineTooLong,
+            Problem::UnclosedQuote => Code::Unquoted,
+            Problem::Unknown => Code::UnknownWord,
+            Problem::NothingFollows => Code::NothingFollows,
+            Problem::Ambiguous(_) => Code::Ambiguous,
+            Problem::Incomplete => Code::Incomplete,
+            Problem::BadValue(_) => Code::BadArgument,
+            Problem::Refused(_) => Code::Refused,
+        }
     }
 
     /// What could stand there.

@@ -1,5 +1,7 @@
 //! Commands out of a file or a stream of lines: one command per line, remarks over several.
 
+use clearway_errors::Code;
+
 use crate::error::ParseError;
 use crate::{Line, parse};
 
@@ -87,6 +89,16 @@ pub enum ScriptError {
         /// Where it begins, counted from 1.
         number: usize,
     },
+}
+
+impl ScriptError {
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        match self {
+            ScriptError::Line { error, .. } => error.code(),
+            ScriptError::OpenRemark { .. } => Code::Incomplete,
+        }
+    }
 }
 
 /// The commands of a whole script, every line checked before the first is carried out.

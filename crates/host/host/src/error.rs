@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clearway_engine::EngineError;
+use clearway_errors::Code;
 use clearway_session::worker::Failed;
 use clearway_shm::ShmError;
 use clearway_shm::host::MAX_WORKERS;
@@ -36,6 +37,18 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        match self {
+            HostError::Running(_) => Code::HostRuns,
+            HostError::Socket(..) => Code::SocketFailed,
+            HostError::System(..) | HostError::Page(_) => Code::SystemRefuses,
+            HostError::Workers => Code::Senseless,
+            HostError::Thread(..) => Code::WorkerFailed,
+            HostError::Engine(_, error) => error.code(),
+        }
+    }
+
     /// A worker did not begin.
     pub(crate) fn of_worker(worker: usize, failed: Failed) -> HostError {
         match failed {

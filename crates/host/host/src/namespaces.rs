@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use clearway_errors::Code;
 use clearway_proto::Table;
 use clearway_session::program::ProgramLimits;
 use clearway_session::quota::Limits;
@@ -151,6 +152,20 @@ pub enum NamespaceError {
     /// The table is full.
     #[error("there are {MAX_NAMESPACES} namespaces; take one away first")]
     TooMany,
+}
+
+impl NamespaceError {
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        match self {
+            NamespaceError::Exists(_) => Code::Exists,
+            NamespaceError::BadId(_)
+            | NamespaceError::BadSecret
+            | NamespaceError::AttachSocket(..) => Code::BadNamespace,
+            NamespaceError::Unknown(_) => Code::NoSuchThing,
+            NamespaceError::TooMany => Code::Full,
+        }
+    }
 }
 
 /// All namespaces.

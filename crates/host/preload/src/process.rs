@@ -8,6 +8,7 @@ use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use clearway_client::{AppConfig, AttachError, Client};
+use clearway_errors::Code;
 
 use crate::cancel;
 use crate::inside;
@@ -101,7 +102,8 @@ fn attach() -> Option<&'static Arc<Client>> {
         Ok(config) => config,
         Err(error) => {
             CLOSED.store(true, Ordering::Relaxed);
-            tell_once(&format!("{error}; sockets that are not on the machine's own loopback fail"));
+            let said = format!("{error}; sockets that are not on the machine's own loopback fail");
+            tell_once(&error.code().before(said).to_string());
             return None;
         }
     };
@@ -110,9 +112,9 @@ fn attach() -> Option<&'static Arc<Client>> {
             Ok(client) => Some(keep(client)),
             Err(sentence) => {
                 CLOSED.store(true, Ordering::Relaxed);
-                tell_once(&format!(
-                    "{sentence}; sockets that are not on the machine's own loopback fail"
-                ));
+                let said =
+                    format!("{sentence}; sockets that are not on the machine's own loopback fail");
+                tell_once(&Code::Failed.before(said).to_string());
                 None
             }
         };
@@ -125,11 +127,12 @@ fn attach() -> Option<&'static Arc<Client>> {
             let absent = matches!(error, AttachError::NoHost { .. });
             CLOSED.store(!absent || required, Ordering::Relaxed);
             if !absent || required {
-                tell_once(&format!(
-                    "{error}; sockets that are not on the machine's own loopback fail"
-                ));
+                let said =
+                    format!("{error}; sockets that are not on the machine's own loopback fail");
+                tell_once(&error.code().before(said).to_string());
             } else if explicit {
-                tell_once(&format!("{error}; all sockets stay with the kernel"));
+                let said = format!("{error}; all sockets stay with the kernel");
+                tell_once(&error.code().before(said).to_string());
             }
             None
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use clearway_errors::Code;
+
 /// A device that cannot be opened or is of no more use.
 #[derive(Debug)]
 pub struct DevError {
@@ -27,6 +29,16 @@ impl DevError {
     pub fn with_source(mut self, source: io::Error) -> DevError {
         self.source = Some(source);
         self
+    }
+
+    /// Of which class it is, as far as the system has said.
+    pub fn code(&self) -> Code {
+        match self.source.as_ref().map(io::Error::kind) {
+            Some(io::ErrorKind::PermissionDenied) => Code::PortDenied,
+            Some(io::ErrorKind::ResourceBusy | io::ErrorKind::AddrInUse) => Code::PortBusy,
+            Some(io::ErrorKind::NotFound) => Code::PortAbsent,
+            _ => Code::PortFailed,
+        }
     }
 
     /// The port, as the user named it.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clearway_dev::DevError;
+use clearway_errors::Code;
 
 use crate::guard::Keep;
 
@@ -35,4 +36,16 @@ pub enum PortError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl PortError {
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        match self {
+            PortError::Misuse(_) => Code::PortMisuse,
+            PortError::Kept { .. } => Code::PortKept,
+            PortError::Device(error) => error.code(),
+            PortError::Capture { .. } => Code::Unwritable,
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use clearway_dev::DevError;
+use clearway_errors::Code;
 use clearway_pkt::Iface;
 use clearway_proto::AddError;
 
@@ -64,6 +65,22 @@ impl fmt::Display for EngineError {
                     with IPv6 addresses",
             ),
             EngineError::TooManyPorts => write!(f, "one engine drives {MAX_PORTS} ports at most"),
+        }
+    }
+}
+
+impl EngineError {
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        match self {
+            EngineError::Device(error) => error.code(),
+            EngineError::Wait(_) => Code::SystemRefuses,
+            EngineError::App(_) => Code::WorkerFailed,
+            EngineError::Interface { .. } => Code::PortFailed,
+            EngineError::InterfaceTaken(_) => Code::Exists,
+            EngineError::NoPort(_) => Code::NoSuchThing,
+            EngineError::Mtu(_) => Code::BadMtu,
+            EngineError::TooManyPorts => Code::Full,
         }
     }
 }

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
+use clearway_errors::Code;
 
-use crate::error::WrongUse;
+use crate::error;
 use crate::{
     bench, bulk, capture, ctl, doctor, extcap, health, http, install, ip, lab, man, nstat, pktgen,
     reflect, run, ss, top, up, wire,
@@ -15,6 +16,9 @@ use crate::{
 /// A TCP/IP host stack in user space.
 ///
 /// Exit codes: 0 done, 1 failed, 2 wrong use; 3 of `health`: the host is drained.
+///
+/// Errors have a code: `clearway help E0103` says what it means and what to do, `clearway help
+/// errors` lists all.
 #[derive(Parser)]
 #[command(name = "clearway", version, arg_required_else_help = true)]
 struct Cli {
@@ -62,14 +66,17 @@ pub(crate) fn run() -> ExitCode {
     if extcap::is_called(&called) {
         return exit_code(extcap::answer(&called));
     }
+    if let [_, help, topic] = called.as_slice() {
+        if let (true, Some(said)) = (help == "help", topic.to_str().and_then(explained)) {
+            return exit_code(
+                said.and_then(|text| Ok(std::io::stdout().write_all(text.as_bytes())?)),
+            );
+        }
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are asked for and go to standard output; everything else is wrong
-            // use.
-            let code = if error.use_stderr() { 2 } else { 0 };
-            let _ = error.print();
-            return ExitCode::from(code);
+            return refused(&error);
         }
     };
     let done = match cli.command {
@@ -110,10 +117,36 @@ fn exit_code(done: anyhow::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("clearway: {error:#}");
-            ExitCode::from(if error.is::<WrongUse>() { 2 } else { 1 })
+            eprintln!("clearway: {}", error::told(&error));
+            ExitCode::from(error::exit_code(&error))
         }
     }
+}
+
+/// Help and version are asked for and go to standard output; everything else is wrong use.
+fn refused(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    match text.strip_prefix("error: ") {
+        Some(text) if error.use_stderr() => eprint!("clearway: {}", Code::Usage.before(text)),
+        _ => drop(error.print()),
+    }
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}
+
+/// What there is to say about a class of errors, or about all of them. None: the topic is no class.
+fn explained(topic: &str) -> Option<anyhow::Result<String>> {
+    if topic == "errors" {
+        let row = |code: &Code| format!("{code}  {}\n", code.title());
+        return Some(Ok(Code::ALL.iter().map(row).collect()));
+    }
+    let is_class = topic.starts_with(['E', 'e']) && topic[1..].bytes().all(|b| b.is_ascii_digit());
+    (is_class && topic.len() > 1).then(|| match Code::of(topic) {
+        Some(code) => Ok(code.explained().to_string()),
+        None => {
+            let sentence = format!("there is no error {topic}. `clearway help errors` lists all");
+            Err(error::WrongUse(sentence).into())
+        }
+    })
 }
 
 /// The version and what it was built for, in one line.

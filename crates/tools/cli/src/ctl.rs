@@ -5,13 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
+use clearway_errors::Code;
 use clearway_host::control::socket_beside;
 use clearway_host::{Answer, Outcome};
 use clearway_shm::paths;
 use serde_json::Value;
 
-use crate::error::WrongUse;
+use crate::error::{Coded, WrongUse};
 
 mod drain;
 mod shell;
@@ -115,32 +116,43 @@ fn one_line(words: &[String]) -> String {
 }
 
 /// Why nobody can be asked at `path`, and what to do.
-fn why_not(path: &Path, error: &io::Error) -> String {
+fn why_not(path: &Path, error: &io::Error) -> Coded {
     use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
     let at = path.display();
     let meta = std::fs::symlink_metadata(path);
-    match (error.kind(), meta) {
-        (io::ErrorKind::PermissionDenied, Ok(meta)) => format!(
-            "permission denied at {at}: commands are taken of root and of the user who runs the \
+    let (code, sentence) = match (error.kind(), meta) {
+        (io::ErrorKind::PermissionDenied, Ok(meta)) => (
+            Code::NotHeard,
+            format!(
+                "permission denied at {at}: commands are taken of root and of the user who runs the \
              host (uid {}) only. \
              Use sudo, or that user",
-            meta.uid()
+                meta.uid()
+            ),
         ),
-        (io::ErrorKind::PermissionDenied, Err(_)) => format!(
-            "permission denied at {at}: its folder is closed to this user. Commands are taken of \
+        (io::ErrorKind::PermissionDenied, Err(_)) => (
+            Code::NotHeard,
+            format!(
+                "permission denied at {at}: its folder is closed to this user. Commands are taken of \
              root and of the user who \
              runs the host only; use sudo, or that user"
+            ),
         ),
         (_, Ok(meta)) if !meta.file_type().is_socket() => {
-            format!(
+            let sentence = format!(
                 "what lies at {at} is no host's socket. Name the socket of the host with --socket"
-            )
+            );
+            (Code::NoHostsSocket, sentence)
         }
-        _ => format!(
-            "no host answers at {at}. Start one with `clearway up`, or name its socket with \
+        _ => (
+            Code::NoHost,
+            format!(
+                "no host answers at {at}. Start one with `clearway up`, or name its socket with \
              --socket"
+            ),
         ),
-    }
+    };
+    Coded::new(code, sentence)
 }
 
 /// A conversation with a host.
@@ -168,7 +180,7 @@ impl Host {
 
     /// Sends one line and reads its answer.
     fn ask(&mut self, line: &str, json: bool) -> anyhow::Result<Answer> {
-        let ended = || anyhow!("the host has ended the conversation");
+        let ended = || Coded::new(Code::HostSilent, "the host has ended the conversation");
         let line = if json { format!("{line} --json\n") } else { format!("{line}\n") };
         let written = self.input.get_mut().write_all(line.as_bytes());
         // A host that does not hear us says why before it ends the conversation.
@@ -176,10 +188,11 @@ impl Host {
         let answer = match (written, answer) {
             (_, Ok(Some(answer))) => answer,
             (_, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                bail!("the host does not answer in time")
+                let late = Coded::new(Code::HostSilent, "the host does not answer in time");
+                return Err(late.into());
             }
             (Err(error), _) | (_, Err(error)) => return Err(anyhow!(error).context(ended())),
-            (_, Ok(None)) => return Err(ended()),
+            (_, Ok(None)) => return Err(ended().into()),
         };
         self.over |= answer.outcome == Outcome::Quit;
         Ok(answer)
@@ -189,7 +202,7 @@ impl Host {
     pub(crate) fn into_stream(mut self, line: &str) -> anyhow::Result<UnixStream> {
         let answer = self.ask(line, false)?;
         if answer.outcome != Outcome::Done {
-            bail!("{}", answer.text.trim_end());
+            return Err(Coded::heard("", answer.text.trim_end()).into());
         }
         let mut stream = self.input.into_inner();
         stream.write_all(b"go\n")?;
@@ -202,7 +215,7 @@ impl Host {
         match answer.outcome {
             Outcome::Done => serde_json::from_str(&answer.text)
                 .context("the host answers with something else than JSON"),
-            _ => bail!("{line}: {}", answer.text.trim_end()),
+            _ => Err(refused(line, &answer)),
         }
     }
 
@@ -212,7 +225,7 @@ impl Host {
         match answer.outcome {
             Outcome::Failed => Ok(None),
             Outcome::Done => Ok(Some(serde_json::from_str(&answer.text)?)),
-            _ => bail!("{line}: {}", answer.text.trim_end()),
+            _ => Err(refused(line, &answer)),
         }
     }
 
@@ -223,21 +236,33 @@ impl Host {
         }
         let answer = self.ask(line, json)?;
         let text = answer.text.trim_end();
+        let is_wrong_use = answer.outcome == Outcome::WrongUse;
         match answer.outcome {
             Outcome::Done | Outcome::Quit => Ok(io::stdout().write_all(answer.text.as_bytes())?),
             Outcome::Failed | Outcome::WrongUse if json => {
                 writeln!(io::stdout(), "{text}")?;
                 let sentence = "the command was not carried out";
-                if answer.outcome == Outcome::Failed {
-                    bail!(sentence)
-                } else {
-                    Err(WrongUse(sentence.into()).into())
-                }
+                let code = code_in(text).unwrap_or(Code::Failed);
+                Err(Coded::new(code, sentence).if_wrong_use(is_wrong_use).into())
             }
-            Outcome::Failed => Err(anyhow!("{text}")),
-            Outcome::WrongUse => Err(WrongUse(text.into()).into()),
+            Outcome::Failed | Outcome::WrongUse => {
+                Err(Coded::heard("", text).if_wrong_use(is_wrong_use).into())
+            }
         }
     }
+}
+
+/// The class that an answer in JSON tells.
+fn code_in(json: &str) -> Option<Code> {
+    serde_json::from_str::<Value>(json).ok()?.get("code")?.as_str().and_then(Code::of)
+}
+
+/// A question in JSON that was not answered.
+fn refused(line: &str, answer: &Answer) -> anyhow::Error {
+    let json = serde_json::from_str::<Value>(&answer.text).unwrap_or_default();
+    let sentence = json["error"].as_str().unwrap_or(answer.text.trim_end());
+    let code = code_in(&answer.text).unwrap_or(Code::Failed);
+    Coded::new(code, format!("{line}: {sentence}")).into()
 }
 
 impl Place {

@@ -7,10 +7,11 @@ use std::process::Command;
 
 use anyhow::Context as _;
 use clearway_dev::PortSpec;
+use clearway_errors::Code;
 use clearway_shm::paths;
 use clearway_wire::Addr;
 
-use crate::error::WrongUse;
+use crate::error::{Coded, WrongUse};
 use crate::net::Address;
 
 mod fit;
@@ -116,13 +117,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let trapped = if args.trap { trap::plan(&args.command[0], unfit.as_ref())? } else { None };
     let unfit = unfit.filter(|_| trapped.is_none());
     if let (Some(unfit), true) = (&unfit, required) {
-        return Err(WrongUse(format!(
+        let sentence = format!(
             "{} {}; with --required it is not started{}",
             unfit.path.display(),
             unfit.why,
             trap::advice(unfit)
-        ))
-        .into());
+        );
+        return Err(Coded::wrong_use(Code::Unfit, sentence).into());
     }
     let mut command = match &trapped {
         Some(trapped) => trapped.command(&args.command[0]),
@@ -172,7 +173,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     // Only comes back when the program could not be started.
     let error = command.exec();
-    Err(error).with_context(|| format!("cannot run {}", Path::new(&args.command[0]).display()))
+    let sentence = format!("cannot run {}", Path::new(&args.command[0]).display());
+    Err(error).with_context(|| Coded::new(Code::CannotRun, sentence))
 }
 
 fn secret(args: &Args) -> anyhow::Result<Option<String>> {
@@ -199,19 +201,20 @@ fn checked(path: &Path) -> anyhow::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     loadable(&path)?;
     if !path.is_file() {
-        return Err(WrongUse(format!("{} is not there", path.display())).into());
+        let sentence = format!("{} is not there", path.display());
+        return Err(Coded::wrong_use(Code::NoLibrary, sentence).into());
     }
     Ok(path)
 }
 
 /// The loader takes spaces and colons for the end of a name.
-pub(crate) fn loadable(path: &Path) -> Result<(), WrongUse> {
+pub(crate) fn loadable(path: &Path) -> Result<(), Coded> {
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
         let sentence = format!(
             "{}: the loader takes no path with spaces or colons. Put the library elsewhere",
             path.display()
         );
-        return Err(WrongUse(sentence));
+        return Err(Coded::wrong_use(Code::NoLibrary, sentence));
     }
     Ok(())
 }
@@ -235,7 +238,7 @@ pub(crate) fn find_part(name: &str, else_what: &str) -> anyhow::Result<PathBuf> 
         "{name} is not there. Build it with `cargo build --release`{else_what}. Looked at {}",
         places.join(", ")
     );
-    Err(WrongUse(sentence).into())
+    Err(Coded::wrong_use(Code::NoLibrary, sentence).into())
 }
 
 fn places(folder: &Path, name: &str) -> Vec<PathBuf> {

@@ -11,13 +11,14 @@ use anyhow::{Context as _, anyhow, bail};
 use clearway_command::{Command, PcapTrace, statements};
 use clearway_dev::FaultSpec;
 use clearway_engine::{Cores, Notifier, cores};
+use clearway_errors::Code;
 use clearway_host::control::socket_beside;
 use clearway_host::{Control, ControlSocket, Descriptors, Host, HostHandle, MAX_DEPTH, Settings};
 use clearway_shm::paths;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use zeroize::Zeroizing;
 
-use crate::error::WrongUse;
+use crate::error::Coded;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::service::ServiceManager;
@@ -126,13 +127,14 @@ fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
 
 /// How many commands a script has, with those of scripts that it names.
 fn check_script(path: &Path, depth: usize) -> anyhow::Result<usize> {
-    let wrong = |why: String| WrongUse(format!("{}: {why}", path.display()));
+    let wrong = |code, why| Coded::wrong_use(code, format!("{}: {why}", path.display()));
     if depth >= MAX_DEPTH {
-        return Err(wrong("scripts call each other too deeply".into()).into());
+        let why = "scripts call each other too deeply".into();
+        return Err(wrong(Code::ScriptsTooDeep, why).into());
     }
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(Code::ScriptUnreadable, error.to_string()))?;
     let text = Zeroizing::new(text);
-    let all = statements(&text).map_err(|error| wrong(error.to_string()))?;
+    let all = statements(&text).map_err(|error| wrong(error.code(), error.to_string()))?;
     all.iter().try_fold(0, |count, (_, line)| match &line.command {
         Command::Exec(inner) => Ok(count + 1 + check_script(inner, depth + 1)?),
         _ => Ok(count + 1),
@@ -154,7 +156,8 @@ fn keep_private(settings: &Settings) -> anyhow::Result<()> {
 fn settings(args: &Args) -> anyhow::Result<Settings> {
     let mut settings = match &args.config {
         None => Settings::default(),
-        Some(path) => Settings::load(path).map_err(|error| WrongUse(error.to_string()))?,
+        Some(path) => Settings::load(path)
+            .map_err(|error| Coded::wrong_use(error.code(), error.to_string()))?,
     };
     if let Some(cores) = &args.cores {
         settings.workers = cores.list().iter().copied().map(Some).collect();
@@ -343,7 +346,8 @@ fn in_background(control: &Path, log: &Path) -> anyhow::Result<()> {
             let said = said().unwrap_or_default();
             // Behind the log's own lines it says what it would say on a terminal.
             let last = said.rsplit_once("\nclearway: ").map_or(said.as_str(), |(_, last)| last);
-            bail!("the host ended ({status}): {}", last.trim().trim_start_matches("clearway: "));
+            let last = last.trim().trim_start_matches("clearway: ");
+            return Err(Coded::heard(&format!("the host ended ({status}): "), last).into());
         }
         // It answers a moment before it says so, and what it says is to be passed on.
         let said = said()?;

@@ -735,3 +735,46 @@ fn settings_and_scripts_are_checked_without_a_host() {
     assert!(err.contains("no-such-key"), "{err}");
     assert!(!folder.0.join("host.sock").exists(), "nothing was started");
 }
+
+#[test]
+fn errors_have_a_code_that_help_explains() {
+    let folder = Folder::new();
+    let begins = |err: &str, code: &str| {
+        assert!(err.starts_with(&format!("clearway: error[{code}]: ")), "{code}: {err}");
+    };
+    begins(&folder.ends(2, &["up", "--no-such-option"]).1, "E0001");
+    begins(&folder.ends(2, &["no-such-command"]).1, "E0001");
+    begins(&folder.ends(1, &["ctl", "show", "version"]).1, "E0601");
+    begins(&folder.ends(2, &["run", "--preload", "/no/such.so", "--", "env"]).1, "E0701");
+    begins(&folder.ends(2, &["up", "-c", "none.toml"]).1, "E0101");
+    for (text, code) in [
+        ("[cores", "E0102"),
+        ("cores = 1", "E0102"),
+        ("[cores]\nwokers = 1", "E0103"),
+        ("[kores]", "E0103"),
+        ("[cores]\nmode = \"fast\"", "E0104"),
+        ("[[ports]]\nname = \"x\"", "E0105"),
+    ] {
+        folder.file("bad.toml", text);
+        begins(&folder.ends(2, &["up", "--check", "-c", "bad.toml"]).1, code);
+    }
+    folder.file("bad.txt", "show nothing\n");
+    begins(&folder.ends(2, &["up", "--check", "--script", "bad.txt"]).1, "E0203");
+    let _up = folder.up(&[]);
+    begins(&folder.ends(1, &["up"]).1, "E0501");
+    begins(&folder.ends(1, &["ctl", "delete", "tap", "tap7"]).1, "E0301");
+    begins(&folder.ends(2, &["ctl", "show", "nothing"]).1, "E0203");
+    let (out, err) = folder.ends(1, &["ctl", "--json", "delete", "tap", "tap7"]);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["code"], "E0301", "{out}");
+    begins(&err, "E0301");
+    begins(&folder.ends(1, &["up", "--daemon"]).1, "E0501");
+
+    let (out, _) = folder.ends(0, &["help", "E0501"]);
+    assert!(out.starts_with("E0501: a host runs there already\n"), "{out}");
+    assert!(out.contains("What to do:\n  `clearway ctl show version` asks it"), "{out}");
+    let (list, _) = folder.ends(0, &["help", "errors"]);
+    assert!(list.lines().count() > 50 && list.contains("E0501  a host runs"), "{list}");
+    begins(&folder.ends(2, &["help", "E9999"]).1, "E0002");
+    assert!(folder.ends(0, &["help", "up"]).0.contains("Run the host stack"));
+}

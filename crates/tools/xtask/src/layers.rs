@@ -43,10 +43,11 @@ const TABLE: &[Row] = &[
     row("base",    &[],                                               &[]),
     row("hint",    &[],                                               &[]),
     row("options", &[],                                               &[]),
+    row("errors",  &[],                                               &[]),
     row("wire",    &["base"],                                         &[]),
     row("pkt",     &["base", "wire"],                                 &[]),
     row("proto",   &["base", "hint", "options", "wire", "pkt"],       &[]),
-    row("dev",     &["base", "wire", "pkt"],                          &[]),
+    row("dev",     &["base", "errors", "wire", "pkt"],                &[]),
     row("traffic", &["base", "wire", "pkt", "dev"],                   &[]),
     row("tap",     &["base", "wire", "pkt", "dev"],                   &[]),
     row("dpdk",    &["base", "wire", "pkt", "dev"],                   &[]),
@@ -54,20 +55,20 @@ const TABLE: &[Row] = &[
     row("sim",     &["base", "wire", "pkt", "proto"],                 &[]),
     row("script",  &["base", "options", "wire", "pkt", "proto", "dev", "tap"], &[]),
     row("cost",    &["base", "wire", "pkt", "proto"],                 &[]),
-    row("engine",  &["base", "hint", "wire", "pkt", "proto", "dev"],  &["sim", "script"]),
+    row("engine",  &["base", "errors", "hint", "wire", "pkt", "proto", "dev"],  &["sim", "script"]),
     row("dhcp",    &["base", "wire"],                                 &[]),
     row("http",    &["base", "wire", "pkt", "proto", "engine"],       &["sim", "script"]),
     row("bench",   &["base", "hint", "wire", "pkt", "proto", "engine"], &["dev"]),
     row("shm",     &["options"],                                      &[]),
-    row("client",  &["shm"],                                          &["host", "engine", "proto",
+    row("client",  &["errors", "shm"],                                          &["host", "engine", "proto",
         "ports", "pkt", "wire"]),
     row("trap",    &[],                                               &[]),
-    row("preload", &["options", "client", "trap"],                    &[]),
-    row("command", &["wire"],                                         &[]),
-    row("ports",   &["base", "wire", "pkt", "dev", "tap", "dpdk", "xdp"], &[]),
+    row("preload", &["errors", "options", "client", "trap"],                    &[]),
+    row("command", &["errors", "wire"],                               &[]),
+    row("ports",   &["base", "errors", "wire", "pkt", "dev", "tap", "dpdk", "xdp"], &[]),
     row("session", &["base", "options", "wire", "pkt", "proto", "dev", "engine", "shm", "ports"],
         &["sim"]),
-    row("host",    &["base", "wire", "pkt", "proto", "options", "dev", "engine", "shm", "command",
+    row("host",    &["base", "errors", "wire", "pkt", "proto", "options", "dev", "engine", "shm", "command",
         "ports", "session"], &["sim", "script"]),
     row("tokio",   &["client"],                                       &["dev", "engine", "host", "pkt",
         "ports", "proto", "shm", "wire"]),
@@ -88,7 +89,7 @@ pub const FOLDERS: &[&str] = &["core", "ports", "services", "host", "testing", "
 
 /// The crates that can do nothing but compute: no operating system, no unsafe code, and next to
 /// nothing from outside.
-pub const CORE: &[&str] = &["base", "options", "wire", "pkt", "proto"];
+pub const CORE: &[&str] = &["base", "errors", "options", "wire", "pkt", "proto"];
 
 /// The attributes that a crate of the core carries at the top of its `lib.rs`.
 const CORE_CARRIES: &[&str] = &["#![no_std]", "#![forbid(unsafe_code)]"];

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
+use clearway_errors::Code;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;
@@ -29,8 +30,9 @@ impl Settings {
 
 /// The settings that a text holds.
 fn settings(text: &str) -> Result<Settings, Wrong> {
-    let root = DeTable::parse(text)
-        .map_err(|error| Wrong::new(error.span().unwrap_or(0..0), error.message()))?;
+    let root = DeTable::parse(text).map_err(|error| {
+        Wrong::of(Code::SettingsSyntax, error.span().unwrap_or(0..0), error.message())
+    })?;
     let mut settings = Settings::default();
     for (name, value) in root.get_ref() {
         section(&mut settings, name, value)?;
@@ -101,12 +103,14 @@ fn section(settings: &mut Settings, name: &Name<'_>, value: &Spanned<DeValue<'_>
             each(settings, section, one)?;
             namespace_is_named(settings, one.span())
         }),
-        ("ports" | "namespaces", _) => Err(Wrong::new(
+        ("ports" | "namespaces", _) => Err(Wrong::of(
+            Code::SettingsSyntax,
             name.span(),
             format!("`{section}` is a list: write [[{section}]] before each"),
         )),
         (_, DeValue::Table(_)) => each(settings, section, value),
-        _ => Err(Wrong::new(
+        _ => Err(Wrong::of(
+            Code::SettingsSyntax,
             name.span(),
             format!("`{section}` is a section: write [{section}], then its keys below"),
         )),
@@ -118,13 +122,21 @@ fn port_is_named(settings: &Settings, at: Range<usize>) -> Set {
     if named {
         Ok(())
     } else {
-        Err(Wrong::new(at, "this port has no `port`, such as port = \"tap:clearway0\""))
+        Err(Wrong::of(
+            Code::SettingsMissing,
+            at,
+            "this port has no `port`, such as port = \"tap:clearway0\"",
+        ))
     }
 }
 
 fn namespace_is_named(settings: &Settings, at: Range<usize>) -> Set {
     let named = settings.namespaces.last().is_some_and(|namespace| !namespace.id.is_empty());
-    if named { Ok(()) } else { Err(Wrong::new(at, "this namespace has no `id`")) }
+    if named {
+        Ok(())
+    } else {
+        Err(Wrong::of(Code::SettingsMissing, at, "this namespace has no `id`"))
+    }
 }
 
 fn each(settings: &mut Settings, section: &str, table: &Spanned<DeValue<'_>>) -> Set {
@@ -153,5 +165,5 @@ fn unknown<'a>(what: &str, name: &Name<'_>, known: impl Iterator<Item = &'a str>
         Some(candidate) => format!("Did you mean `{candidate}`?"),
         None => format!("There are: {}.", known.join(", ")),
     };
-    Wrong::new(name.span(), format!("`{word}` is no {what}. {hint}"))
+    Wrong::of(Code::SettingsUnknown, name.span(), format!("`{word}` is no {what}. {hint}"))
 }

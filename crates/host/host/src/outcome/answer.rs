@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clearway_command::ParseError;
+use clearway_errors::Code;
 use serde_json::{Value, json};
 
 use super::CommandError;
@@ -88,9 +89,9 @@ impl Answer {
 
     pub(crate) fn failed(error: &CommandError, as_json: bool) -> Answer {
         let text = if as_json {
-            lines(&json!({ "error": error.to_string() }))
+            lines(&json!({ "error": error.to_string(), "code": error.code().to_string() }))
         } else {
-            format!("{error}\n")
+            format!("{}\n", error.code().before(error))
         };
         Answer {
             text,
@@ -101,17 +102,21 @@ impl Answer {
     /// To somebody who may not give commands. `user` is who runs the host.
     pub(crate) fn not_heard(user: u32) -> Answer {
         let text = format!(
-            "permission denied: commands are taken of root and of the user who runs the host (uid \
-             {user}) only\n"
+            "{}\n",
+            Code::NotHeard.before(format_args!(
+                "permission denied: commands are taken of root and of the user who runs the host \
+                 (uid {user}) only"
+            ))
         );
         Answer { text, outcome: Outcome::Failed }
     }
 
     pub(crate) fn wrong_use(error: &ParseError, as_json: bool) -> Answer {
         let text = match as_json {
-            false => format!("{error}\n"),
+            false => format!("{}\n", error.code().before(error)),
             true => lines(&json!({
                 "error": error.message(),
+                "code": error.code().to_string(),
                 "from": error.at().start,
                 "to": error.at().end,
                 "expected": error.expected(),

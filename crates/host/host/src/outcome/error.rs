@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clearway_command::ScriptError;
 use clearway_dev::rules::RuleError;
 use clearway_engine::EngineError;
+use clearway_errors::Code;
 use clearway_ports::PortError;
 use clearway_proto::AddError;
 use clearway_session::interfaces::NamesError;
@@ -145,9 +146,55 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// Of which class it is.
+    pub fn code(&self) -> Code {
+        match self {
+            CommandError::NoInterface(_) | CommandError::Missing(_) | CommandError::NoTable(_) => {
+                Code::NoSuchThing
+            }
+            CommandError::Interface { .. } | CommandError::NoConnection(_) => Code::WrongKind,
+            CommandError::Add { why, .. } => class(*why),
+            CommandError::TableExists(_) | CommandError::Names(NamesError::Exists(_)) => {
+                Code::Exists
+            }
+            CommandError::TableInUse(..) | CommandError::Capturing(_) => Code::InUse,
+            CommandError::TooManyTables(_) => Code::Full,
+            CommandError::Namespace(error) => error.code(),
+            CommandError::Port(error) => error.code(),
+            CommandError::Device(error) => error.code(),
+            CommandError::Engine(error) => error.code(),
+            CommandError::Rule(RuleError::Full) => Code::Full,
+            CommandError::Rule(RuleError::NoRule) => Code::NoSuchThing,
+            CommandError::Fault(_) | CommandError::Rule(_) | CommandError::Filter(_) => {
+                Code::BadFilter
+            }
+            CommandError::AlwaysOn | CommandError::NotBuiltIn(_) => Code::NotBuiltIn,
+            CommandError::Unwritable { .. } => Code::Unwritable,
+            CommandError::System(_) => Code::SystemRefuses,
+            CommandError::Unreadable { .. } | CommandError::NoScript(_) => Code::ScriptUnreadable,
+            CommandError::Script { error, .. } => error.code(),
+            CommandError::InScript { error, .. } => error.code(),
+            CommandError::TooDeep => Code::ScriptsTooDeep,
+            CommandError::Fixed(_) => Code::SettingsFixed,
+            CommandError::Gone(_) => Code::HostSilent,
+        }
+    }
+
     /// Whether the command itself was wrong, and not the state of things.
     pub(crate) fn is_wrong_use(&self) -> bool {
         matches!(self, CommandError::Script { .. } | CommandError::Fault(_))
+    }
+}
+
+fn class(why: AddError) -> Code {
+    match why {
+        AddError::Full => Code::Full,
+        AddError::NoInterface => Code::WrongKind,
+        AddError::NoTable => Code::NoSuchThing,
+        AddError::Exists => Code::Exists,
+        AddError::BadAddress => Code::BadAddress,
+        AddError::BadGateway => Code::BadRouter,
+        AddError::BadMtu => Code::BadMtu,
     }
 }
 

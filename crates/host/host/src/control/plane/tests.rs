@@ -186,7 +186,7 @@ fn every_show_answers_in_text_and_in_json() {
 fn what_is_not_there_is_told() {
     let world = World::new(1);
     assert!(
-        world.fails("set interface state loop0 up").starts_with("there is no interface `loop0`")
+        world.fails("set interface state loop0 up").contains("error[E0301]: there is no interface `loop0`")
     );
     world.ok("create loopback interface");
     assert!(
@@ -361,6 +361,21 @@ fn the_settings_make_ports_tables_and_namespaces() {
     let routes = world.json("show ip fib table 5 8.8.8.8");
     assert_eq!(routes["routes"][0]["via"], "via 10.1.0.2");
     assert_eq!(world.json("show interface")["interfaces"][0]["up"], true);
+}
+
+#[test]
+fn errors_in_json_carry_their_class() {
+    let world = World::new(1);
+    for (line, code) in [
+        ("set interface state loop0 up", "E0301"),
+        ("show nothing", "E0203"),
+        ("ip route del 10.0.0.0/8 table 7", "E0301"),
+    ] {
+        let answer = world.answer(&format!("{line} --json"));
+        let json: Value = serde_json::from_str(&answer.text).unwrap();
+        assert_eq!(json["code"], code, "{line}: {}", answer.text);
+        assert!(world.answer(line).text.starts_with(&format!("error[{code}]: ")), "{line}");
+    }
 }
 
 #[test]
