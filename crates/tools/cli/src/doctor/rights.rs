@@ -18,7 +18,11 @@ pub(super) fn tun(files: &Files, found: &mut Findings) {
             );
         }
         Err(_) => {
-            let (why, remedy) = match (files.module("tun"), files.exists(TUN)) {
+            // A container sees the drivers of its kernel, and often neither its modules nor a file.
+            let misc = files.text("proc/misc").unwrap_or_default();
+            let is_running = misc.lines().any(|line| line.split_whitespace().nth(1) == Some("tun"));
+            let module = if is_running { Module::Loaded } else { files.module("tun") };
+            let (why, remedy) = match (module, files.exists(TUN)) {
                 (Module::Loadable, _) => ("its module is not loaded", "modprobe tun"),
                 (Module::Absent, _) => {
                     ("this kernel has no TUN", "apt-get install linux-image-amd64 && reboot")
