@@ -98,6 +98,9 @@ pub struct TapSpec {
     pub mac: Option<Mac>,
     /// Whether checksums and segmentation are left to each other's side of the interface.
     pub offload: bool,
+    /// The network namespace of Linux that the interface is in: a name below /run/netns or a path;
+    /// None is our own.
+    pub netns: Option<String>,
 }
 
 /// What a TUN/TAP interface carries.
@@ -112,7 +115,15 @@ pub enum TapMode {
 impl TapSpec {
     /// One queue, everything else left to the interface.
     pub fn new(mode: TapMode, name: impl Into<String>) -> TapSpec {
-        TapSpec { name: name.into(), mode, queues: 1, mtu: None, mac: None, offload: true }
+        TapSpec {
+            name: name.into(),
+            mode,
+            queues: 1,
+            mtu: None,
+            mac: None,
+            offload: true,
+            netns: None,
+        }
     }
 }
 
@@ -131,6 +142,9 @@ impl fmt::Display for TapSpec {
         }
         if !self.offload {
             f.write_str(",offload=off")?;
+        }
+        if let Some(netns) = &self.netns {
+            write!(f, ",netns={netns}")?;
         }
         Ok(())
     }
@@ -366,9 +380,22 @@ fn parse_tap(text: &str, mode: TapMode) -> Result<TapSpec, SpecError> {
                     _ => return Err(word.wrong_value("offload is on or off")),
                 }
             }
+            "netns" => {
+                let value = word.need_value("blue")?;
+                let is_sound = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+                let is_path = value.starts_with('/');
+                let is_name = !value.contains('/') && !matches!(value, "." | "..");
+                if !value.chars().all(is_sound) || !(is_path || is_name) {
+                    return Err(word.wrong_value(
+                        "a network namespace is a name as `ip netns` lists it, or a path",
+                    ));
+                }
+                spec.netns = Some(value.to_owned());
+            }
             _ => {
                 return Err(word.wrong_key(
-                    "unknown option; there are queues=N, mtu=BYTES, mac=ADDRESS and offload=on|off",
+                    "unknown option; there are queues=N, mtu=BYTES, mac=ADDRESS, offload=on|off \
+                     and netns=NAME",
                 ));
             }
         }

@@ -124,6 +124,8 @@ impl Machine {
     /// Whether a port would take an interface that is kept.
     pub fn keeps(&self, spec: &PortSpec) -> Option<Keep> {
         let names = match spec {
+            // Nobody comes to this machine by what is in another network namespace.
+            PortSpec::Tap(tap) if tap.netns.is_some() => return None,
             PortSpec::Tap(tap) => vec![tap.name.clone()],
             PortSpec::Xdp(xdp) => vec![xdp.name.clone()],
             PortSpec::Dpdk(dpdk) => self.named_by(dpdk),

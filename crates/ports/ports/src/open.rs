@@ -210,7 +210,7 @@ fn xdp_kinds(xdp: &XdpSpec, mtu: Option<usize>, cores: usize) -> Result<Vec<Kind
 fn open_tap(tap: &TapSpec, queues: usize) -> Result<Vec<TapFd>, PortError> {
     let tap = TapSpec { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..tap.clone() };
     let queues = clearway_tap::open(&tap)?;
-    clearway_tap::bring_up(&tap.name)?;
+    clearway_tap::within(tap.netns.as_deref(), || clearway_tap::bring_up(&tap.name))?;
     Ok(queues)
 }
 

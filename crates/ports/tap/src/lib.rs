@@ -8,10 +8,12 @@
 #![cfg(target_os = "linux")]
 
 mod address;
+mod netns;
 mod open;
 mod queue;
 mod sys;
 mod vnet;
 
+pub use netns::within;
 pub use open::{TapFd, add_host_address, bring_up, open};
 pub use queue::TapQueue;

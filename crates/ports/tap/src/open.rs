@@ -12,6 +12,7 @@ use clearway_dev::{DevError, Mac, TapMode, TapSpec};
 use clearway_pkt::Offloads;
 use clearway_wire::Cidr;
 
+use crate::netns::within;
 use crate::{address, sys, vnet};
 
 const TUN_FILE: &str = "/dev/net/tun";
@@ -22,6 +23,7 @@ pub struct TapFd {
     pub(crate) file: Attached,
     pub(crate) port: String,
     pub(crate) name: String,
+    pub(crate) netns: Option<String>,
     pub(crate) mtu: usize,
     pub(crate) mac: Option<Mac>,
     pub(crate) offloads: Offloads,
@@ -56,6 +58,10 @@ impl TapFd {
 /// goes away with its last queue. The MTU is read once, here. What the kernel was told of checksums
 /// and large frames is taken back when the last queue is dropped.
 pub fn open(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
+    within(spec.netns.as_deref(), || open_here(spec))
+}
+
+fn open_here(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     let first = attach_first(spec)?;
     let multi_queue = first.multi_queue;
     sys::set_header_len(&first.file, vnet::HEADER_LEN as libc::c_int)
@@ -68,8 +74,15 @@ pub fn open(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     }
     let mtu = settle_mtu(spec)?;
     let mac = choose_mac(spec)?;
-    let fd =
-        |file| TapFd { file, port: spec.to_string(), name: spec.name.clone(), mtu, mac, offloads };
+    let fd = |file| TapFd {
+        file,
+        port: spec.to_string(),
+        name: spec.name.clone(),
+        netns: spec.netns.clone(),
+        mtu,
+        mac,
+        offloads,
+    };
     Ok(files.into_iter().map(fd).collect())
 }
 

@@ -10,6 +10,7 @@ use clearway_dev::{
 };
 use clearway_pkt::{Buf, Burst, Offloads, Piece, PoolBuf, Segmentation, TxMeta};
 
+use crate::netns::within;
 use crate::open::{Attached, TapFd, set_mtu};
 use crate::sys;
 use crate::vnet::{self, HEADER_LEN};
@@ -25,6 +26,7 @@ pub struct TapQueue {
     file: Attached,
     port: String,
     name: String,
+    netns: Option<String>,
     mtu: usize,
     mac: Option<Mac>,
     offloads: Offloads,
@@ -60,12 +62,13 @@ impl TapFd {
 
 impl TapQueue {
     fn new(fd: TapFd, pool: FramePool) -> TapQueue {
-        let TapFd { file, port, name, mtu, mac, offloads } = fd;
+        let TapFd { file, port, name, netns, mtu, mac, offloads } = fd;
         let longest = max_frame(mtu, mac.is_some()).max(offloads.max_segmented_frame as usize);
         TapQueue {
             file,
             port,
             name,
+            netns,
             mtu,
             mac,
             offloads,
@@ -86,8 +89,8 @@ impl TapQueue {
 
     /// The queue on its way to another thread. What it has counted stays behind.
     pub fn into_fd(self) -> TapFd {
-        let TapQueue { file, port, name, mtu, mac, offloads, .. } = self;
-        TapFd { file, port, name, mtu, mac, offloads }
+        let TapQueue { file, port, name, netns, mtu, mac, offloads, .. } = self;
+        TapFd { file, port, name, netns, mtu, mac, offloads }
     }
 
     fn read_one(&mut self, burst: &mut Burst<PoolBuf>) -> Result<Read1, DevError> {
@@ -286,7 +289,7 @@ impl Facts for TapQueue {
     }
 
     fn set_mtu(&mut self, mtu: usize) -> Result<(), DevError> {
-        set_mtu(&self.port, &self.name, mtu)?;
+        within(self.netns.as_deref(), || set_mtu(&self.port, &self.name, mtu))?;
         self.mtu = mtu;
         let longest = HEADER_LEN + max_frame(mtu, self.mac.is_some());
         if longest > self.tx.len() {

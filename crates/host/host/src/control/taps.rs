@@ -25,6 +25,7 @@ impl Control {
             mtu: command.mtu.map(|mtu| mtu as usize),
             mac: command.mac,
             offload: true,
+            netns: None,
         };
         let fault = command
             .fault

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use clearway_dev::{Facts, Receive, Transmit, TxDrop};
 use clearway_pkt::{Burst, TxMeta};
-use clearway_tap::{add_host_address, bring_up, open};
+use clearway_tap::{add_host_address, bring_up, open, within};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
@@ -48,6 +48,32 @@ fn each_queue_is_used_by_a_thread_of_its_own() {
             });
         }
     });
+}
+
+#[test]
+fn an_interface_is_made_in_another_network_namespace() {
+    let _turn = enter_namespace();
+    let name = format!("cwtap-{}", std::process::id());
+    ip(&format!("netns add {name}"));
+    let mut spec = tap("far0");
+    spec.netns = Some(name.clone());
+    spec.mtu = Some(1400);
+    let mut queue = open(&spec).unwrap().remove(0).into_queue(pool());
+    within(Some(&name), || bring_up("far0")).unwrap();
+    within(Some(&name), || add_host_address("far0", "10.77.9.1/24".parse().unwrap())).unwrap();
+    queue.set_mtu(1300).unwrap();
+    let seen = |args: &[&str]| {
+        let output = Command::new("ip").args(args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let there = seen(&["-n", &name, "address", "show", "far0"]);
+    let here = seen(&["link"]);
+    drop(queue);
+    ip(&format!("netns del {name}"));
+    assert!(there.contains("mtu 1300") && there.contains("10.77.9.1/24"), "{there}");
+    assert!(there.contains("UP") && !here.contains("far0"), "{there}{here}");
+    let error = open(&spec).unwrap_err().to_string();
+    assert!(error.contains("is not there") && error.contains("ip netns add"), "{error}");
 }
 
 /// Whether `features` of the interface are on or off, as `ethtool -k` says it.
