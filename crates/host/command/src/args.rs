@@ -88,6 +88,10 @@ kinds! {
     Ports = "PORTS", "a port or a range of ports, such as 80 or 5201-5210";
     Protocol = "PROTOCOL", "tcp, udp, icmp, icmp6 or the number of an IP protocol, 0 to 255";
     Filter = "FILTER", "a capture filter as tcpdump takes it, in quotes, such as \"tcp port 80\"";
+    State = "STATE", "the state of a session as `show session verbose` has it, such as established";
+    Netns = "NETNS",
+        "a network namespace of Linux, by the name that `ip netns` shows or as a path";
+    Port = "PORT", "what a port is, such as tap:clearway0 or xdp:eth1";
     Fault = "FAULT", "how bad the link shall be, such as loss=0.1% or delay=10ms,rate=100M";
 }
 
@@ -120,6 +124,8 @@ impl Kind {
                 | Kind::File
                 | Kind::Fault
                 | Kind::Filter
+                | Kind::Netns
+                | Kind::Port
         )
     }
 
@@ -132,7 +138,7 @@ impl Kind {
             }
             Kind::Namespace => namespace(text).map(Value::Text),
             Kind::Secret => bounded(text, MAX_SECRET).map(|text| Value::Secret(text.into())),
-            Kind::File => bounded(text, MAX_PATH).map(Value::Text),
+            Kind::File | Kind::Port | Kind::Netns => bounded(text, MAX_PATH).map(Value::Text),
             Kind::Fault => bounded(text, MAX_FAULT).map(Value::Text),
             Kind::Filter => bounded(text, MAX_FILTER).map(Value::Text),
             Kind::Prefix => text.parse().ok().map(Value::Prefix),
@@ -147,6 +153,7 @@ impl Kind {
             Kind::Ports => ports(text).map(Value::Ports),
             Kind::Protocol => protocol(text).map(Value::Protocol),
             Kind::Session => session(text).map(Value::Session),
+            Kind::State => state(text).map(|state| Value::Text(state.into())),
         };
         value.ok_or(self.what())
     }
@@ -187,6 +194,26 @@ fn ports(text: &str) -> Option<PortRange> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (port(first)?, port(last)?);
     (first <= last).then_some(PortRange { first, last })
+}
+
+/// What a session may be (RFC 9293 3.3.2, and what has no connection).
+const STATES: [&str; 12] = [
+    "CLOSED",
+    "LISTEN",
+    "SYN-SENT",
+    "SYN-RECEIVED",
+    "ESTABLISHED",
+    "FIN-WAIT-1",
+    "FIN-WAIT-2",
+    "CLOSE-WAIT",
+    "CLOSING",
+    "LAST-ACK",
+    "TIME-WAIT",
+    "UNCONNECTED",
+];
+
+fn state(text: &str) -> Option<&'static str> {
+    STATES.into_iter().find(|state| state.eq_ignore_ascii_case(text))
 }
 
 /// `0:3` or `0:3:1`.

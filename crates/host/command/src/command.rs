@@ -79,6 +79,19 @@ pub enum Command {
         /// Bytes.
         mtu: u32,
     },
+    /// Make an interface over a port as the settings name it.
+    CreatePort {
+        /// What it is.
+        port: String,
+        /// The interface's name; the next free one by default.
+        name: Option<String>,
+        /// What happens to its packets.
+        fault: Option<String>,
+    },
+    /// Read the settings again.
+    Reload,
+    /// Write what makes the state of the host into a script.
+    Save(PathBuf),
     /// Set an interface's Ethernet address.
     SetMac {
         /// Its name.
@@ -168,6 +181,23 @@ pub enum Command {
     NotBuiltIn(&'static str),
 }
 
+/// Which sessions to show; what is None does not matter.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SessionFilter {
+    /// Of this program.
+    pub app: Option<u32>,
+    /// In this state, as it is shown.
+    pub state: Option<String>,
+    /// 6 for connections and their listeners, 17 for datagrams.
+    pub protocol: Option<u8>,
+    /// Our address.
+    pub local: Option<Cidr>,
+    /// The peer's address.
+    pub remote: Option<Cidr>,
+    /// A port of either side.
+    pub ports: Option<PortRange>,
+}
+
 /// Something to show.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(
@@ -195,6 +225,7 @@ pub enum Show {
     Tables,
     Session {
         verbose: u8,
+        filter: SessionFilter,
     },
     App {
         verbose: bool,
@@ -227,6 +258,9 @@ pub enum Show {
         pid: Option<u32>,
     },
     Settings,
+    RunningConfig {
+        secrets: bool,
+    },
 }
 
 /// What a host that is drained does with new connections.
@@ -269,6 +303,8 @@ pub struct TapSpec {
     pub host_addresses: Vec<Cidr>,
     /// Its MTU.
     pub mtu: Option<u32>,
+    /// The network namespace of Linux that it is in; our own by default.
+    pub netns: Option<String>,
     /// IP packets without Ethernet.
     pub tun: bool,
     /// What happens to its packets, as a specification of faults.

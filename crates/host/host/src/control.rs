@@ -13,8 +13,9 @@ mod packets;
 mod plane;
 mod reload;
 mod routes;
+mod save;
 mod server;
 mod taps;
 
-pub use plane::{Control, MAX_DEPTH, MetricsFormat, OnDrain, classic_metrics};
+pub use plane::{Control, MAX_DEPTH, MetricsFormat, OnDrain, OnReload, classic_metrics};
 pub use server::{ControlSocket, socket_beside};

@@ -14,6 +14,7 @@ pub mod control;
 pub mod descriptors;
 pub mod error;
 pub mod host;
+mod made;
 pub mod namespaces;
 mod outcome;
 mod placements;
@@ -31,7 +32,9 @@ pub use clearway_session::{
     Thing, ThreadHook, Worker,
 };
 pub use config::{ControlOptions, Settings, SettingsError};
-pub use control::{Control, ControlSocket, MAX_DEPTH, MetricsFormat, OnDrain, classic_metrics};
+pub use control::{
+    Control, ControlSocket, MAX_DEPTH, MetricsFormat, OnDrain, OnReload, classic_metrics,
+};
 pub use descriptors::Descriptors;
 pub use error::HostError;
 pub use host::{Host, HostHandle};

@@ -76,6 +76,8 @@ pub struct NamespaceChanges {
     pub put: Vec<NamespaceSpec>,
     /// To be taken away, if they are there.
     pub remove: Vec<String>,
+    /// What each program may have that comes from now on, where its namespace says nothing else.
+    pub program: Option<ProgramLimits>,
 }
 
 /// A namespace.

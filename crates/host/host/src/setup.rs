@@ -16,6 +16,8 @@ pub struct Setup {
     pub socket: PathBuf,
     /// The file mode of the sockets: who may knock.
     pub socket_mode: u32,
+    /// The group that the sockets belong to; None: that of who runs the host.
+    pub socket_group: Option<u32>,
     /// One worker for each; Some pins its thread to that core.
     pub workers: Vec<Option<usize>>,
     /// What workers do when there is nothing to do.
@@ -109,6 +111,7 @@ impl Setup {
         Setup {
             socket,
             socket_mode: 0o660,
+            socket_group: None,
             workers: vec![None],
             mode: Mode::Interrupt,
             pool: PoolBudget::default(),

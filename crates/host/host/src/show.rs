@@ -13,11 +13,13 @@ mod look;
 mod metrics;
 mod programs;
 mod routes;
+mod running;
 mod sessions;
 mod threads;
 
 use clearway_command::Show;
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use crate::config::ControlOptions;
 use crate::host::HostHandle;
@@ -28,6 +30,15 @@ use look::Look;
 pub(crate) use interfaces::counters;
 pub(crate) use last_looks::LastLooks;
 pub(crate) use look::{Baselines, Drain, View};
+/// The commands that make what the host has, secrets in them.
+pub(crate) fn running_script(
+    host: &HostHandle,
+    options: &ControlOptions,
+    view: View<'_>,
+) -> Result<(Zeroizing<String>, usize), CommandError> {
+    Look { host, options, view }.running_script()
+}
+
 pub(crate) use metrics::{classic, for_textfile};
 
 /// One view.
@@ -42,13 +53,14 @@ pub(crate) fn show(
         Show::Version => Ok(look.version()),
         Show::Plugins => Ok(look.plugins()),
         Show::Settings => Ok(look.settings()),
+        Show::RunningConfig { secrets } => look.running_config(*secrets),
         Show::Interface { interface } => look.interfaces(interface.as_deref()),
         Show::InterfaceAddress { interface } => look.addresses(interface.as_deref()),
         Show::RxPlacement => look.rx_placement(),
         Show::Neighbors { version } => look.neighbors(*version),
         Show::Fib { version, table, prefix } => look.fib(*version, *table, *prefix),
         Show::Tables => look.tables(),
-        Show::Session { verbose } => look.sessions(*verbose),
+        Show::Session { verbose, filter } => look.sessions(*verbose, filter),
         Show::App { verbose } => look.apps(*verbose),
         Show::Namespaces => Ok(look.namespaces()),
         Show::Limits => look.limits(),
@@ -94,12 +106,9 @@ impl Look<'_> {
 
     fn settings(&self) -> Output {
         let mut grid = grid::Grid::new(&["Setting", "Value"]);
-        self.options
-            .settings
-            .iter()
-            .for_each(|(key, value)| grid.row([key.clone(), value.clone()]));
+        self.view.settings.iter().for_each(|(key, value)| grid.row([key.clone(), value.clone()]));
         let json: serde_json::Map<_, _> = self
-            .options
+            .view
             .settings
             .iter()
             .map(|(key, value)| (key.clone(), value.clone().into()))

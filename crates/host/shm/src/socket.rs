@@ -285,10 +285,11 @@ pub fn take_handoff(fd: BorrowedFd<'_>) -> Option<Handoff> {
     postcard::from_bytes(buffer.get(..len)?).ok()
 }
 
-/// Listens at `path`, without blocking; `mode` is who may connect. Nobody can send descriptors to
+/// Listens at `path`, without blocking; `mode` is who may connect, and `group` whose the file is.
+/// Nobody can send descriptors to
 /// the sockets that it accepts. A socket that nobody listens at any more is replaced;
 /// [`io::ErrorKind::AddrInUse`] says that somebody does.
-pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+pub fn listen(path: &Path, mode: u32, group: Option<u32>) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let fd = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     refuse_descriptors(fd.as_fd());
@@ -301,6 +302,10 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
             rustix::net::bind(&fd, &address)?;
         }
         bound => bound?,
+    }
+    // Before anybody can come: a socket that does not listen yet refuses who connects.
+    if let Some(group) = group {
+        rustix::fs::chown(path, None, Some(rustix::fs::Gid::from_raw(group)))?;
     }
     // The umask may have taken away more than was wanted.
     rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(mode))?;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
@@ -12,13 +12,18 @@ use clearway_command::{Command, PcapTrace, statements};
 use clearway_dev::FaultSpec;
 use clearway_engine::{Cores, Notifier, cores};
 use clearway_errors::Code;
+use clearway_host::config::MetricsSettings;
 use clearway_host::control::socket_beside;
-use clearway_host::{Control, ControlSocket, Descriptors, Host, HostHandle, MAX_DEPTH, Settings};
+use clearway_host::{
+    Control, ControlSocket, Descriptors, Host, HostHandle, MAX_DEPTH, OnReload, Settings,
+};
 use clearway_shm::paths;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use zeroize::Zeroizing;
 
-use crate::error::Coded;
+use crate::error::{self, Coded};
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::service::ServiceManager;
@@ -83,6 +88,9 @@ pub(crate) struct Args {
 /// How long a host in the background may take until it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
+/// How long settings may take to be read again.
+const RELOADED_WITHIN: Duration = Duration::from_secs(30);
+
 /// How the line begins by which a host says so.
 const READY: &str = "clearway is ready";
 
@@ -132,7 +140,8 @@ fn check_script(path: &Path, depth: usize) -> anyhow::Result<usize> {
         let why = "scripts call each other too deeply".into();
         return Err(wrong(Code::ScriptsTooDeep, why).into());
     }
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(Code::ScriptUnreadable, error.to_string()))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(Code::ScriptUnreadable, error.to_string()))?;
     let text = Zeroizing::new(text);
     let all = statements(&text).map_err(|error| wrong(error.code(), error.to_string()))?;
     all.iter().try_fold(0, |count, (_, line)| match &line.command {
@@ -237,9 +246,10 @@ impl Butler<'_> {
             control.run(&Command::PcapTrace(everything))?;
         }
         let path = control_path(self.settings, self.socket);
-        let commands = ControlSocket::open(&path, Arc::clone(&control))
-            .with_context(|| format!("cannot make the control socket {}", path.display()))?;
-        let metrics = Metrics::begin(self.settings, &control, host)?;
+        let commands =
+            ControlSocket::open(&path, self.settings.command_group, Arc::clone(&control))
+                .with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        let mut metrics = Some(Metrics::begin(self.settings, &control, host)?);
         host.open_attach_sockets()?;
         let status = self.tell_ready(commands.path(), host.workers())?;
         let mut manager = ServiceManager::of_environment();
@@ -250,13 +260,17 @@ impl Butler<'_> {
         }));
         tracing::info!(version = crate::cli::version_text(), socket = %self.socket.display(),
             "the host is ready");
+        let asked = Asked::default();
+        control.set_on_reload(asked.hook());
         let mut current = Cow::Borrowed(self.settings);
         loop {
             match self.signals.wait(self.over, manager.wait_limit(Duration::from_secs(3600)))? {
                 Woken::Timeout => {}
                 Woken::Reload => {
                     manager.reloading();
-                    self.reload(&control, &mut current);
+                    let who = asked.take();
+                    let done = self.reload(&control, host, &mut current, &mut metrics);
+                    Asked::answer(who, &done);
                     manager.ready(if control.is_draining() { DRAINING } else { &status });
                 }
                 Woken::Signal | Woken::Notifier => break,
@@ -273,28 +287,75 @@ impl Butler<'_> {
 
     /// Opens the log anew and reads the settings again. Whatever is wrong with them is logged, and
     /// the host goes on as it is.
-    fn reload(&self, control: &Control, current: &mut Cow<'_, Settings>) {
-        let read = settings(self.args);
-        let spec = &read.as_ref().map_or(&current.log, |new| &new.log).clone();
-        if let Err(error) = self.log.reopen(spec) {
+    fn reload(
+        &self,
+        control: &Arc<Control>,
+        host: &HostHandle,
+        current: &mut Cow<'_, Settings>,
+        metrics: &mut Option<Metrics>,
+    ) -> anyhow::Result<String> {
+        // By its old levels, which count until all of the new settings are taken over.
+        if let Err(error) = self.log.reopen(&current.log) {
             tracing::error!(error = format!("{error:#}"), "the log stays in the file that is open");
         }
-        let done = read.and_then(|new| {
-            let said = match self.args.config {
-                Some(_) => control.reload(current, &new)?,
-                None => "there is no file of settings".into(),
-            };
-            Ok((new, said))
-        });
-        match done {
-            Ok((new, said)) => {
-                tracing::info!("settings read again: {said}");
-                *current = Cow::Owned(new);
-            }
+        let done = match self.args.config {
+            Some(_) => self.take_over(control, host, current, metrics),
+            None => Ok("there is no file of settings".into()),
+        };
+        match &done {
+            Ok(said) => tracing::info!("settings read again: {said}"),
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "settings read again and not taken")
             }
         }
+        done
+    }
+
+    /// All that the settings say otherwise, or nothing. What may fail comes first, and what cannot
+    /// be taken back last.
+    fn take_over(
+        &self,
+        control: &Arc<Control>,
+        host: &HostHandle,
+        current: &mut Cow<'_, Settings>,
+        metrics: &mut Option<Metrics>,
+    ) -> anyhow::Result<String> {
+        let new = settings(self.args)?;
+        current.may_become(&new)?;
+        let begin = |settings: &Settings| Metrics::begin(settings, control, host);
+        let mut also = Vec::new();
+        if new.metrics == current.metrics {
+            also.push(control.reload(current, &new)?);
+        } else {
+            // Of one address there can be one listener; another is made before the old one goes.
+            let is_same_place = new.metrics.listen == current.metrics.listen;
+            let old = metrics.take().filter(|_| !is_same_place);
+            let done = begin(&new).and_then(|made| Ok((made, control.reload(current, &new)?)));
+            match done {
+                Ok((made, said)) => {
+                    *metrics = Some(made);
+                    also.extend([said, format!("metrics {}", told(&new.metrics))]);
+                }
+                Err(error) => {
+                    *metrics = match old {
+                        Some(old) => Some(old),
+                        None => begin(current).ok(),
+                    };
+                    return Err(error);
+                }
+            }
+        }
+        if new.log != current.log {
+            // The file was opened a moment ago.
+            let _ = self.log.reopen(&new.log);
+            also.push("levels of the log".into());
+        }
+        let nothing = "nothing to take over";
+        if also.len() > 1 {
+            also.retain(|said| said != nothing);
+        }
+        *current = Cow::Owned(new);
+        Ok(also.join("; "))
     }
 
     /// Says so on standard output; returns what the service manager is to be told.
@@ -307,6 +368,51 @@ impl Butler<'_> {
         writeln!(out, "{READY}: {status}")?;
         out.flush()?;
         Ok(status)
+    }
+}
+
+/// Where metrics go, in words.
+fn told(metrics: &MetricsSettings) -> String {
+    let listen = metrics.listen.as_ref().map(|address| format!("at {address}"));
+    let file = metrics.file.as_ref().map(|path| format!("in {}", path.display()));
+    let all: Vec<String> = listen.into_iter().chain(file).collect();
+    if all.is_empty() { "nowhere".into() } else { all.join(" and ") }
+}
+
+/// What became of a reload.
+type Reloaded = Result<String, (Code, String)>;
+
+/// Who gave the command `reload` and waits for what becomes of it.
+#[derive(Default)]
+struct Asked(Arc<Mutex<Vec<mpsc::Sender<Reloaded>>>>);
+
+impl Asked {
+    /// What the command does: the signal says to the thread that reloads that somebody waits.
+    fn hook(&self) -> OnReload {
+        let all = Arc::clone(&self.0);
+        Box::new(move || {
+            let failed = |why: String| (Code::HostSilent, why);
+            let (tell, told) = mpsc::channel();
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
+            kill(Pid::this(), Signal::SIGHUP).map_err(|errno| failed(errno.to_string()))?;
+            told.recv_timeout(RELOADED_WITHIN)
+                .unwrap_or_else(|error| Err(failed(format!("the settings are not read: {error}"))))
+        })
+    }
+
+    fn take(&self) -> Vec<mpsc::Sender<Reloaded>> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn answer(who: Vec<mpsc::Sender<Reloaded>>, done: &anyhow::Result<String>) {
+        for tell in who {
+            let told = match done {
+                Ok(said) => Ok(said.clone()),
+                Err(error) => Err((error::code(error), format!("{error:#}"))),
+            };
+            // Who waited too long has gone.
+            let _ = tell.send(told);
+        }
     }
 }
 

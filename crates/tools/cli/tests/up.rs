@@ -16,6 +16,9 @@ use clearway_shm::socket;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+#[path = "common/skip.rs"]
+mod skip;
+
 /// Only what hangs takes so long.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
@@ -516,7 +519,7 @@ fn signals_that_mean_nothing_do_nothing_and_hup_reads_the_settings_again_all_of_
     for signal in [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGHUP] {
         kill(pid, signal).unwrap();
     }
-    until_logged("no namespace changed", 1);
+    until_logged("nothing to take over", 1);
     assert!(enters("one", "hush-one"));
     // Another secret, and one more.
     let two = "[[namespaces]]\nid = \"one\"\nsecret = \"hush-other\"\n[[namespaces]]\nid = \"two\"\nsecret = \"hush-two\"\n";
@@ -686,7 +689,7 @@ fn what_is_in_the_way_is_said() {
         err.contains("core 777") && err.contains("may run on") && err.contains("this machine has"),
         "{err}"
     );
-    if !nix::unistd::geteuid().is_root() {
+    if !skip::or_skip(nix::unistd::geteuid().is_root(), "only root runs programs as another user") {
         return;
     }
     let _up = folder.up(&[]);
@@ -777,4 +780,107 @@ fn errors_have_a_code_that_help_explains() {
     assert!(list.lines().count() > 50 && list.contains("E0501  a host runs"), "{list}");
     begins(&folder.ends(2, &["help", "E9999"]).1, "E0002");
     assert!(folder.ends(0, &["help", "up"]).0.contains("Run the host stack"));
+}
+
+#[test]
+fn reload_says_what_was_taken_over_or_why_nothing_was() {
+    let folder = Folder::new();
+    let settings = folder.file("host.toml", "[limits]\nprogram-sessions = 100\n");
+    let up = folder.up(&["-c", settings.to_str().unwrap(), "--log", "host.log"]);
+    let reload = |code, text: &str| {
+        fs::write(&settings, text).unwrap();
+        folder.ends(code, &["ctl", "reload"])
+    };
+    let (out, _) = reload(0, "[limits]\nprogram-sessions = 100\n");
+    assert_eq!(out, "nothing to take over\n");
+    let (out, _) = reload(0, "[limits]\nprogram-sessions = 7\n[log]\nlevel = \"debug\"\n");
+    assert_eq!(out, "limits.program-sessions 7 (was 100); levels of the log\n");
+    let shown: serde_json::Value =
+        serde_json::from_str(&folder.ends(0, &["ctl", "--json", "show", "settings"]).0).unwrap();
+    assert_eq!(shown["limits.program-sessions"], "7");
+    // Metrics come, move and go.
+    let metrics = |name: &str| {
+        format!(
+            "[metrics]\nlisten = \"{}\"\n[limits]\nprogram-sessions = 7\n",
+            folder.0.join(name).display()
+        )
+    };
+    let answers = |name: &str| UnixStream::connect(folder.0.join(name)).is_ok();
+    let (out, _) = reload(0, &metrics("first"));
+    assert!(out.contains("metrics at ") && answers("first"), "{out}");
+    // What cannot be had is told, and all else stays as it is: also what could change.
+    folder.file("taken", "not a socket");
+    let refused = format!("{}program-memory = \"5M\"\n", metrics("taken"));
+    let (_, err) = reload(1, &refused);
+    assert!(err.contains("cannot serve metrics at"), "{err}");
+    assert!(answers("first"));
+    let (_, err) = reload(1, &format!("{}[cores]\nmode = \"polling\"\n", metrics("second")));
+    assert!(err.starts_with("clearway: error[E0106]: ") && err.contains("cores.mode"), "{err}");
+    assert!(answers("first") && !answers("second"));
+    let (_, err) = reload(1, "[limits\n");
+    assert!(err.starts_with("clearway: error[E0102]: "), "{err}");
+    let (out, _) = reload(0, &metrics("second"));
+    assert!(out.contains("second") && answers("second") && !folder.0.join("first").exists());
+    let (out, _) = reload(0, "");
+    assert!(out.contains("metrics nowhere") && out.contains("(was 7)"), "{out}");
+    assert!(!answers("second"));
+    let script = folder.file("script", "reload\n");
+    let (_, err) = folder.ends(1, &["ctl", "exec", script.to_str().unwrap()]);
+    assert!(err.contains("no command of scripts"), "{err}");
+    drop(up);
+    let _up = folder.up(&[]);
+    assert!(folder.ends(0, &["ctl", "reload"]).0.contains("no file of settings"));
+}
+
+#[test]
+fn a_group_may_use_the_sockets() {
+    if !skip::or_skip(nix::unistd::geteuid().is_root(), "only root gives sockets to any group") {
+        return;
+    }
+    use std::os::unix::fs::MetadataExt as _;
+    let folder = Folder::new();
+    let settings =
+        folder.file("host.toml", "[control]\nsocket-group = 4711\ncommand-group = 4712\n");
+    let _up = folder.up(&["-c", settings.to_str().unwrap()]);
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, group) in [("host.sock", 4711), ("host.ctl", 4712)] {
+        let meta = fs::metadata(folder.0.join(name)).unwrap();
+        assert_eq!((meta.gid(), meta.mode() & 0o777), (group, 0o660), "{name}");
+    }
+    // The program itself may lie where only root reads.
+    let copy = folder.0.join("clearway");
+    fs::copy(env!("CARGO_BIN_EXE_clearway"), &copy).unwrap();
+    let as_group = |gid| {
+        let mut command = Command::new(&copy);
+        command.args(["ctl", "show", "version"]).env("CLEARWAY_SOCKET", folder.0.join("host.sock"));
+        command.uid(65_534).gid(gid).stdin(Stdio::null()).output().unwrap()
+    };
+    let in_group = as_group(4712);
+    assert!(in_group.status.success(), "{}", text(&in_group.stderr));
+    let outside = as_group(4713);
+    let err = text(&outside.stderr);
+    assert!(err.starts_with("clearway: error[E0602]: "), "{err}");
+    folder.file("bad.toml", "[control]\nsocket-group = \"no-such-group\"\n");
+    let (_, err) = folder.ends(2, &["up", "--check", "-c", "bad.toml"]);
+    assert!(err.contains("there is no group no-such-group"), "{err}");
+}
+
+#[test]
+fn a_host_started_from_what_was_saved_shows_the_same() {
+    let first = Folder::new();
+    let settings = first.file(
+        "host.toml",
+        "[[ports]]\nport = \"loop\"\nname = \"inner\"\naddresses = [\"10.1.0.1/24\"]\n\
+         gateways = [\"10.1.0.2\"]\ntable = 5\n[[namespaces]]\nid = \"a\"\n\
+         secret = \"hush hush\"\ninterface = \"inner\"\n",
+    );
+    let _first = first.up(&["-c", settings.to_str().unwrap(), "--fault", "loss=1%"]);
+    first.ends(0, &["ctl", "acl", "add", "deny", "proto", "icmp"]);
+    let (shown, _) = first.ends(0, &["ctl", "show", "running-config", "secrets"]);
+    assert!(shown.contains("secret \"hush hush\" if inner"), "{shown}");
+    first.ends(0, &["ctl", "save", "saved"]);
+    let second = Folder::new();
+    fs::copy(first.0.join("saved"), second.0.join("saved")).unwrap();
+    let _second = second.up(&["--script", "saved"]);
+    assert_eq!(second.ends(0, &["ctl", "show", "running-config", "secrets"]).0, shown);
 }

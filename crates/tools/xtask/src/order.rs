@@ -122,8 +122,8 @@ pub const ORDERS: &[Order] = &[
         floor("face", &["mod"]),
     ]),
     settled("host", &[
-        floor("words and tools", &["answer", "descriptors", "error", "namespaces", "placements",
-            "random", "setup", "workers"]),
+        floor("words and tools", &["answer", "descriptors", "error", "made", "namespaces",
+            "placements", "random", "setup", "workers"]),
         floor("settings and answers", &["config", "outcome"]),
         floor("tables and the supervisor", &["supervisor", "tables"]),
         floor("the host", &["host"]),
@@ -150,14 +150,15 @@ pub const ORDERS: &[Order] = &[
     ]),
     settled("host::control", &[
         floor("who carries out", &["plane"]),
-        floor("commands", &["begin", "clear", "drain", "interfaces", "mode", "reload", "routes", "server"]),
+        floor("commands", &["begin", "clear", "drain", "interfaces", "mode", "reload", "routes", "save", "server"]),
         floor("of several interfaces", &["packets", "taps"]),
         floor("face", &["mod"]),
     ]),
     settled("host::show", &[
         floor("what was seen before", &["last_looks"]),
         floor("where views look", &["grid", "look"]),
-        floor("views", &["counters", "drain", "interfaces", "limits", "programs", "routes", "sessions"]),
+        floor("views", &["counters", "drain", "interfaces", "limits", "programs", "routes", "running",
+            "sessions"]),
         floor("of the host", &["host", "linux", "threads"]),
         floor("all of it, for Prometheus", &["metrics"]),
         floor("face", &["mod"]),

@@ -76,7 +76,7 @@ impl FakeHost {
     }
 
     fn run(attach_socket: PathBuf, manner: Manner) -> FakeHost {
-        let listener = socket::listen(&attach_socket, 0o600).unwrap();
+        let listener = socket::listen(&attach_socket, 0o600, None).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let mut host = Host::new(listener, stop.clone(), manner);
         let thread = Some(std::thread::spawn(move || host.run()));

@@ -13,9 +13,12 @@ pub(super) const FORMS: &[Form] = &[
         "Make a loopback interface: loop0, loop1 and so on. Its answer is its name.",
             create_loopback),
     form("create tap { id N | host-if-name HOST-INTERFACE | hw-addr MAC | host-ip4-addr \
-        PREFIX:host4 | host-ip6-addr PREFIX:host6 | host-mtu-size MTU | tun | fault FAULT }",
-        "Make a TAP interface of Linux and the interface tapN on it. Its answer is its name.",
+        PREFIX:host4 | host-ip6-addr PREFIX:host6 | host-mtu-size MTU | host-ns NETNS | tun | fault FAULT }",
+        "Make a TAP interface of Linux, in another network namespace with host-ns, and the interface tapN on it. Its answer is its name.",
             create_tap),
+    form("create port PORT { name INTERFACE | fault FAULT }",
+        "Make an interface over a port as `[[ports]]` of the settings names it. Its answer is its \
+         name.", create_port),
     form("delete loopback interface [intfc] INTERFACE",
         "Take a loopback interface away. Connections that use its addresses are reset.",
             delete_interface),
@@ -114,8 +117,11 @@ pub(super) const FORMS: &[Form] = &[
     form("show (ip|ip6) (fib|route) [table TABLE] [NET]",
         "Routes, or the one that a destination takes.", show_fib),
     form("show (ip|ip6) table/tables", "Routing tables.", |_| show(Show::Tables)),
-    form("show session/sessions [verbose [N]]",
-        "Sessions of programs; verbose 2 shows each in full.", show_session),
+    form("show session/sessions [verbose [N]] { app N:app | state STATE | proto PROTOCOL | local \
+        NET:local | remote NET:remote | port PORTS }",
+        "Sessions of programs; verbose 2 shows each in full. The words behind that are a filter: of \
+         one program, in one state, of tcp or udp, with such an address of ours or of the peer, with \
+         a port of either side.", show_session),
     form("show app/apps [verbose]", "Programs that are attached.",
         |got| show(Show::App { verbose: got.has("verbose") })),
     form("show app ns", "Application namespaces. Secrets are never shown.",
@@ -145,6 +151,10 @@ while somebody asks, and for some ten seconds after.", |_| show(Show::Stages)),
     form("show explain [PID]", "Sockets of programs that stayed with the kernel, and why.",
         show_explain),
     form("show settings", "The settings that the host runs with.", |_| show(Show::Settings)),
+    form("show running-config [secrets]",
+        "The commands that make what the host has: interfaces, tables, routes, namespaces, rules. \
+         Namespaces with a secret are behind a `#`; `secrets` shows them.",
+        |got| show(Show::RunningConfig { secrets: got.has("secrets") })),
 
     form("clear interface/interfaces [INTERFACE]", "Set counters of interfaces to zero.",
         |got| clear(Clear::Interfaces { interface: got.text("INTERFACE") })),
@@ -161,8 +171,12 @@ while somebody asks, and for some ten seconds after.", |_| show(Show::Stages)),
         "Not offered: DPDK's buffers are taken and given back by the ports only.",
             |_| Ok(Command::NotBuiltIn("taking DPDK's buffers by hand"))),
 
+    form("save FILE", "Write these commands, with secrets, into a script that only the host's user \
+        may read.", save),
     form("exec FILE", "Do what a file of commands says.", exec),
     form("help [all]", "What commands there are.", |_| Ok(Command::Help(String::new()))),
+    form("reload", "Read the file of settings again, as on SIGHUP, and say what was taken over. All of \
+        what changed is, or nothing.", |_| Ok(Command::Reload)),
     form("(quit|exit)", "End this conversation; the host goes on.", |_| Ok(Command::Quit)),
     form("stop", "Stop the host.", |_| Ok(Command::Stop)),
 ];
@@ -189,9 +203,20 @@ fn create_tap(got: &Got<'_>) -> Made {
         mac: got.mac("MAC"),
         host_addresses,
         mtu: got.small("MTU")?,
+        netns: got.text("NETNS"),
         tun: got.has("tun"),
         fault: got.text("FAULT"),
     }))
+}
+
+fn create_port(got: &Got<'_>) -> Made {
+    let port = got.text("PORT").ok_or_else(|| Refusal::line("the port is missing"))?;
+    Ok(Command::CreatePort { port, name: got.text("INTERFACE"), fault: got.text("FAULT") })
+}
+
+fn save(got: &Got<'_>) -> Made {
+    let file = got.path("FILE").ok_or_else(|| Refusal::line("the file is missing"))?;
+    Ok(Command::Save(file))
 }
 
 fn delete_interface(got: &Got<'_>) -> Made {
@@ -433,7 +458,19 @@ fn show_session(got: &Got<'_>) -> Made {
         (true, None) => 1,
         (false, None) => 0,
     };
-    show(Show::Session { verbose })
+    let protocol = got.protocol("PROTOCOL");
+    if protocol.is_some_and(|protocol| ![6, 17].contains(&protocol)) {
+        return Err(Refusal::of("PROTOCOL", "sessions are of tcp or udp"));
+    }
+    let filter = SessionFilter {
+        app: got.small("app")?,
+        state: got.text("STATE"),
+        protocol,
+        local: got.prefix("local"),
+        remote: got.prefix("remote"),
+        ports: got.ports("PORTS"),
+    };
+    show(Show::Session { verbose, filter })
 }
 
 fn show_explain(got: &Got<'_>) -> Made {

@@ -10,6 +10,36 @@ fn command(line: &str) -> Command {
     }
 }
 
+#[test]
+fn sessions_are_filtered_in_any_order() {
+    let line = "show session verbose 2 state established app 3 remote 10.0.0.0/8 proto udp port 53";
+    let Command::Show(Show::Session { verbose: 2, filter }) = command(line) else { panic!() };
+    assert_eq!((filter.app, filter.state.as_deref()), (Some(3), Some("ESTABLISHED")));
+    assert_eq!(
+        (filter.protocol, filter.ports),
+        (Some(17), Some(PortRange { first: 53, last: 53 }))
+    );
+    assert_eq!(filter.remote, "10.0.0.0/8".parse().ok());
+    for line in ["show session state open", "show session proto icmp", "show session app x"] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+    let none = Command::Show(Show::Session { verbose: 0, filter: SessionFilter::default() });
+    assert_eq!(command("show session"), none);
+}
+
+#[test]
+fn ports_are_made_and_configurations_saved() {
+    let made = command("create port tap:x,netns=blue name in0 fault loss=1%");
+    let Command::CreatePort { port, name, fault } = made else { panic!() };
+    assert_eq!((port.as_str(), name.as_deref()), ("tap:x,netns=blue", Some("in0")));
+    assert_eq!(fault.as_deref(), Some("loss=1%"));
+    assert_eq!(command("save /tmp/x"), Command::Save("/tmp/x".into()));
+    assert_eq!(command("reload"), Command::Reload);
+    let shown = |secrets| Command::Show(Show::RunningConfig { secrets });
+    assert_eq!(command("show running-config"), shown(false));
+    assert_eq!(command("show running-config secrets"), shown(true));
+}
+
 /// The lines of the published guides to TCP termination and to UDP tests with iperf3.
 #[test]
 fn every_line_of_the_guides_is_a_command() {

@@ -37,7 +37,13 @@ const fn key(
 /// Sections whose keys may change while the host runs: it takes them over when it is asked to read
 /// its settings again.
 pub(super) fn may_change(section: &str, name: &str) -> bool {
-    section == "namespaces" || (section == "log" && matches!(name, "level" | "targets"))
+    match section {
+        "namespaces" | "metrics" => true,
+        "log" => matches!(name, "level" | "targets"),
+        // What each program may have is decided when it comes.
+        "limits" => name.starts_with("program-"),
+        _ => false,
+    }
 }
 
 /// Sets a field to a value.
@@ -228,6 +234,12 @@ pub const KEYS: &[Key] = &[
         "The socket at which programs are let in. Without it: host.sock in the runtime folder.",
             to!(socket = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
     key("control", "socket-mode", "The file mode of that socket, who may knock, such as \"660\". Without it: \"660\".", set_socket_mode),
+    key("control", "socket-group", "The group that the socket and those of namespaces belong to, by name \
+        or number. Without it: the host's own.",
+        to!(socket_group = |v: &Value<'_, '_>| group(v).map(Some))),
+    key("control", "command-group", "A group whose users may give commands besides root and the host's \
+        user, by name or number: all commands, secrets among what they show. Without it: none.",
+        to!(command_group = |v: &Value<'_, '_>| group(v).map(Some))),
     key("control", "command-socket",
         "The socket of the command language. Without it: beside the other, ending in .ctl.",
             to!(control = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
@@ -376,6 +388,18 @@ fn set_socket_mode(settings: &mut Settings, value: &Value<'_, '_>) -> Set {
     settings.socket_mode =
         mode.ok_or_else(|| value.wrong("expected a file mode such as \"660\""))?;
     Ok(())
+}
+
+/// A group of the system, by its name or its number.
+fn group(value: &Value<'_, '_>) -> Result<u32, Wrong> {
+    if let Ok(number) = value.number(0..=MAX - 1) {
+        return Ok(number);
+    }
+    let name = value.text()?;
+    match nix::unistd::Group::from_name(&name) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        _ => Err(value.wrong(format!("there is no group {name}. `getent group` lists them"))),
+    }
 }
 
 fn port(

@@ -234,6 +234,10 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// Its file mode.
     pub socket_mode: u32,
+    /// The group that it belongs to.
+    pub socket_group: Option<u32>,
+    /// The group that may give commands.
+    pub command_group: Option<u32>,
     /// The socket of the command language.
     pub control: Option<PathBuf>,
     /// Commands to begin with.
@@ -297,6 +301,8 @@ impl Default for Settings {
             memory: setup.memory,
             socket: None,
             socket_mode: setup.socket_mode,
+            socket_group: setup.socket_group,
+            command_group: None,
             control: None,
             script: None,
             metrics: MetricsSettings::default(),
@@ -340,7 +346,7 @@ impl Settings {
     }
 
     /// Rows for `show settings`; no secret is among them.
-    fn shown(&self) -> Vec<(String, String)> {
+    pub(crate) fn shown(&self) -> Vec<(String, String)> {
         let shared = |limit: u64, none: u64| {
             if limit == none { "shared".to_owned() } else { limit.to_string() }
         };
@@ -387,6 +393,7 @@ impl Settings {
         let stack = Config { limits: self.limits, tcp: self.tcp.clone(), secret };
         let mut setup = Setup::new(socket, secret);
         setup.socket_mode = self.socket_mode;
+        setup.socket_group = self.socket_group;
         setup.workers = self.workers.clone();
         setup.mode = self.mode;
         setup.pool = self.pool;

@@ -38,7 +38,7 @@ impl Control {
 
     fn begin_port(&self, state: &mut State, port: &PortSetting) -> Result<(), CommandError> {
         let Some(spec) = &port.port else { return Ok(()) };
-        let made = self.add_port(state, port.name.clone(), spec, port.fault)?;
+        let made = self.add_port(state, port.name.clone(), spec, port.fault, None)?;
         let name = made.text.trim();
         self.begin_table(state, port.table)?;
         if port.table != 0 {

@@ -12,6 +12,7 @@ use clearway_wire::{Cidr, Mac};
 use serde_json::json;
 
 use super::plane::{Control, State};
+use crate::made::{mac_of, quoted};
 use crate::outcome::{CommandError, Output};
 
 /// The MTU of a loopback interface that says none: the longest IP packet.
@@ -49,7 +50,7 @@ impl Control {
     ) -> Result<Output, CommandError> {
         let name = self.free_name(name, "loop")?;
         let mtu = mtu.unwrap_or(LOOPBACK_MTU);
-        let fault = fault.or(self.options.fault);
+        let (of_command, fault) = (fault, fault.or(self.options.fault));
         let makers = (0..self.host.workers()).map(|_| {
             let seed = state.next_fault_seed();
             Box::new(move |pool: &FramePool| match fault {
@@ -58,10 +59,18 @@ impl Control {
             }) as MakePort
         });
         let makers = makers.collect();
+        let with_fault = of_command.map_or(String::new(), |fault| format!(" fault {fault}"));
+        // Names of the settings may be others than loop0, loop1 and so on.
+        let number =
+            name.strip_prefix("loop").filter(|n| n.parse().is_ok_and(|i: u32| i.to_string() == *n));
+        let line = match number {
+            Some(number) => format!("create loopback interface instance {number}{with_fault}"),
+            None => format!("create port loop name {}{with_fault}", quoted(&name)),
+        };
         self.add_everywhere(
             state,
             InterfaceEntry { name, iface: Iface(0), kind: InterfaceKind::Loopback },
-            Some(mtu),
+            (line, Some(mtu)),
             makers,
         )
     }
@@ -82,12 +91,13 @@ impl Control {
         }
     }
 
-    /// Adds a port on every worker; it is down at first. When one of them refuses, none has it.
+    /// Adds a port on every worker; it is down at first. When one of them refuses, none has it. The
+    /// line is the command that makes it again.
     pub(super) fn add_everywhere(
         &self,
         state: &mut State,
         mut entry: InterfaceEntry,
-        mtu: Option<u32>,
+        (line, mtu): (String, Option<u32>),
         makers: Vec<MakePort>,
     ) -> Result<Output, CommandError> {
         let mut added: Vec<(usize, Iface)> = Vec::new();
@@ -119,8 +129,22 @@ impl Control {
             self.take_ports(&added);
             return Err(error.into());
         }
+        self.note(state, iface, line)?;
         self.interfaces_changed(state)?;
         Ok(Output::new(format!("{name}\n"), json!({ "interface": name })))
+    }
+
+    /// Notes how an interface was made, and as what.
+    fn note(&self, state: &mut State, iface: Iface, line: String) -> Result<(), CommandError> {
+        let find =
+            move |worker: &mut Worker| worker.stack().interfaces().find(|i| i.iface == iface);
+        if let Some(info) = self.host.ask(0, find)? {
+            // A loopback's MTU is not in the line: the usual one is what it has without a word.
+            let is_loop = info.link == Link::Loopback;
+            let mtu = if is_loop { LOOPBACK_MTU } else { info.mtu };
+            state.made.interface(iface, line, mtu, mac_of(&info));
+        }
+        Ok(())
     }
 
     /// What is sent to an address of ours never leaves the stack: every table with an interface
@@ -190,6 +214,7 @@ impl Control {
         })?;
         crate::outcome::locked(&self.host.interfaces()).remove(name);
         state.placements.forget(iface);
+        state.made.forget(iface);
         state.baselines.forget(iface);
         self.interfaces_changed(state)?;
         if removed.contains(&true) {

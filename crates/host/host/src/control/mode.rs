@@ -13,16 +13,16 @@ use crate::outcome::{CommandError, Output};
 impl Control {
     pub(super) fn set_rx_mode(
         &self,
-        state: &State,
+        state: &mut State,
         name: &str,
         queue: Option<u16>,
         mode: RxMode,
     ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
-        let mode = match mode {
-            RxMode::Polling => Mode::Polling,
-            RxMode::Interrupt => Mode::Interrupt,
-            RxMode::Adaptive => Mode::Adaptive(self.options.spin),
+        let (mode, word) = match mode {
+            RxMode::Polling => (Mode::Polling, "polling"),
+            RxMode::Interrupt => (Mode::Interrupt, "interrupt"),
+            RxMode::Adaptive => (Mode::Adaptive(self.options.spin), "adaptive"),
         };
         let workers = match queue {
             None => 0..self.host.workers(),
@@ -32,6 +32,7 @@ impl Control {
             self.host
                 .ask(worker, move |worker| worker.engine().set_port_mode(iface, Some(mode)))?;
         }
+        state.made.mode(iface, queue, word);
         Ok(Output::done())
     }
 

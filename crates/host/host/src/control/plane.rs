@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
 
-use clearway_command::{Command, NoNames, Show, help, parse, statements, without_secrets};
+use clearway_command::{Command, Line, NoNames, Show, help, parse, statements, without_secrets};
+use clearway_errors::Code;
 use clearway_pkt::Iface;
 use clearway_proto::Table;
 use serde_json::json;
@@ -14,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::capture::Packets;
 use crate::config::ControlOptions;
 use crate::host::HostHandle;
+use crate::made::Made;
 use crate::outcome::{Answer, CommandError, Output, locked};
 use crate::placements::Placements;
 use crate::show::{self, Baselines, Drain, LastLooks, View};
@@ -25,6 +27,7 @@ pub(super) struct State {
     pub(super) packets: Packets,
     pub(super) baselines: Baselines,
     pub(super) placements: Placements,
+    pub(super) made: Made,
     /// The loopback of each table for what is sent to our own addresses.
     pub(super) locals: Vec<(Table, Iface)>,
     /// Scripts that run scripts.
@@ -33,11 +36,27 @@ pub(super) struct State {
     pub(super) drain: Option<Drain>,
     /// What workers had done when somebody looked.
     pub(super) last_looks: RefCell<LastLooks>,
+    /// Rows of `show settings`, as they are now.
+    pub(super) settings: Vec<(String, String)>,
     /// Numbers the faults of interfaces, so that each has its own.
     pub(super) fault_seed: u64,
 }
 
 impl State {
+    /// What is shown of it.
+    pub(super) fn view(&self) -> View<'_> {
+        View {
+            tables: &self.tables,
+            packets: &self.packets,
+            baselines: &self.baselines,
+            placements: &self.placements,
+            made: &self.made,
+            drain: self.drain.as_ref(),
+            settings: &self.settings,
+            last_looks: &self.last_looks,
+        }
+    }
+
     pub(super) fn next_fault_seed(&mut self) -> u64 {
         self.fault_seed += 1;
         self.fault_seed
@@ -57,6 +76,10 @@ pub enum MetricsFormat {
 /// Hears whether the host is drained, when that changes.
 pub type OnDrain = Box<dyn Fn(bool) + Send>;
 
+/// Reads the settings again and takes them over; answers what was done, as a sentence, or why
+/// nothing was.
+pub type OnReload = Box<dyn Fn() -> Result<String, (Code, String)> + Send>;
+
 /// Prometheus' older text, out of that of OpenMetrics.
 pub fn classic_metrics(open_metrics: &str) -> String {
     show::classic(open_metrics)
@@ -75,6 +98,7 @@ pub struct Control {
     pub(super) state: Mutex<State>,
     pub(super) is_draining: AtomicBool,
     pub(super) on_drain: Mutex<Option<OnDrain>>,
+    pub(super) on_reload: Mutex<Option<OnReload>>,
 }
 
 impl Control {
@@ -85,10 +109,12 @@ impl Control {
             packets: Packets::of(host.clone()),
             baselines: Baselines::default(),
             placements: Placements::default(),
+            made: Made::default(),
             locals: Vec::new(),
             depth: 0,
             drain: None,
             last_looks: RefCell::default(),
+            settings: options.settings.clone(),
             fault_seed: 0,
         };
         Control {
@@ -97,13 +123,18 @@ impl Control {
             state: Mutex::new(state),
             is_draining: AtomicBool::new(false),
             on_drain: Mutex::default(),
+            on_reload: Mutex::default(),
         }
     }
 
     /// Carries out one line.
     pub fn execute(&self, line: &str) -> Answer {
+        let parsed = parse(line);
+        if let Ok(Line { command: Command::Reload, json }) = parsed {
+            return self.ask_reload(json);
+        }
         let mut state = self.lock();
-        match parse(line) {
+        match parsed {
             Ok(parsed) => match self.command(&mut state, &parsed.command) {
                 Ok(output) => {
                     if parsed.command.changes() {
@@ -198,6 +229,11 @@ impl Control {
                 self.create_loopback(state, *instance, *mtu, fault.as_deref())
             }
             Command::CreateTap(spec) => self.create_tap(state, spec),
+            Command::CreatePort { port, name, fault } => {
+                self.create_port(state, port, name.as_deref(), fault.as_deref())
+            }
+            Command::Reload => Err(CommandError::ByItself("reload")),
+            Command::Save(path) => self.save(state, path),
             Command::DeleteInterface { interface } => self.delete_interface(state, interface),
             Command::SetState { interface, up } => self.set_state(interface, *up),
             Command::SetAddress { interface, prefix, add } => {
@@ -238,22 +274,7 @@ impl Control {
             Command::AclAdd(rule) => self.acl_add(state, rule),
             Command::AclDelete { rule } => self.acl_delete(state, *rule),
             Command::Clear(what) => self.clear(state, what),
-            Command::Show(what) => {
-                let State { tables, packets, baselines, placements, drain, last_looks, .. } = state;
-                show::show(
-                    &self.host,
-                    &self.options,
-                    View {
-                        tables,
-                        packets,
-                        baselines,
-                        placements,
-                        drain: drain.as_ref(),
-                        last_looks,
-                    },
-                    what,
-                )
-            }
+            Command::Show(what) => show::show(&self.host, &self.options, state.view(), what),
             Command::NotBuiltIn(what) => Err(CommandError::NotBuiltIn(what)),
         }
     }

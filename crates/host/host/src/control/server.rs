@@ -3,11 +3,11 @@
 //! One thread serves everybody in turn. A conversation costs at most one line of input and one
 //! answer of output here: while its answer has not left, nothing more is read of it, so whoever
 //! floods the socket waits for himself. When all places are taken, the conversation that has been
-//! silent for longest makes room, so whoever comes is heard. Only the user who runs the host, and
-//! root, are heard.
+//! silent for longest makes room, so whoever comes is heard. Only the user who runs the host, root,
+//! and users of the group that the settings name are heard.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,10 @@ use std::thread::JoinHandle;
 use clearway_command::{Command, MAX_LINE, PcapTrace, Statements, parse};
 use clearway_engine::Notifier;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockopt, socket, sockopt,
+};
+use nix::sys::stat::{Mode, fchmod};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::plane::Control;
@@ -49,18 +52,31 @@ pub struct ControlSocket {
 impl ControlSocket {
     /// Opens the socket and serves it. A socket that nobody answers at is left from a host that
     /// died, and is replaced.
-    pub fn open(path: &Path, control: Arc<Control>) -> io::Result<ControlSocket> {
+    ///
+    /// Users of `group` are heard besides root and the host's user.
+    pub fn open(
+        path: &Path,
+        group: Option<u32>,
+        control: Arc<Control>,
+    ) -> io::Result<ControlSocket> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another host answers there"));
         }
         clearway_shm::socket::refuse_other_files(path)?;
         remove_socket(path);
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let listener = listen(path, group)?;
         listener.set_nonblocking(true)?;
         let notifier = Notifier::new()?;
         let most = MAX_CONVERSATIONS.min(Descriptors::of_system().for_control() / 2).max(1);
-        let server = Server { listener, control, talks: Vec::new(), most, turn: 0, pausing: false };
+        let server = Server {
+            listener,
+            control,
+            talks: Vec::new(),
+            most,
+            turn: 0,
+            pausing: false,
+            is_for_group: group.is_some(),
+        };
         let stop = notifier.clone();
         let thread = std::thread::Builder::new()
             .name("clearway-ctl".into())
@@ -84,6 +100,25 @@ impl Drop for ControlSocket {
     }
 }
 
+/// Conversations that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A listener for our user, and for a group. Its file has its owner and its mode before it listens,
+/// so there is no moment at which others come in.
+fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
+    let mode = if group.is_some() { 0o660 } else { 0o600 };
+    let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    // Linux gives the file the mode of the socket, less the umask.
+    fchmod(&fd, Mode::from_bits_truncate(0o600))?;
+    bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+    if group.is_some() {
+        std::os::unix::fs::chown(path, None, group)?;
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    nix::sys::socket::listen(&fd, Backlog::new(BACKLOG)?)?;
+    Ok(UnixListener::from(fd))
+}
+
 /// Removes a socket, and nothing else that may lie there.
 fn remove_socket(path: &Path) {
     use std::os::unix::fs::FileTypeExt as _;
@@ -103,6 +138,8 @@ struct Server {
     turn: u64,
     /// The system had no descriptor for a conversation a moment ago.
     pausing: bool,
+    /// Whoever the socket's file lets in is heard: a group has been given it.
+    is_for_group: bool,
 }
 
 /// One conversation.
@@ -202,7 +239,7 @@ impl Server {
         let mine = nix::unistd::geteuid();
         let theirs =
             getsockopt(&stream, sockopt::PeerCredentials).map(|credentials| credentials.uid());
-        let heard = theirs.is_ok_and(|uid| uid == mine.as_raw() || uid == 0);
+        let heard = self.is_for_group || theirs.is_ok_and(|uid| uid == mine.as_raw() || uid == 0);
         if stream.set_nonblocking(true).is_err() {
             return;
         }

@@ -140,6 +140,12 @@ pub enum CommandError {
          host anew for them, or take them back"
     )]
     Fixed(String),
+    /// Somebody else could not do it, and says why.
+    #[error("{1}")]
+    Told(Code, String),
+    /// A command that cannot be part of a script.
+    #[error("`{0}` is no command of scripts: give it by itself")]
+    ByItself(&'static str),
     /// The host has ended.
     #[error(transparent)]
     Gone(#[from] Gone),
@@ -176,6 +182,8 @@ impl CommandError {
             CommandError::InScript { error, .. } => error.code(),
             CommandError::TooDeep => Code::ScriptsTooDeep,
             CommandError::Fixed(_) => Code::SettingsFixed,
+            CommandError::Told(code, _) => *code,
+            CommandError::ByItself(_) => Code::Refused,
             CommandError::Gone(_) => Code::HostSilent,
         }
     }

@@ -11,6 +11,7 @@ use clearway_proto::Table;
 use crate::capture::Packets;
 use crate::config::ControlOptions;
 use crate::host::HostHandle;
+use crate::made::Made;
 use crate::placements::Placements;
 use crate::tables::Tables;
 
@@ -52,7 +53,9 @@ pub(crate) struct View<'a> {
     pub(crate) packets: &'a Packets,
     pub(crate) baselines: &'a Baselines,
     pub(crate) placements: &'a Placements,
+    pub(crate) made: &'a Made,
     pub(crate) drain: Option<&'a Drain>,
+    pub(crate) settings: &'a [(String, String)],
     pub(crate) last_looks: &'a RefCell<LastLooks>,
 }
 

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 
+use clearway_command::{PortRange, SessionFilter};
 use clearway_options::{Info, InfoField};
 use clearway_proto::{RunningTimer, TcpInfo, TimerKind};
 use clearway_session::sessions::{SessionInfo, SessionKind, generation_of};
 use clearway_session::worker::Worker;
+use clearway_wire::{Addr, Cidr};
 use serde_json::{Value, json};
 
 use super::grid::Grid;
@@ -22,13 +24,13 @@ struct Row {
 /// Sessions of one worker that are shown at most: an answer must end.
 const MAX_SHOWN: usize = 10_000;
 
-/// How many there are, and the first of them.
-fn rows(worker: &mut Worker) -> (usize, Vec<Row>) {
+/// How many there are that fit, and the first of them.
+fn rows(worker: &mut Worker, filter: &SessionFilter) -> (usize, Vec<Row>) {
     let (stack, sessions) = worker.engine().stack_and_app();
     let stack: &_ = stack;
     let mut count = 0;
     let mut rows = Vec::new();
-    for info in sessions.iter(stack) {
+    for info in sessions.iter(stack).filter(|info| fits(filter, info)) {
         count += 1;
         if rows.len() < MAX_SHOWN {
             let tcp = info.conn.and_then(|conn| stack.info(conn));
@@ -39,13 +41,37 @@ fn rows(worker: &mut Worker) -> (usize, Vec<Row>) {
     (count, rows)
 }
 
+fn fits(filter: &SessionFilter, info: &SessionInfo) -> bool {
+    let protocol = if info.kind == SessionKind::Datagram { 17 } else { 6 };
+    let is_in = |net: &Option<Cidr>, side: Option<SocketAddr>| {
+        let contains = |net: &Cidr| side.is_some_and(|side| net.contains(&Addr::from(side.ip())));
+        net.as_ref().is_none_or(contains)
+    };
+    let has_port = |side: Option<SocketAddr>, ports: PortRange| {
+        side.is_some_and(|side| (ports.first..=ports.last).contains(&side.port()))
+    };
+    filter.app.is_none_or(|app| app == info.app)
+        && filter.state.as_ref().is_none_or(|state| state == info.state)
+        && filter.protocol.is_none_or(|wanted| wanted == protocol)
+        && is_in(&filter.local, info.local)
+        && is_in(&filter.remote, info.remote)
+        && filter.ports.is_none_or(|p| has_port(info.local, p) || has_port(info.remote, p))
+}
+
 impl Look<'_> {
     /// `verbose` is how much the text tells; JSON tells all, and leaves out the values by Linux's
     /// names when it is 1, for who asks every second.
-    pub(super) fn sessions(&self, verbose: u8) -> Result<Output, CommandError> {
+    pub(super) fn sessions(
+        &self,
+        verbose: u8,
+        filter: &SessionFilter,
+    ) -> Result<Output, CommandError> {
+        let filter = filter.clone();
         let mut text = String::new();
         let (mut threads, mut sessions) = (Vec::new(), Vec::new());
-        for (worker, (count, rows)) in self.host.ask_all(rows)?.into_iter().enumerate() {
+        for (worker, (count, rows)) in
+            self.host.ask_all(move |worker| rows(worker, &filter))?.into_iter().enumerate()
+        {
             if verbose > 0 && !rows.is_empty() {
                 text.push_str(&table(&rows, verbose));
             }

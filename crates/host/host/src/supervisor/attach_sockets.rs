@@ -39,7 +39,7 @@ impl Supervisor {
     }
 
     fn open_attach_socket(&mut self, path: PathBuf, namespace: Option<String>) -> io::Result<()> {
-        let fd = socket::listen(&path, self.setup.socket_mode)?;
+        let fd = socket::listen(&path, self.setup.socket_mode, self.setup.socket_group)?;
         self.add_attach_socket(AttachSocket { fd, path, namespace, is_way_back: false })
     }
 
@@ -153,6 +153,7 @@ impl Supervisor {
             // A command may have taken it away already.
             let _ = self.remove_namespace(id);
         }
+        self.setup.program = changes.program.unwrap_or(self.setup.program);
         Ok(())
     }
 

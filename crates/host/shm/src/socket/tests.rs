@@ -263,7 +263,7 @@ fn nobody_can_send_descriptors_to_a_host() {
     }
     let folder = Folder::new("refuse");
     let path = folder.0.join("host.sock");
-    let listener = listen(&path, 0o600).unwrap();
+    let listener = listen(&path, 0o600, None).unwrap();
     let theirs = connect(&path).unwrap();
     let early = send(theirs.as_fd(), &Request::Prefixes, &[theirs.as_fd()]);
     assert_eq!(
@@ -323,7 +323,7 @@ impl Drop for Folder {
 fn a_host_is_found_at_its_path_and_knows_who_comes() {
     let folder = Folder::new("attach_socket");
     let path = folder.0.join("host.sock");
-    let listener = listen(&path, 0o600).unwrap();
+    let listener = listen(&path, 0o600, None).unwrap();
     let mode = rustix::fs::stat(&path).unwrap().st_mode & 0o777;
     assert_eq!(mode, 0o600);
     assert!(
@@ -344,12 +344,12 @@ fn a_host_is_found_at_its_path_and_knows_who_comes() {
 fn a_socket_that_nobody_listens_at_is_replaced_and_a_live_one_is_not() {
     let folder = Folder::new("stale");
     let path = folder.0.join("host.sock");
-    let first = listen(&path, 0o666).unwrap();
-    assert_eq!(listen(&path, 0o666).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    let first = listen(&path, 0o666, None).unwrap();
+    assert_eq!(listen(&path, 0o666, None).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     assert!(connect(&path).is_ok(), "the live one still is there");
     drop(first);
     assert!(connect(&path).is_err());
-    let _second = listen(&path, 0o666).unwrap();
+    let _second = listen(&path, 0o666, None).unwrap();
     assert!(connect(&path).is_ok());
 }
 
@@ -358,7 +358,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let folder = Folder::new("file");
     let path = folder.0.join("host.sock");
     std::fs::write(&path, "mine").unwrap();
-    assert!(listen(&path, 0o600).is_err());
+    assert!(listen(&path, 0o600, None).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
 }
 

@@ -246,3 +246,17 @@ impl fmt::Display for Impairment {
         write!(f, "{}limit={}", if empty { "" } else { "," }, self.limit)
     }
 }
+
+impl fmt::Display for FaultSpec {
+    /// In words that are read again as the same faults.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rx == self.tx {
+            return self.rx.fmt(f);
+        }
+        for (comma, way, words) in [("", "rx.", &self.rx), (",", "tx.", &self.tx)] {
+            let words = words.to_string().replace(',', &format!(",{way}"));
+            write!(f, "{comma}{way}{words}")?;
+        }
+        Ok(())
+    }
+}

@@ -9,6 +9,18 @@ fn spec(text: &str) -> FaultSpec {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
+#[test]
+fn faults_are_written_in_words_that_are_read_as_the_same_again() {
+    for text in [
+        "loss=0.1%",
+        "loss=2%,reorder=5%,rx.delay=10ms,tx.jitter=2us,tx.jitter-shape=normal",
+        "rate=100M,limit=30",
+        "rx.loss=1%,tx.corrupt=0.0001%,dup=3%,mark=4%,jitter=1ms,jitter-order=free",
+    ] {
+        assert_eq!(spec(&spec(text).to_string()), spec(text), "{text}: {}", spec(text));
+    }
+}
+
 fn pool() -> FramePool {
     FramePool::new(PoolBudget {
         small_count: 2000,

@@ -176,6 +176,9 @@ fn every_show_answers_in_text_and_in_json() {
         "pcap trace status",
         "show explain",
         "show settings",
+        "show running-config",
+        "show running-config secrets",
+        "show session verbose state listen proto tcp local 172.16.0.0/16 port 1-1024 app 7",
     ] {
         assert!(!world.ok(line).is_empty(), "{line}");
         assert!(world.json(line).is_object(), "{line}");
@@ -186,7 +189,9 @@ fn every_show_answers_in_text_and_in_json() {
 fn what_is_not_there_is_told() {
     let world = World::new(1);
     assert!(
-        world.fails("set interface state loop0 up").contains("error[E0301]: there is no interface `loop0`")
+        world
+            .fails("set interface state loop0 up")
+            .starts_with("error[E0301]: there is no interface `loop0`")
     );
     world.ok("create loopback interface");
     assert!(
@@ -363,6 +368,71 @@ fn the_settings_make_ports_tables_and_namespaces() {
     assert_eq!(world.json("show interface")["interfaces"][0]["up"], true);
 }
 
+/// The state of a world, with everything that can be in it.
+const RICH: &[&str] = &[
+    "create loopback interface instance 7 mtu 9000",
+    "create port loop name inner fault loss=1%,delay=1ms",
+    "set interface mtu packet 1500 inner",
+    "set interface ip table inner 2",
+    "set interface ip address inner 10.9.0.1/24",
+    "set interface ip address inner 10.9.0.2/24",
+    "set interface ip address inner fd00:9::1/64",
+    "set interface state inner up",
+    "set interface ip address loop7 10.8.0.1/16",
+    "ip route del 10.8.0.0/16",
+    "set interface rx-mode loop7 interrupt",
+    "ip route add 10.20.0.0/16 table 2 via 10.9.0.77",
+    "ip route add 10.21.0.0/16 via drop",
+    "ip route add fd01::/16 table 2 via unreachable",
+    "ip route add 10.22.0.0/16 table 2 via inner",
+    "app ns add id open table 1 sessions 5 all-memory 2000000",
+    "app ns add id odd secret \"hush \\\" # two\" if inner table 2",
+    "acl add deny in intfc inner proto tcp src 10.0.0.0/8 dport 22-23",
+    "acl add permit",
+    "set interface state loop0 down",
+];
+
+#[test]
+fn what_is_saved_makes_the_same_host_again() {
+    let first = chapter(2);
+    RICH.iter().for_each(|line| drop(first.ok(line)));
+    let file = first.folder.join("saved");
+    let said = first.ok(&format!("save {}", file.display()));
+    assert!(said.contains("with secrets"), "{said}");
+    use std::os::unix::fs::PermissionsExt as _;
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let shown = first.ok("show running-config secrets");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), shown);
+    assert!(shown.contains("hush"), "{shown}");
+
+    let second = World::new(2);
+    second.ok(&format!("exec {}", file.display()));
+    assert_eq!(second.ok("show running-config secrets"), shown);
+    for line in ["show ip fib", "show ip table", "show interface address", "show app ns"] {
+        assert_eq!(second.ok(line), first.ok(line), "{line}");
+    }
+    // Saved again over itself, it is the same.
+    second.ok(&format!("save {}", file.display()));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), shown);
+    assert!(second.fails("save /no/such/folder/file").contains("error[E0311]"));
+}
+
+#[test]
+fn without_its_secrets_the_running_config_is_a_script_that_lets_nobody_in() {
+    let first = chapter(1);
+    let shown = first.ok("show running-config");
+    assert!(shown.contains("# app ns add id server secret *** if loop0"), "{shown}");
+    assert!(!shown.contains("hush"), "{shown}");
+    let json = first.json("show running-config");
+    assert_eq!(json["hidden"].as_array().unwrap().len(), 2, "{json}");
+    let second = World::new(1);
+    let file = second.folder.join("script");
+    std::fs::write(&file, shown).unwrap();
+    second.ok(&format!("exec {}", file.display()));
+    assert_eq!(second.json("show app ns")["namespaces"].as_array().unwrap().len(), 1);
+    assert_eq!(second.json("show running-config")["commands"], json["commands"]);
+}
+
 #[test]
 fn errors_in_json_carry_their_class() {
     let world = World::new(1);
@@ -370,6 +440,8 @@ fn errors_in_json_carry_their_class() {
         ("set interface state loop0 up", "E0301"),
         ("show nothing", "E0203"),
         ("ip route del 10.0.0.0/8 table 7", "E0301"),
+        ("create port tap:", "E0401"),
+        ("reload", "E0312"),
     ] {
         let answer = world.answer(&format!("{line} --json"));
         let json: Value = serde_json::from_str(&answer.text).unwrap();

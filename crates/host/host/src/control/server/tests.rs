@@ -29,7 +29,8 @@ impl Peer {
 fn world() -> (World, ControlSocket) {
     let world = World::new(1);
     let socket =
-        ControlSocket::open(&world.folder.join("host.ctl"), Arc::clone(&world.control)).unwrap();
+        ControlSocket::open(&world.folder.join("host.ctl"), None, Arc::clone(&world.control))
+            .unwrap();
     (world, socket)
 }
 
@@ -102,17 +103,17 @@ fn who_floods_without_reading_does_not_keep_others_waiting() {
 fn a_live_socket_is_left_alone_and_a_dead_one_replaced() {
     let (world, socket) = world();
     let path = socket.path().to_owned();
-    let taken = ControlSocket::open(&path, Arc::clone(&world.control)).map(|_| ());
+    let taken = ControlSocket::open(&path, None, Arc::clone(&world.control)).map(|_| ());
     assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AddrInUse);
     drop(socket);
     assert!(!path.exists(), "its file goes with it");
     drop(UnixListener::bind(&path).unwrap());
-    let socket = ControlSocket::open(&path, Arc::clone(&world.control)).unwrap();
+    let socket = ControlSocket::open(&path, None, Arc::clone(&world.control)).unwrap();
     assert_eq!(Peer::new(&socket).ask("show version").outcome, Outcome::Done);
     let file = world.folder.join("file");
     std::fs::write(&file, "kept").unwrap();
     assert!(
-        ControlSocket::open(&file, Arc::clone(&world.control)).is_err(),
+        ControlSocket::open(&file, None, Arc::clone(&world.control)).is_err(),
         "a file that is no socket is kept"
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
@@ -141,7 +142,8 @@ fn a_file_at_the_place_of_the_socket_is_named_and_stays() {
     let world = World::new(1);
     let path = world.folder.join("host.ctl");
     std::fs::write(&path, "mine").unwrap();
-    let error = ControlSocket::open(&path, Arc::clone(&world.control)).err().expect("refused");
+    let error =
+        ControlSocket::open(&path, None, Arc::clone(&world.control)).err().expect("refused");
     assert!(error.to_string().contains("is a file"), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
 }
