@@ -59,6 +59,9 @@ pub(crate) struct Ports<D, P> {
     slots: Vec<Option<Port<D>>>,
     // Frames committed since this was last set to zero.
     pub(crate) committed: u32,
+    // Ports that need not be looked at in the next turn, a bit for each place: whoever woke us from
+    // a sleep, their descriptors had nothing in that moment. A system call each is spared.
+    pub(crate) quiet: u64,
     pub(crate) inspector: Option<Box<dyn Inspect>>,
     // Of the present turn; kept for the inspector only.
     pub(crate) time: Time,
@@ -67,7 +70,14 @@ pub(crate) struct Ports<D, P> {
 
 impl<D: Dev, P: Probe> Ports<D, P> {
     pub(crate) fn new(probe: P) -> Ports<D, P> {
-        Ports { slots: Vec::new(), committed: 0, inspector: None, time: Time::default(), probe }
+        Ports {
+            slots: Vec::new(),
+            committed: 0,
+            quiet: 0,
+            inspector: None,
+            time: Time::default(),
+            probe,
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -132,6 +142,14 @@ impl<D: Dev, P: Probe> Ports<D, P> {
     /// The devices that work.
     pub(crate) fn all_working(&self) -> impl Iterator<Item = &D> {
         self.slots.iter().flatten().filter(|port| port.error.is_none()).map(|port| &port.dev)
+    }
+
+    /// The devices that work, and their places.
+    pub(crate) fn places_working(&self) -> impl Iterator<Item = (usize, &D)> {
+        self.slots.iter().enumerate().filter_map(|(place, slot)| match slot {
+            Some(Port { dev, error: None, .. }) => Some((place, dev)),
+            _ => None,
+        })
     }
 
     /// Everything that is there, also what works no more.

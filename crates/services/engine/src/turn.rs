@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::inspect::Inspect;
 use crate::ports::{OnDeviceError, PortOptions, Ports};
 use crate::team::{CoreReport, Seat};
-use crate::wait;
+use crate::wait::{self, Woken};
 use crate::{App, Clock, Mode, NoProbe, Probe, Stage, Time, TurnTimes};
 
 /// How often figures are left for the watcher.
@@ -348,16 +348,16 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             wait::sleep(
                 &self.seat.notifier,
                 self.app.wait_fd(),
-                self.ports.all_working(),
+                self.ports.places_working(),
                 now,
                 deadline.min(report),
             )
         } else {
             // Who left something may have notified us for the sleep that did not come.
-            Ok(true)
+            Ok(Woken { rung: true, quiet: 0 })
         };
-        self.app.woke(*slept.as_ref().unwrap_or(&true));
-        slept.map_err(EngineError::Wait)?;
+        self.app.woke(slept.as_ref().map_or(true, |woken| woken.rung));
+        self.ports.quiet = slept.map_err(EngineError::Wait)?.quiet;
         Ok(if may_sleep { Step::Slept } else { Step::Again })
     }
 

@@ -54,22 +54,35 @@ impl AsFd for Notifier {
     }
 }
 
+/// What ended a sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Woken {
+    /// The descriptor that is no port's is readable, or may be.
+    pub(crate) rung: bool,
+    /// Ports whose descriptors were asked in the same moment and had nothing, when that descriptor
+    /// was what ended the sleep: bit `n` stands for the port at place `n`.
+    pub(crate) quiet: u64,
+}
+
 /// Sleeps until `notifier` rings, `other` or one of the ports is readable, or `deadline`; not at
-/// all when it has passed. Waking early is allowed. Answers whether `other` is readable.
+/// all when it has passed. Waking early is allowed. The ports come with their places.
 pub(crate) fn sleep<'a, D: Facts + 'a>(
     notifier: &Notifier,
     other: Option<BorrowedFd<'a>>,
-    ports: impl Iterator<Item = &'a D>,
+    ports: impl Iterator<Item = (usize, &'a D)>,
     now: Instant,
     deadline: Instant,
-) -> io::Result<bool> {
+) -> io::Result<Woken> {
     let mut fds: [PollFd<'_>; 2 + MAX_PORTS] =
         std::array::from_fn(|_| PollFd::new(notifier.fd.as_fd(), PollFlags::POLLIN));
+    let mut places = [0; 2 + MAX_PORTS];
     let mut count = 1;
     let has_other = other.is_some();
-    for fd in other.into_iter().chain(ports.filter_map(Facts::wait_fd)) {
-        if let Some(place) = fds.get_mut(count) {
-            *place = PollFd::new(fd, PollFlags::POLLIN);
+    let ports = ports.filter_map(|(place, port)| Some((place, port.wait_fd()?)));
+    for (place, fd) in other.into_iter().map(|fd| (0, fd)).chain(ports) {
+        if let (Some(slot), Some(at)) = (fds.get_mut(count), places.get_mut(count)) {
+            *slot = PollFd::new(fd, PollFlags::POLLIN);
+            *at = place;
             count += 1;
         }
     }
@@ -80,12 +93,23 @@ pub(crate) fn sleep<'a, D: Facts + 'a>(
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(errno.into()),
     }
-    let notified = fds[0].revents().is_some_and(|r| !r.is_empty());
-    if notified {
+    let is_found = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| !r.is_empty());
+    if is_found(&fds[0]) {
         notifier.clear();
     }
-    Ok(has_other && fds[1].revents().is_some_and(|r| !r.is_empty()))
+    let rung = has_other && is_found(&fds[1]);
+    // When the time was over, a port may have something of which its descriptor says nothing.
+    let asked = if rung { 2..count } else { 0..0 };
+    let quiet = asked.filter(|at| !is_found(&fds[*at])).map(|at| places[at]);
+    let quiet = quiet.filter(|place| *place < MAX_PORTS).fold(0, |quiet, place| quiet | 1 << place);
+    Ok(Woken { rung, quiet })
 }
 
 /// Ports that one engine drives at most.
 pub(crate) const MAX_PORTS: usize = 64;
+
+// Each has a bit.
+const _: () = assert!(MAX_PORTS <= u64::BITS as usize);
+
+#[cfg(test)]
+mod tests;

@@ -9,17 +9,22 @@ use crate::core_queues::Frame;
 use crate::error::EngineError;
 use crate::inspect::{Inspect, Verdict};
 use crate::ports::OnDeviceError;
+use crate::wait::MAX_PORTS;
 use crate::{App, Probe, Stage, Time};
 
 impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>>
     Engine<E, D, A, P, M>
 {
-    /// One burst from every port. Answers whether anything came, and whether a port may have more.
+    /// One burst from every port that may have one. Answers whether anything came, and whether a port may have more.
     pub(super) fn receive(&mut self, time: Time) -> Result<(bool, bool), EngineError> {
         let (mut received, mut full) = (false, false);
         let shares = self.seat.core_queues.has_others();
         self.stack.keep_misdelivered(shares && self.seat.core_queues.is_reaching());
+        let quiet = std::mem::take(&mut self.ports.quiet);
         for place in 0..self.ports.places() {
+            if place < MAX_PORTS && quiet & 1 << place != 0 {
+                continue;
+            }
             let iface = Iface(place as u16);
             self.ports.probe.enter(Stage::DriverIn);
             let Some(dev) = self.ports.working(place) else { continue };

@@ -355,3 +355,20 @@ fn the_application_hears_how_long_the_turns_with_work_took_and_sleep_is_none() {
     assert!(busy >= Duration::from(WORK * 5), "{busy:?} of {all:?}");
     assert!(busy + REST <= all, "{busy:?} of {all:?}");
 }
+
+#[test]
+fn a_port_that_had_nothing_is_left_out_of_one_turn_and_no_more() {
+    let pool = FramePool::new(PoolBudget::of_bytes(4 << 20));
+    let (a, mut b) = pair(PairConfig::default(), &pool);
+    let mut host = host(a, &pool, "10.0.0.1/24", 0, Source::Listen(7));
+    start(&mut host);
+    b.reserve(64).unwrap().fill(0);
+    b.commit(64, TxMeta::default());
+    b.flush();
+    let received = |host: &Host| host.ports.get(Iface(0)).unwrap().dev.counters().rx_packets;
+    host.ports.quiet = 1;
+    host.turn(at(2)).unwrap();
+    assert_eq!(received(&host), 0, "the turn behind the sleep");
+    host.turn(at(3)).unwrap();
+    assert_eq!(received(&host), 1);
+}
