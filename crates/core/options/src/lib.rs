@@ -16,6 +16,7 @@
 #![warn(missing_docs)]
 
 mod info;
+pub mod stamping;
 mod table;
 mod values;
 

@@ -145,6 +145,12 @@ const DISCOVER: &str = "of a datagram socket all six, as on Linux: DO, PROBE and
      two: the first link) takes with EMSGSIZE, the others cut it; WANT, DO and PROBE set DF in \
      what leaves whole. Never set it is told as WANT, and DF is not \
      set. Of a stream WANT and DO; others ENOPROTOOPT";
+const STAMPS: &str = "when the worker took the packet from its port, as a control message; of a \
+    stream for the last byte that was read";
+const STAMPING: &str = "software stamps: RX_SOFTWARE, TX_SCHED, TX_SOFTWARE and TX_ACK with \
+    SOFTWARE, OPT_ID, OPT_ID_TCP, OPT_TSONLY, OPT_CMSG, and SO_TIMESTAMPING and SCM_TS_OPT_ID \
+    beside a send. Flags for hardware are taken, and no stamp comes of them; OPT_STATS and \
+    BIND_PHC are EOPNOTSUPP. See below";
 const ERRORS: &str = "of a datagram socket: errors are kept one by one, also without a peer, for \
     `recvmsg` with MSG_ERRQUEUE, with POLLERR \
      while there are any: 16 of them, 8 KiB of what they quote; what is beyond is only SO_ERROR. \
@@ -193,9 +199,12 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 1,  "SO_DEBUG",         OffOnly,               Tunes, OFF),
     row(Socket, 5,  "SO_DONTROUTE",     OffOnly,               Stays, OFF),
     row(Socket, 36, "SO_MARK",          OffOnly,               Stays, OFF),
-    row(Socket, 29, "SO_TIMESTAMP",     OffOnly,               Stays, OFF),
-    row(Socket, 35, "SO_TIMESTAMPNS",   OffOnly,               Stays, OFF),
-    row(Socket, 37, "SO_TIMESTAMPING",  OffOnly,               Stays, OFF),
+    row(Socket, 29, "SO_TIMESTAMP",     Shaped(F::Timestamping), Along, STAMPS),
+    row(Socket, 63, "SO_TIMESTAMP_NEW", Shaped(F::Timestamping), Along, STAMPS),
+    row(Socket, 35, "SO_TIMESTAMPNS",   Shaped(F::Timestamping), Along, STAMPS),
+    row(Socket, 64, "SO_TIMESTAMPNS_NEW", Shaped(F::Timestamping), Along, STAMPS),
+    row(Socket, 37, "SO_TIMESTAMPING",  Shaped(F::Timestamping), Along, STAMPING),
+    row(Socket, 65, "SO_TIMESTAMPING_NEW", Shaped(F::Timestamping), Along, STAMPING),
     row(Socket, 25, "SO_BINDTODEVICE",  Own,                   Stays, "to the interface of the \
         namespace, where that has one alone: a socket that was not decided is Clearway's by it. \
         ENOPROTOOPT where it has several, ENODEV for a name that is none's"),

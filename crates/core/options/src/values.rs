@@ -260,6 +260,8 @@ fields! {
     45 FastOpenOldKeyLow, fast_open_old_key_low: u64 = 0;
     /// Its second half.
     46 FastOpenOldKeyHigh, fast_open_old_key_high: u64 = 0;
+    /// SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING: [`crate::stamping`].
+    47 Timestamping, timestamping: u32 = 0;
 }
 
 /// The least that TCP_NOTSENT_LOWAT stands for.

@@ -60,6 +60,6 @@ pub use tcp::{
     TimerKind,
 };
 pub use udp::{
-    Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec,
-    UdpSummary,
+    Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpLeft, UdpOut, UdpSpec,
+    UdpStamp, UdpStamped, UdpSummary,
 };

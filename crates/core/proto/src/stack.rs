@@ -13,7 +13,7 @@ mod sharing;
 pub(crate) mod survey;
 mod udp;
 
-use clearway_base::Instant;
+use clearway_base::{Duration, Instant};
 use clearway_wire::Endpoint;
 
 use classify::Scratch;
@@ -26,7 +26,7 @@ use crate::event::Event;
 use crate::ids::{ConnId, ListenerId};
 use crate::net::ip::Ip;
 use crate::net::replies::Replies;
-use crate::store::Env;
+use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::{ConnectSpec, Cx, ListenSpec, RunningTimer, State, Tcp, TcpInfo};
 use crate::udp::Udp;
 
@@ -40,6 +40,7 @@ pub struct Stack<E: Env> {
     pub(crate) scratch: Scratch,
     pub(crate) misdelivered: Misdelivered<E::Buf>,
     pub(crate) tcp: Tcp<E>,
+    wants_calendar: bool,
 }
 
 impl<E: Env> Stack<E> {
@@ -57,6 +58,7 @@ impl<E: Env> Stack<E> {
             scratch,
             misdelivered: Misdelivered::new(),
             tcp,
+            wants_calendar: false,
         }
     }
 
@@ -68,6 +70,31 @@ impl<E: Env> Stack<E> {
         change(&mut self.config.tcp);
         self.config.tcp.ephemeral_ports = ports;
         self.tcp.reconfigured(&mut self.config);
+    }
+
+    /// Whether somebody wants to know when packets came and when they leave, by the calendar:
+    /// whoever drives the stack tells it then ([`Stack::set_calendar`]) before each burst is taken
+    /// in, and before each [`Stack::emit`].
+    #[inline]
+    pub fn wants_calendar(&self) -> bool {
+        self.wants_calendar
+    }
+
+    /// Says whether somebody does.
+    pub fn want_calendar(&mut self, on: bool) {
+        self.wants_calendar = on;
+        if !on {
+            self.set_calendar(Duration::ZERO);
+        }
+    }
+
+    /// What the calendar shows, since the start of 1970. It is the time of what comes and of what
+    /// leaves from now on, for those who ask, and of nothing else.
+    pub fn set_calendar(&mut self, since_1970: Duration) {
+        self.udp.set_calendar(since_1970);
+        let (rx, tx) = self.tcp.stores_mut();
+        rx.set_calendar(since_1970);
+        tx.set_calendar(since_1970);
     }
 
     /// Everything that was counted.

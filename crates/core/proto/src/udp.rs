@@ -4,6 +4,7 @@ mod errors;
 mod export;
 mod groups;
 mod report;
+mod stamps;
 mod verbs;
 
 use alloc::vec::Vec;
@@ -28,8 +29,8 @@ use crate::net::path_cache::RouteCache;
 use crate::ports::Share;
 use crate::records::Records;
 
-use report::Reports;
-pub use report::{UdpErrorReport, UdpFragmenting};
+use report::{Reports, Stamping, Stamps};
+pub use report::{UdpErrorReport, UdpFragmenting, UdpLeft, UdpStamp, UdpStamped};
 
 /// One socket's queue, either way, takes a datagram for each so many bytes that it may hold; and
 /// never fewer than this.
@@ -107,6 +108,8 @@ pub struct UdpOut {
     /// (`ipi_ifindex`); None: the socket's for groups ([`crate::MulticastOptions`]), else that of
     /// the address that it is sent from.
     pub iface: Option<Iface>,
+    /// What the owner wants to hear when it has left ([`crate::Stack::udp_stamped`]).
+    pub stamp: Option<UdpStamp>,
 }
 
 /// A received datagram.
@@ -127,6 +130,9 @@ pub struct Datagram<'a> {
     /// When not 0: several datagrams of this size, the last one perhaps shorter, that came as one;
     /// only where [`crate::Stack::udp_set_gro`] allowed it.
     pub segment_size: u16,
+    /// When it arrived, since the start of 1970; zero where nobody told the stack
+    /// ([`crate::Stack::set_calendar`]).
+    pub arrived: Duration,
 }
 
 /// A UDP socket at one glance.
@@ -160,6 +166,8 @@ pub(crate) struct Arrival {
     pub(crate) iface: Iface,
     /// The size of the datagrams that came as one; 0: it is one.
     pub(crate) segment_size: u16,
+    /// What the calendar showed then.
+    pub(crate) arrived: Duration,
 }
 
 /// A datagram to be sent, or several of `segment_size` when that is not 0.
@@ -172,6 +180,8 @@ struct Departure {
     segment_size: u16,
     /// The interface, where the addresses do not decide it.
     via: Option<Iface>,
+    /// What the owner wants to hear when it has left.
+    stamp: Option<UdpStamp>,
 }
 
 /// One socket.
@@ -215,6 +225,9 @@ struct Socket {
     error: Option<Unreachable>,
     /// Errors one by one, when the owner wants them so.
     reports: Option<Reports>,
+    /// What has left of what the owner wants to hear of, and whether that is news.
+    stamps: Option<alloc::boxed::Box<Stamps>>,
+    has_stamped: bool,
     multicast: MulticastOptions,
     joined: Joined,
     /// The owner was refused and waits for room.
@@ -252,6 +265,7 @@ pub(crate) struct Udp {
     reaches_out: bool,
     /// Sockets that a datagram for many is for: room for all of them.
     found: Vec<u32>,
+    stamping: Stamping,
 }
 
 impl Udp {
@@ -275,6 +289,7 @@ impl Udp {
             share: Share::WHOLE,
             reaches_out: false,
             found: Vec::with_capacity(config.limits.udp_sockets as usize),
+            stamping: Stamping::default(),
         }
     }
 
@@ -558,9 +573,13 @@ impl Udp {
         for _ in 0..self.ready.len() {
             let Some(index) = self.ready.front() else { break };
             let Some(socket) = self.sockets.by_index_mut(index) else { break };
-            blocked += u32::from(!socket.emit_some(out));
+            blocked += u32::from(!socket.emit_some(out, self.stamping.calendar));
             out.via = None;
             let done = socket.tx.is_empty();
+            if core::mem::take(&mut socket.has_stamped) {
+                self.tell_stamped(index);
+            }
+            let Some(socket) = self.sockets.by_index_mut(index) else { break };
             if done && socket.closed {
                 self.forget(index);
                 continue;
@@ -645,6 +664,8 @@ impl Udp {
             fragmenting: [UdpFragmenting::default(); 2],
             error: None,
             reports: None,
+            stamps: None,
+            has_stamped: false,
             multicast: MulticastOptions::default(),
             joined: Joined::default(),
             wants_room: false,
@@ -717,12 +738,12 @@ impl Socket {
     }
 
     /// Sends up to a quantum of datagrams. False: the device takes no more.
-    fn emit_some<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
+    fn emit_some<S: Sink>(&mut self, out: &mut IpOut<'_, S>, calendar: Duration) -> bool {
         for _ in 0..QUANTUM {
             if self.tx.is_empty() {
                 break;
             }
-            if !self.emit_one(out) {
+            if !self.emit_one(out, calendar) {
                 return false;
             }
         }
@@ -731,7 +752,7 @@ impl Socket {
 
     /// Sends the oldest datagram, or the next of those that the oldest record is. False: the device
     /// takes no more.
-    fn emit_one<S: Sink>(&mut self, out: &mut IpOut<'_, S>) -> bool {
+    fn emit_one<S: Sink>(&mut self, out: &mut IpOut<'_, S>, calendar: Duration) -> bool {
         let Some((departure, payload)) = self.tx.front() else { return true };
         let key = FlowKey {
             local: departure.from,
@@ -758,6 +779,10 @@ impl Socket {
                 Ok(()) => out.counters.udp.datagrams_out += pieces,
                 Err(OutError::Full) => return false,
                 Err(_) => out.counters.udp.send_failures += pieces,
+            }
+            if departure.stamp.is_some() {
+                let departure = *departure;
+                self.has_left(&departure, Some(self.cache.iface), calendar);
             }
             self.tx.pop();
             return true;
@@ -791,6 +816,10 @@ impl Socket {
         self.cut += piece.len() as u32;
         if piece.len() == rest.len() {
             self.cut = 0;
+            if departure.stamp.is_some() {
+                let departure = *departure;
+                self.has_left(&departure, Some(self.cache.iface), calendar);
+            }
             self.tx.pop();
         }
         true

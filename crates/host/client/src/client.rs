@@ -520,12 +520,19 @@ impl Client {
         attachment: &Arc<Attachment>,
         session: &attach_socket::Session,
     ) -> Result<Fifos, Errno> {
-        let fifo = |place: FifoPlace| {
-            let head = self.segment(attachment, place.head.segment)?;
-            let data = self.segment(attachment, place.data.segment)?;
-            FifoMem::new(&head, &data, &place).map(|mem| (place, mem)).map_err(|_| Errno::PROTO)
-        };
+        let fifo = |place: FifoPlace| self.fifo(attachment, place).map(|mem| (place, mem));
         Ok(Fifos { rx: session.rx.map(fifo).transpose()?, tx: session.tx.map(fifo).transpose()? })
+    }
+
+    /// The FIFO that lies there.
+    pub(crate) fn fifo(
+        &self,
+        attachment: &Arc<Attachment>,
+        place: FifoPlace,
+    ) -> Result<FifoMem, Errno> {
+        let head = self.segment(attachment, place.head.segment)?;
+        let data = self.segment(attachment, place.data.segment)?;
+        FifoMem::new(&head, &data, &place).map_err(|_| Errno::PROTO)
     }
 
     /// A segment of the program's memory, mapped when it is first needed.

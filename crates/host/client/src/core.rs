@@ -12,7 +12,7 @@ use clearway_shm::lock;
 use clearway_shm::{Consumer, FifoMem, Hostile, Producer, SessionView};
 
 use crate::Errno;
-use crate::socket::Completions;
+use crate::socket::{Completions, StampFifos};
 
 /// A session as all threads of this process use it.
 pub(crate) struct Core {
@@ -48,6 +48,8 @@ pub(crate) struct Core {
     pub(crate) path: Mutex<Option<(IpAddr, u32, u32)>>,
     /// Sends with MSG_ZEROCOPY.
     pub(crate) completions: Completions,
+    /// Where a stream's stamps lie, once that was asked.
+    pub(crate) stamps: ArcSwapOption<StampFifos>,
     /// That the host is gone was reported as this socket's error.
     mourned: AtomicBool,
 }
@@ -174,6 +176,7 @@ impl Core {
             refuses_long: AtomicU32::new(refusals(&session.options)),
             path: Mutex::new(None),
             completions: Completions::default(),
+            stamps: ArcSwapOption::empty(),
             mourned: AtomicBool::new(false),
         }
     }
@@ -208,6 +211,8 @@ impl Core {
         words.flags.fetch_or(old.flags.load(Ordering::Acquire), Ordering::AcqRel);
         words.receive_timeout.store(old.receive_timeout.load(Ordering::Relaxed), Ordering::Relaxed);
         words.send_timeout.store(old.send_timeout.load(Ordering::Relaxed), Ordering::Relaxed);
+        words.stamping.store(old.stamping.load(Ordering::Relaxed), Ordering::Relaxed);
+        words.stamp_key.store(old.stamp_key.load(Ordering::Relaxed), Ordering::Relaxed);
         self.rx.store(None);
         self.tx.store(None);
         let last = self.life();
@@ -247,6 +252,7 @@ impl Core {
             fifos.rx.filter(|(place, _)| differs(self.rx().map(|end| end.place), *place))
         {
             let end = Mutex::new(Consumer::new(mem.clone()));
+            self.stamps.store(None);
             self.rx.store(Some(Arc::new(End { place, mem, end })));
         }
         if let Some((place, mem)) =

@@ -33,7 +33,8 @@ mod wait;
 pub use attach::AttachError;
 pub use back::Renew;
 pub use clearway_shm::attach_socket::{
-    Congestion, ErrorReport, GroupChange, Info, Interface, Kind, SocketOptions,
+    Congestion, ErrorReport, GroupChange, Info, Interface, Kind, LONGEST_QUOTE, SentStamp,
+    SocketOptions,
 };
 pub use clearway_shm::in_process;
 pub use clearway_shm::interrupt;

@@ -23,10 +23,12 @@ mod datagram;
 mod errors;
 mod file;
 mod names;
+mod stamps;
 mod stream;
 mod urgent;
 mod zero_copy;
 
+pub(crate) use stamps::StampFifos;
 pub(crate) use zero_copy::Completions;
 
 /// Which half of a connection is shut down.
@@ -50,6 +52,9 @@ pub struct Received {
     pub flags: i32,
     /// More about a datagram; None for a stream.
     pub datagram: Option<Arrived>,
+    /// When it came, of a stream when the last byte did, in nanoseconds since the start of 1970; 0:
+    /// nobody knows, or the program did not ask.
+    pub arrived: u64,
 }
 
 /// Where a datagram came from, and how.
@@ -87,6 +92,10 @@ pub struct SendTo {
     pub ttl: Option<u8>,
     /// Cut into datagrams of this size (UDP_SEGMENT); 0: whole.
     pub segment_size: u16,
+    /// What is to be told of it: flags of SO_TIMESTAMPING in place of the socket's.
+    pub stamping: Option<u32>,
+    /// Its number there (SCM_TS_OPT_ID).
+    pub stamp_key: Option<u32>,
 }
 
 /// A session in the host, held by this process.
@@ -160,7 +169,7 @@ impl Socket {
     /// As `sendmsg(2)`; see [`Socket::send`].
     pub fn send_to(&self, from: &[IoSlice<'_>], how: &SendTo, flags: i32) -> Result<usize, Errno> {
         let sent = match self.core.kind {
-            Kind::Stream => self.send_stream(from, flags),
+            Kind::Stream => self.send_stream(from, how, flags),
             Kind::Datagram => self.send_datagram(from, how, flags),
         };
         if self.client.is_inside() && sent.is_ok() {

@@ -3,13 +3,15 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use clearway_client::{Arrived, ErrorReport, SendTo, flags};
+use clearway_client::{Arrived, ErrorReport, SendTo, SentStamp, flags};
+use clearway_options::stamping;
 use libc::{cmsghdr, in_pktinfo, in6_pktinfo};
 
 use crate::addr;
 use crate::errno::{Answer, fail};
 use crate::interfaces;
 use crate::object::Ours;
+use crate::options::stamps;
 use crate::options::tcp::TCP_INQ;
 
 #[cfg(test)]
@@ -22,8 +24,23 @@ const HEAD: usize = size_of::<cmsghdr>();
 /// Alignment of control messages.
 const ALIGN: usize = size_of::<usize>();
 
-/// Reads what a program says beside a datagram.
-pub(crate) fn read(control: &[u8], how: &mut SendTo) -> Answer<()> {
+/// What of the socket that sends decides what may be said beside a send.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sender {
+    pub(crate) is_stream: bool,
+    /// SOF_TIMESTAMPING_OPT_ID.
+    pub(crate) has_keys: bool,
+}
+
+impl Sender {
+    pub(crate) fn of(ours: &Ours) -> Sender {
+        let has_keys = ours.socket.stamping() & stamping::OPT_ID != 0;
+        Sender { is_stream: ours.is_stream(), has_keys }
+    }
+}
+
+/// Reads what a program says beside a datagram, or beside bytes of a stream.
+pub(crate) fn read(by: Sender, control: &[u8], how: &mut SendTo) -> Answer<()> {
     let mut rest = control;
     while rest.len() >= HEAD {
         // SAFETY: there are bytes enough, and any are a head.
@@ -32,8 +49,40 @@ pub(crate) fn read(control: &[u8], how: &mut SendTo) -> Answer<()> {
         if len < HEAD || len > rest.len() {
             return fail(libc::EINVAL);
         }
-        one(head.cmsg_level, head.cmsg_type, &rest[HEAD..len], how)?;
+        let data = &rest[HEAD..len];
+        if head.cmsg_level == libc::SOL_SOCKET {
+            of_socket(by, head.cmsg_type, data, how)?;
+        } else if !by.is_stream {
+            // A stream looks at no others, as in Linux.
+            one(head.cmsg_level, head.cmsg_type, data, how)?;
+        }
         rest = rest.get(len.next_multiple_of(ALIGN)..).unwrap_or(&[]);
+    }
+    Ok(())
+}
+
+/// SCM_TS_OPT_ID.
+const SCM_TS_OPT_ID: c_int = 81;
+
+/// What any socket heeds (`sock_cmsg_send` of Linux).
+fn of_socket(by: Sender, kind: c_int, data: &[u8], how: &mut SendTo) -> Answer<()> {
+    match kind {
+        libc::SO_TIMESTAMPING | stamps::SO_TIMESTAMPING_NEW => {
+            let flags: u32 = plain(data)?;
+            if flags & !stamping::TX_RECORD != 0 {
+                return fail(libc::EINVAL);
+            }
+            how.stamping = Some(flags);
+        }
+        SCM_TS_OPT_ID => {
+            if by.is_stream || !by.has_keys {
+                return fail(libc::EINVAL);
+            }
+            how.stamp_key = Some(plain(data)?);
+        }
+        // Only a Unix socket makes something of these.
+        libc::SCM_RIGHTS | libc::SCM_CREDENTIALS => {}
+        _ => return fail(libc::EINVAL),
     }
     Ok(())
 }
@@ -91,6 +140,8 @@ trait Plain: Copy {}
 impl Plain for u16 {}
 impl Plain for c_int {}
 impl Plain for u32 {}
+impl Plain for [i64; 2] {}
+impl Plain for [[i64; 2]; 3] {}
 impl Plain for in_pktinfo {}
 impl Plain for in6_pktinfo {}
 
@@ -136,6 +187,84 @@ impl<'a> Writer<'a> {
             at.add(HEAD).cast::<T>().write_unaligned(value);
         }
         self.used += len.next_multiple_of(ALIGN).min(room);
+    }
+
+    /// When something came, or, for `sent`, what was sent did something, as this socket wants to
+    /// know it. Nothing where nobody has noted it.
+    pub(crate) fn stamps(&mut self, ours: &Ours, at: u64, sent: bool) {
+        let word = ours.socket.stamping();
+        if at == 0 || word == 0 {
+            return;
+        }
+        let [seconds, nanoseconds] = stamps::parts(at);
+        let new = word & stamping::NEW != 0;
+        if word & stamping::STAMP != 0 {
+            let (kind, rest) = match (word & stamping::NANOSECONDS != 0, new) {
+                (false, false) => (libc::SO_TIMESTAMP, nanoseconds / 1000),
+                (false, true) => (stamps::SO_TIMESTAMP_NEW, nanoseconds / 1000),
+                (true, false) => (libc::SO_TIMESTAMPNS, nanoseconds),
+                (true, true) => (stamps::SO_TIMESTAMPNS_NEW, nanoseconds),
+            };
+            self.put(libc::SOL_SOCKET, kind, [seconds, rest]);
+        }
+        if word & stamping::SOFTWARE != 0 && (sent || word & stamping::RX_SOFTWARE != 0) {
+            let kind = if new { stamps::SO_TIMESTAMPING_NEW } else { libc::SO_TIMESTAMPING };
+            // The other two are of devices.
+            self.put(libc::SOL_SOCKET, kind, [[seconds, nanoseconds], [0; 2], [0; 2]]);
+        }
+    }
+
+    /// Something that was sent has left, or was acknowledged.
+    pub(crate) fn sent(&mut self, ours: &Ours, report: &ErrorReport, stamp: &SentStamp) {
+        let v6 = ours.socket.is_v6();
+        self.stamps(ours, report.at, true);
+        let head = ExtendedError {
+            errno: report.errno as u32,
+            origin: SO_EE_ORIGIN_TIMESTAMPING,
+            kind: 0,
+            code: 0,
+            pad: 0,
+            info: stamp.kind,
+            data: stamp.key,
+        };
+        // By which interface, and from where, goes with the packet only; over IPv6 also where nobody
+        // asks by OPT_CMSG.
+        let tells = (v6 || ours.socket.stamping() & stamping::OPT_CMSG != 0)
+            && stamp.iface != 0
+            && !report.payload.is_empty();
+        let from = stamp.from.filter(|_| tells);
+        if from.is_some() {
+            self.went(ours, report, stamp);
+        }
+        let offender = from.map_or(Offender6([0; 7]), |ip| offender(ip, v6));
+        self.extended(head, offender, v6);
+    }
+
+    /// IP_PKTINFO and IPV6_PKTINFO of a datagram that has left.
+    fn went(&mut self, ours: &Ours, report: &ErrorReport, stamp: &SentStamp) {
+        let wants = ours.extra().wants;
+        let iface = interfaces::shown(stamp.iface);
+        let v4 = |ip: Option<IpAddr>| match ip {
+            Some(IpAddr::V4(ip)) => libc::in_addr { s_addr: u32::from(ip).to_be() },
+            _ => libc::in_addr { s_addr: 0 },
+        };
+        if report.to.is_ipv4() && wants.pktinfo {
+            let info = in_pktinfo {
+                ipi_ifindex: iface as c_int,
+                ipi_spec_dst: v4(stamp.from),
+                ipi_addr: v4(Some(report.to.ip())),
+            };
+            self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+        }
+        if wants.pktinfo6 {
+            let to = match report.to.ip() {
+                IpAddr::V4(to) => to.to_ipv6_mapped(),
+                IpAddr::V6(to) => to,
+            };
+            let addr = libc::in6_addr { s6_addr: to.octets() };
+            let info = in6_pktinfo { ipi6_addr: addr, ipi6_ifindex: iface };
+            self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+        }
     }
 
     /// What this socket wants to know of a datagram.
@@ -186,19 +315,12 @@ impl<'a> Writer<'a> {
             info: report.mtu,
             data: 0,
         };
-        // SAFETY: all-zero is AF_UNSPEC, as which Linux gives the offender of an error of its own.
-        let mut offender: Offender6 = unsafe { std::mem::zeroed() };
-        if let Some(ip) = report.offender {
-            let (raw, len) = addr::Raw::new((ip, 0).into(), v6);
-            // SAFETY: `len` bytes are readable there, and an address of either family fits.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    raw.as_ptr().cast::<u8>(),
-                    (&raw mut offender).cast(),
-                    len as usize,
-                )
-            };
-        }
+        // All-zero is AF_UNSPEC, as which Linux gives the offender of an error of its own.
+        let offender = report.offender.map_or(Offender6([0; 7]), |ip| offender(ip, v6));
+        self.extended(head, offender, v6);
+    }
+
+    fn extended(&mut self, head: ExtendedError, offender: Offender6, v6: bool) {
         if v6 {
             self.put(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, Told(head, offender));
         } else {
@@ -261,8 +383,24 @@ struct Offender6([u32; 7]);
 const SO_EE_ORIGIN_LOCAL: u8 = 1;
 const SO_EE_ORIGIN_ICMP: u8 = 2;
 const SO_EE_ORIGIN_ICMP6: u8 = 3;
+const SO_EE_ORIGIN_TIMESTAMPING: u8 = 4;
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
+
+/// An address, as a socket of this family writes it.
+fn offender(ip: IpAddr, v6: bool) -> Offender6 {
+    let mut offender = Offender6([0; 7]);
+    let (raw, len) = addr::Raw::new((ip, 0).into(), v6);
+    // SAFETY: `len` bytes are readable there, and an address of either family fits.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            raw.as_ptr().cast::<u8>(),
+            (&raw mut offender).cast(),
+            len as usize,
+        )
+    };
+    offender
+}
 
 /// An error, and who told of it.
 #[derive(Clone, Copy)]

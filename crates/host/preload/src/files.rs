@@ -9,6 +9,7 @@ use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, depth, interpose};
 use crate::interfaces;
 use crate::object::{self, Mine, Object, Ours, TABLE, ours};
+use crate::options::stamps;
 use crate::process::is_own;
 use crate::real;
 use crate::sigio;
@@ -263,7 +264,8 @@ unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
                 0
             }))
         }
-        _ => None,
+        // SAFETY: the caller's own argument.
+        _ => unsafe { stamps::ioctl(&mine, request, word) },
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use clearway_client::{EpollSet, Kind, Socket};
 
 use crate::epoll::Set;
 use crate::interfaces::netlink::RouteSocket;
-use crate::options::{Extra, Told};
+use crate::options::{Extra, Told, stamps};
 use crate::stdio;
 use crate::table::{Held, Table};
 
@@ -75,6 +75,8 @@ pub(crate) struct Ours {
     pub(crate) socket: Arc<Socket>,
     /// UDP_SEGMENT: asked for at each send, so not behind the lock.
     segment_size: AtomicU16,
+    /// When the last datagram came, for SIOCGSTAMP; 0: nobody has noted it.
+    last_stamp: AtomicU64,
     extra: Mutex<Extra>,
     /// Epoll sets that it is a member of, by its descriptor there.
     sets: Mutex<Vec<(c_int, Weak<EpollSet>)>>,
@@ -85,6 +87,7 @@ impl Ours {
         Ours {
             socket,
             segment_size: AtomicU16::new(0),
+            last_stamp: AtomicU64::new(stamps::NEVER),
             extra: Mutex::new(extra),
             sets: Mutex::default(),
         }
@@ -97,6 +100,16 @@ impl Ours {
 
     pub(crate) fn set_segment_size(&self, size: u16) {
         self.segment_size.store(size, Ordering::Relaxed);
+    }
+
+    /// When the last datagram came, in nanoseconds since the start of 1970; 0: that was not noted;
+    /// [`stamps::NEVER`]: none came.
+    pub(crate) fn last_stamp(&self) -> u64 {
+        self.last_stamp.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_last_stamp(&self, at: u64) {
+        self.last_stamp.store(at, Ordering::Relaxed);
     }
 
     /// Options that only this library knows.

@@ -16,6 +16,7 @@ mod ip;
 mod ip6;
 mod multicast;
 mod socket;
+pub(crate) mod stamps;
 pub(crate) mod tcp;
 mod udp;
 
@@ -148,7 +149,7 @@ impl Setting<'_> {
             _ if multicast::is_one(level, name) => {
                 multicast::set(self, level, name, value).map(|()| true)?
             }
-            libc::SOL_SOCKET => socket::set(self, name, value)?,
+            libc::SOL_SOCKET => stamps::set(self, name, value)? || socket::set(self, name, value)?,
             libc::IPPROTO_TCP if ours.is_stream() => tcp::set(self, name, value)?,
             libc::IPPROTO_UDP if !ours.is_stream() => udp::set(self, name, value)?,
             libc::IPPROTO_IP => ip::set(self, name, value)?,
@@ -181,7 +182,10 @@ impl Setting<'_> {
 pub(crate) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
     let by_rule = match level {
         _ if multicast::is_one(level, name) => multicast::get(ours, level, name).map(Some)?,
-        libc::SOL_SOCKET => socket::get(ours, name)?,
+        libc::SOL_SOCKET => match stamps::get(ours, name) {
+            Some(value) => Some(value),
+            None => socket::get(ours, name)?,
+        },
         libc::IPPROTO_TCP if ours.is_stream() => tcp::get(ours, name)?,
         libc::IPPROTO_UDP if !ours.is_stream() => udp::get(ours, name)?,
         libc::IPPROTO_IP => ip::get(ours, name)?,

@@ -5,7 +5,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use clearway_client::{Errno, ErrorReport, Received, SendTo};
+use clearway_client::{Errno, ErrorReport, LONGEST_QUOTE, Received, SendTo};
+use clearway_options::stamping::OPT_TSONLY;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use crate::addr;
@@ -211,29 +212,34 @@ pub(crate) fn recv_into(
 ) -> Answer<Received> {
     if flags & libc::MSG_ERRQUEUE != 0 {
         let Queued::Error(len, flags, _) = recv_error(mine, into)? else {
-            return Ok(Received { len: 0, flags: libc::MSG_ERRQUEUE, datagram: None });
+            return Ok(Received { flags: libc::MSG_ERRQUEUE, ..Received::default() });
         };
-        return Ok(Received { len, flags, datagram: None });
+        return Ok(Received { len, flags, ..Received::default() });
     }
-    blocking(|| mine.socket.recv(into, flags), || mine.socket.timeouts().0.is_some())
+    let received =
+        blocking(|| mine.socket.recv(into, flags), || mine.socket.timeouts().0.is_some())?;
+    if received.datagram.is_some() {
+        mine.set_last_stamp(received.arrived);
+    }
+    Ok(received)
 }
 
 /// What a socket's error queue holds.
 enum Queued {
-    /// An error of a datagram, and what is known of its payload: bytes, what `msg_flags` says, and
-    /// more.
+    /// An error of a datagram, or something that was sent has left, and what is known of its
+    /// payload: bytes, what `msg_flags` says, and more.
     Error(usize, c_int, ErrorReport),
     /// The numbers of sends with MSG_ZEROCOPY that are done.
     ZeroCopy((u32, u32)),
 }
 
 /// The next of the error queue (MSG_ERRQUEUE). It never waits. The errors of a stream are told by
-/// SO_ERROR and by the calls.
+/// SO_ERROR and by the calls: here it has stamps only.
 fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<Queued> {
     if let Some(sends) = mine.socket.zero_copy_completion() {
         return Ok(Queued::ZeroCopy(sends));
     }
-    let report = if mine.is_stream() { None } else { mine.socket.error_report()? };
+    let report = mine.socket.error_report()?;
     let Some(report) = report else { return fail(libc::EAGAIN) };
     let mut rest = &report.payload[..];
     for part in into {
@@ -241,7 +247,11 @@ fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<Queued> {
         part[..len].copy_from_slice(&rest[..len]);
         rest = &rest[len..];
     }
-    let flags = libc::MSG_ERRQUEUE | if rest.is_empty() { 0 } else { libc::MSG_TRUNC };
+    // Bytes of a stream that has sent them are not given back; where they were asked for, that is
+    // said.
+    let is_kept = mine.is_stream() && mine.socket.stamping() & OPT_TSONLY == 0;
+    let is_whole = rest.is_empty() && report.payload.len() < LONGEST_QUOTE && !is_kept;
+    let flags = libc::MSG_ERRQUEUE | if is_whole { 0 } else { libc::MSG_TRUNC };
     Ok(Queued::Error(report.payload.len() - rest.len(), flags, report))
 }
 
@@ -264,7 +274,9 @@ unsafe fn recv_error_message(
         }
         Queued::Error(len, flags, report) => {
             message.msg_flags = *flags;
-            if !message.msg_name.is_null() {
+            if report.stamp.is_some() {
+                message.msg_namelen = 0;
+            } else if !message.msg_name.is_null() {
                 // SAFETY: the caller's pointers.
                 unsafe {
                     addr::write(report.to, v6, message.msg_name.cast(), &mut message.msg_namelen)
@@ -281,7 +293,13 @@ unsafe fn recv_error_message(
         };
         let mut writer = control::Writer::new(room);
         match &queued {
-            Queued::Error(_, _, report) => writer.error(report, v6),
+            Queued::Error(_, _, report) => match &report.stamp {
+                Some(stamp) => writer.sent(mine, report, stamp),
+                None => {
+                    writer.stamps(mine, report.at, true);
+                    writer.error(report, v6);
+                }
+            },
             Queued::ZeroCopy(sends) => writer.zero_copy(*sends, v6),
         }
         let cut;
@@ -307,7 +325,10 @@ unsafe fn recv_from(
     let mut into = [unsafe { target(buf, len) }?];
     if flags & libc::MSG_ERRQUEUE != 0 {
         let Queued::Error(len, _, report) = recv_error(mine, &mut into)? else { return Ok(0) };
-        if !from.is_null() {
+        if report.stamp.is_some() && !from_len.is_null() {
+            // SAFETY: not null, so the caller's.
+            unsafe { from_len.write_unaligned(0) };
+        } else if !from.is_null() {
             // SAFETY: the caller's pointers.
             unsafe { addr::write(report.to, mine.socket.is_v6(), from, from_len) }?;
         }
@@ -370,6 +391,7 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
                     )
                 };
                 let mut writer = control::Writer::new(room);
+                writer.stamps(mine, received.arrived, false);
                 writer.datagram(mine, &arrived);
                 let (used, cut) = writer.finish();
                 control = used;
@@ -378,7 +400,8 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
         }
         None => {
             message.msg_namelen = 0;
-            if !message.msg_control.is_null() && mine.extra().inq {
+            let inq = mine.extra().inq;
+            if !message.msg_control.is_null() && (inq || received.arrived != 0) {
                 // SAFETY: the caller's buffer.
                 let room = unsafe {
                     std::slice::from_raw_parts_mut(
@@ -387,7 +410,10 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
                     )
                 };
                 let mut writer = control::Writer::new(room);
-                writer.inq(mine.socket.readable_hint());
+                writer.stamps(mine, received.arrived, false);
+                if inq {
+                    writer.inq(mine.socket.readable_hint());
+                }
                 let (used, cut) = writer.finish();
                 control = used;
                 message.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
@@ -527,7 +553,8 @@ pub(crate) fn send_from(
         if flags & libc::MSG_EOR != 0 {
             return fail(libc::EOPNOTSUPP);
         }
-        let sent = blocking(|| mine.socket.send(from, flags), limited);
+        let how = how.unwrap_or_default();
+        let sent = blocking(|| mine.socket.send_to(from, &how, flags), limited);
         return raising(sent, flags).map(|len| copied(mine, flags, len));
     }
     // A datagram that is put together by several calls, or one out of band, is none that Clearway
@@ -655,9 +682,6 @@ unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Ans
     let message = unsafe { &*message };
     // SAFETY: the caller's vectors.
     let from = unsafe { sources(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }?;
-    if mine.is_stream() {
-        return send_from(mine, &from, flags, None);
-    }
     // SAFETY: the caller's address.
     let to = unsafe { destination(mine, message.msg_name.cast(), message.msg_namelen) }?;
     let mut how = SendTo { to, iface: scope::number(to), ..SendTo::default() };
@@ -666,7 +690,7 @@ unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Ans
         let control = unsafe {
             std::slice::from_raw_parts(message.msg_control.cast(), message.msg_controllen)
         };
-        control::read(control, &mut how)?;
+        control::read(control::Sender::of(mine), control, &mut how)?;
     }
     send_from(mine, &from, flags, Some(how))
 }

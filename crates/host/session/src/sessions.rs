@@ -23,6 +23,7 @@ mod remote;
 mod remote_listener;
 mod rounds;
 mod session_options;
+mod stamps;
 mod state;
 mod stream;
 mod turn;

@@ -6,6 +6,7 @@ mod fifo_plan;
 mod grant;
 mod pass;
 mod rx;
+mod stamps;
 mod tx;
 
 pub use fifo_blocks::FifoBlocks;
@@ -13,4 +14,5 @@ pub use fifo_plan::{FifoPlan, Sizes};
 pub use grant::Progress;
 pub use pass::{Liar, pass};
 pub use rx::{FifoRx, RxFifo};
+pub use stamps::SentAt;
 pub use tx::{FifoTx, TxFifo};

@@ -12,7 +12,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-pub use clearway_options::{Congestion, Field, Info, SocketOptions};
+pub use clearway_options::{Congestion, Field, Info, SocketOptions, stamping};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
@@ -20,7 +20,10 @@ use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new
 /// value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
+
+/// Bytes of a packet that a report quotes at most, so that it fits into a message.
+pub const LONGEST_QUOTE: usize = 7 * 1024;
 
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8192;
@@ -382,6 +385,12 @@ pub enum Request {
         /// The session.
         session: SessionId,
     },
+    /// Where are the FIFOs of a stream's stamps? Asked when SO_TIMESTAMP or one of its like is set.
+    /// Answer: [`Reply::Stamps`].
+    Stamps {
+        /// The session.
+        session: SessionId,
+    },
 }
 
 /// What the host answers.
@@ -430,6 +439,13 @@ pub enum Reply {
         /// The name of the first descriptor; the others follow.
         first: u32,
     },
+    /// FIFOs of [`crate::layout::StampRecord`]s, as far as there are any.
+    Stamps {
+        /// When bytes came, from the host.
+        rx: Option<FifoPlace>,
+        /// Of which bytes it is to be told that they have left, from the processes.
+        tx: Option<FifoPlace>,
+    },
 }
 
 /// What became of a datagram that did not arrive (`sock_extended_err` of Linux).
@@ -447,6 +463,23 @@ pub struct ErrorReport {
     pub mtu: u32,
     /// What is known of its payload.
     pub payload: Vec<u8>,
+    /// When that was, in nanoseconds since the start of 1970; 0: nobody asked for it.
+    pub at: u64,
+    /// It is no error: what was asked to be told of it.
+    pub stamp: Option<SentStamp>,
+}
+
+/// Something that was sent has left, or was acknowledged (SO_TIMESTAMPING).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SentStamp {
+    /// What of it: 0 it has left, 1 it was scheduled, 2 it was acknowledged (`SCM_TSTAMP_*`).
+    pub kind: u32,
+    /// Its number.
+    pub key: u32,
+    /// The interface that it left by; 0: not told.
+    pub iface: u32,
+    /// The address of ours that it came from.
+    pub from: Option<IpAddr>,
 }
 
 /// Session fds that a process holds ahead of need at most, and streams likewise.

@@ -128,6 +128,11 @@ pub struct Producer {
 }
 
 impl Producer {
+    /// Where it goes on: bytes that were ever put in, modulo 2^32.
+    pub fn position(&self) -> u32 {
+        self.tail
+    }
+
     /// The producer of a FIFO that is empty and new.
     pub fn new(mem: FifoMem) -> Producer {
         Producer { lent_seen: mem.lent(), mem, tail: 0, head_seen: 0, origin: 0, ahead: 0 }
@@ -354,6 +359,11 @@ pub struct Consumer {
 }
 
 impl Consumer {
+    /// Where it goes on: bytes that were ever taken out, modulo 2^32.
+    pub fn position(&self) -> u32 {
+        self.head
+    }
+
     /// The consumer of a FIFO that is empty and new.
     pub fn new(mem: FifoMem) -> Consumer {
         Consumer { lent: mem.limit, mem, head: 0, tail_seen: 0, origin: 0 }

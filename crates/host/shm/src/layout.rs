@@ -236,7 +236,13 @@ pub struct SessionHead {
     /// Whose a connection is that was accepted and that no process has: its own name while anybody
     /// may take it, which is done by exchanging that for [`taken_by`]; 0 when nobody may.
     pub claim: AtomicU64,
-    reserved2: [Reserved; 6],
+    /// SO_TIMESTAMP and its like, as the processes have set them
+    /// ([`clearway_options::stamping`]).
+    pub stamping: AtomicU32,
+    /// Of datagrams the number of the next that is stamped, of a stream the position of the
+    /// transmit FIFO from which numbers count (SOF_TIMESTAMPING_OPT_ID).
+    pub stamp_key: AtomicU32,
+    reserved2: [Reserved; 4],
     /// The host's, written before the connection's record is left: what
     /// [`crate::attach_socket::Reply::Opened`] would say of it (`described.rs`).
     pub described: [AtomicU64; DESCRIBED],
@@ -326,6 +332,31 @@ impl AcceptRecord {
     }
 }
 
+/// Bytes behind the payload of a datagram that has a stamp.
+pub const STAMP_LEN: u32 = 8;
+
+/// What stands in the FIFOs of stamps ([`crate::attach_socket::Request::Stamps`]): of bytes that
+/// came, when; of bytes that were written, that it is to be told when they have left.
+#[repr(C)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct StampRecord {
+    /// Nanoseconds since the start of 1970; 0: nobody knows. Of bytes that were written the number
+    /// to be told, and the flags above it.
+    pub what: u64,
+    /// Where in the stream's FIFO the bytes end.
+    pub end: u32,
+    reserved: u32,
+}
+
+impl StampRecord {
+    /// The record of bytes that end there.
+    pub const fn new(what: u64, end: u32) -> StampRecord {
+        StampRecord { what, end, reserved: 0 }
+    }
+}
+
 /// Stands before each datagram in a FIFO. `len` bytes follow, and then so many that the next record
 /// begins at a multiple of 8.
 #[repr(C)]
@@ -346,7 +377,10 @@ pub struct DatagramHead {
     pub ttl: u8,
     /// 4 or 6: the family of the addresses. To send: 0 for the connected peer.
     pub family: u8,
-    reserved: u8,
+    /// 1: the last [`STAMP_LEN`] bytes are no payload: of a datagram that came they tell when, in
+    /// nanoseconds since the start of 1970; of one to be sent the number and the flags with which it
+    /// is told that it has left.
+    pub stamped: u8,
     /// The interface.
     pub iface: u32,
     /// Who sent it, or shall get it. IPv4 in the first four bytes.
@@ -381,5 +415,9 @@ const _: () = {
     assert!(
         offset_of!(SessionHead, receive_timeout) == 72 && offset_of!(SessionHead, rx_lock) == 88
     );
-    assert!(size_of::<AcceptRecord>() == 16 && size_of::<DatagramHead>() == 48);
+    assert!(
+        size_of::<AcceptRecord>() == 16
+            && size_of::<StampRecord>() == 16
+            && size_of::<DatagramHead>() == 48
+    );
 };

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use crate::Hostile;
 use crate::fifo::{Consumer, Producer};
-use crate::layout::{AcceptRecord, DatagramHead};
+use crate::layout::{AcceptRecord, DatagramHead, StampRecord};
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -15,6 +15,7 @@ pub const MAX_DATAGRAM: u32 = 65_535;
 
 const HEAD: u32 = size_of::<DatagramHead>() as u32;
 const ACCEPT: u32 = size_of::<AcceptRecord>() as u32;
+const STAMP: u32 = size_of::<StampRecord>() as u32;
 
 /// Bytes that a datagram with so much payload takes in a FIFO.
 pub const fn datagram_record_len(payload: u32) -> u32 {
@@ -62,6 +63,17 @@ impl Producer {
         Ok(true)
     }
 
+    /// Puts a stamp in, and publishes it. False: there is no room now.
+    pub fn push_stamp(&mut self, record: StampRecord) -> Result<bool, Hostile> {
+        if self.room_for(STAMP)? < STAMP {
+            return Ok(false);
+        }
+        let words: [u64; (STAMP / 8) as usize] = zerocopy::transmute!(record);
+        self.write_words(&words);
+        self.publish(STAMP);
+        Ok(true)
+    }
+
     fn write_words(&mut self, words: &[u64]) {
         self.begin_anew();
         for (word, at) in words.iter().zip((0..).step_by(8)) {
@@ -106,6 +118,26 @@ impl Consumer {
         let Some(words) = self.read_words::<{ (ACCEPT / 8) as usize }>()? else { return Ok(None) };
         self.consume(ACCEPT);
         Ok(Some(zerocopy::transmute!(words)))
+    }
+
+    /// The stamp behind so many others, if there is one. It stays.
+    pub fn stamp_behind(&mut self, over: u32) -> Result<Option<StampRecord>, Hostile> {
+        let at = over.saturating_mul(STAMP);
+        if self.len_for(at.saturating_add(STAMP))? < at.saturating_add(STAMP) {
+            return Ok(None);
+        }
+        let mut words = [0; (STAMP / 8) as usize];
+        for (word, of) in words.iter_mut().zip((at..).step_by(8)) {
+            *word = self.mem.bytes.read_word(self.offset(of));
+        }
+        Ok(Some(zerocopy::transmute!(words)))
+    }
+
+    /// Gives up the first so many stamps, which are there.
+    pub fn consume_stamps(&mut self, count: u32) {
+        if count > 0 {
+            self.consume(count.saturating_mul(STAMP));
+        }
     }
 
     /// The first words, each read once. None when nothing is there; some but too few bytes are no

@@ -1,5 +1,6 @@
 //! The clock of the operating system. No other code of the data path reads it, and the engine reads
-//! it once per turn.
+//! it once per turn; when somebody wants packets stamped, once more for each burst that comes and
+//! before what leaves, or a packet would have come before it was sent.
 
 use clearway_base::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
@@ -40,6 +41,12 @@ impl Clock {
             self.compare(now);
         }
         Time { now, since_1970: Duration::from_nanos(self.offset.wrapping_add(now.as_nanos())) }
+    }
+
+    /// What the calendar shows at this moment, and not when the turn began: for the stamps of who
+    /// asks for them.
+    pub fn calendar() -> Duration {
+        Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME))
     }
 
     fn compare(&mut self, now: Instant) {

@@ -383,6 +383,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         }
         self.ports.probe.enter(Stage::StackOut);
         self.ports.committed = 0;
+        self.tell_calendar();
         let unsent = self.stack.wants_emit() && self.stack.emit(time.now, &mut self.ports);
         let sent = self.ports.committed > 0;
         self.ports.probe.enter(Stage::DriverOut);
@@ -396,6 +397,14 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         }
         let worked = received || sent || self.app.had_work();
         Ok(Turn { worked, again: full || (unsent && sent) || deadline <= time.now, deadline })
+    }
+
+    /// Tells the stack what the calendar shows, if somebody wants packets stamped.
+    #[inline]
+    fn tell_calendar(&mut self) {
+        if self.stack.wants_calendar() {
+            self.stack.set_calendar(Clock::calendar());
+        }
     }
 
     fn publish(&mut self, now: Instant) {

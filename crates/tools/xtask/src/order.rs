@@ -105,7 +105,7 @@ pub const ORDERS: &[Order] = &[
     ]),
     settled("session::store", &[
         floor("memory and limits", &["fifo_blocks", "grant"]),
-        floor("what FIFOs are made of", &["fifo_plan"]),
+        floor("what FIFOs are made of", &["fifo_plan", "stamps"]),
         floor("FIFOs", &["rx", "tx"]),
         floor("from one to another", &["pass"]),
         floor("face", &["mod"]),
@@ -114,6 +114,7 @@ pub const ORDERS: &[Order] = &[
         floor("values", &["hold", "listening", "membership", "remote", "rounds"]),
         floor("parts of a session", &["datagram_fifos", "queue_pair", "session_options"]),
         floor("the sessions of a worker", &["state"]),
+        floor("what is told of times", &["stamps"]),
         floor("what happens to them", &["claim", "close", "cut_throughs", "datagram", "drain", "errors",
             "forwarder", "groups", "info", "messages", "place",
             "reclaim", "stream", "turn"]),

@@ -458,6 +458,7 @@ impl<E: Env> Stack<E> {
                 offender: Some(key.local),
                 icmp,
                 mtu: 0,
+                at: udp.calendar(),
             };
             udp.on_error(&key, &report, quote.upper.get(udp::HEADER_LEN..).unwrap_or(&[]));
         }

@@ -9,7 +9,7 @@ use crate::error::Unreachable;
 use crate::ids::UdpId;
 use crate::net::groups::change::MulticastOptions;
 use crate::store::Env;
-use crate::udp::{Datagram, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec};
+use crate::udp::{Datagram, UdpError, UdpErrorReport, UdpFragmenting, UdpOut, UdpSpec, UdpStamped};
 
 impl<E: Env> Stack<E> {
     /// Binds a socket, which has its addresses and port for itself. Memory for its queues is taken
@@ -220,6 +220,24 @@ impl<E: Env> Stack<E> {
     /// The oldest report, and what is known of its datagram's payload. It is gone from the queue.
     pub fn udp_report(&mut self, socket: UdpId) -> Option<(UdpErrorReport, &[u8])> {
         self.udp.report(socket)
+    }
+
+    /// A socket of whose datagrams one has left that its owner wants to hear of
+    /// ([`UdpOut::stamp`]), and its owner's word. What has left is not an event: it happens at the
+    /// end of a turn, and is asked for there.
+    #[inline]
+    pub fn next_stamped(&mut self) -> Option<(UdpId, u64)> {
+        self.udp.next_stamped()
+    }
+
+    /// How many datagrams have left that the owner wants to hear of and has not heard of.
+    pub fn udp_stamps(&self, socket: UdpId) -> u32 {
+        self.udp.stamps(socket)
+    }
+
+    /// The one of them that left first, and its payload where that was to be kept.
+    pub fn udp_stamped(&mut self, socket: UdpId) -> Option<(UdpStamped, &[u8])> {
+        self.udp.stamped(socket)
     }
 
     /// Gives a socket its owner's word, which comes with its events.

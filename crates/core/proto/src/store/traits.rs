@@ -1,5 +1,6 @@
 //! What a store does, as the state machine and its owner see it.
 
+use clearway_base::Duration;
 use clearway_pkt::{Buf, Piece};
 
 /// What is reserved for each queue of a store.
@@ -121,6 +122,12 @@ pub trait RxStore<B: Buf> {
         n
     }
 
+    /// What the calendar shows, since the start of 1970: the time of what is written from now on,
+    /// for who notes it.
+    fn set_calendar(&mut self, since_1970: Duration) {
+        let _ = since_1970;
+    }
+
     /// Whether memory was found to be so scarce that windows promise less; [`RxStore::relax`] finds
     /// out when it no longer is.
     #[inline]
@@ -206,6 +213,12 @@ pub trait TxStore {
 
     /// The oldest `n` bytes were acknowledged.
     fn consume(&mut self, queue: &mut Self::Queue, n: u32);
+
+    /// What the calendar shows, since the start of 1970: the time of what is peeked to be sent, and
+    /// of what is acknowledged, from now on, for who notes it.
+    fn set_calendar(&mut self, since_1970: Duration) {
+        let _ = since_1970;
+    }
 
     /// Whether the owner is in the midst of writing: more bytes follow at once and will be told of,
     /// so what does not fill a segment may wait for them, as under a cork. Asked after

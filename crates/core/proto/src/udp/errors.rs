@@ -130,6 +130,7 @@ impl Udp {
         mtu: u32,
         len: usize,
     ) -> Result<u32, UdpError> {
+        let at = self.calendar();
         let s = self.by_id(socket)?;
         let v6 = to.addr.is_v6();
         let mtu = if v6 && s.mtu != 0 { mtu.min(s.mtu.into()) } else { mtu };
@@ -139,7 +140,8 @@ impl Udp {
             return Ok(mtu);
         }
         if let Some(reports) = &mut s.reports {
-            reports.push(UdpErrorReport { why: None, to, offender: None, icmp: (0, 0), mtu }, &[]);
+            let (why, offender, icmp) = (None, None, (0, 0));
+            reports.push(UdpErrorReport { why, to, offender, icmp, mtu, at }, &[]);
         }
         Err(UdpError::TooLong)
     }

@@ -90,7 +90,9 @@ impl Row<'_> {
 
 impl Arrival {
     fn row(&mut self, row: &mut Row<'_>) {
-        let Arrival { from, to, tos, ttl, iface, segment_size } = self;
+        // A record's length is what older ones have: the time is told by none, as where nobody told
+        // the stack.
+        let Arrival { from, to, tos, ttl, iface, segment_size, .. } = self;
         row.addr(&mut from.addr);
         row.u16(&mut from.port);
         row.addr(to);
@@ -103,7 +105,8 @@ impl Arrival {
 
 impl Departure {
     fn row(&mut self, row: &mut Row<'_>) {
-        let Departure { from, to, tos, ttl, segment_size, via } = self;
+        // Who hears of what has left is the owner here, not the one that takes it over.
+        let Departure { from, to, tos, ttl, segment_size, via, .. } = self;
         row.addr(from);
         row.addr(&mut to.addr);
         row.u16(&mut to.port);
@@ -332,6 +335,7 @@ fn fill_queues(
             ttl: 0,
             iface: Iface(0),
             segment_size: 0,
+            arrived: clearway_base::Duration::ZERO,
         };
         let mut payload = Vec::new();
         arrival.row(&mut row);
@@ -352,6 +356,7 @@ fn fill_queues(
             ttl: 0,
             segment_size: 0,
             via: None,
+            stamp: None,
         };
         let mut payload = Vec::new();
         departure.row(&mut row);

@@ -466,10 +466,24 @@ fn errors_are_reported_one_by_one_when_the_owner_wants_them_so() {
     assert_eq!(net.stack.udp_reports(socket), 2);
     let to = end("10.0.0.2", 9);
     let offender = Some(addr("10.0.0.254"));
-    let port = UdpErrorReport { why: Some(Unreachable::Port), to, offender, icmp: (3, 3), mtu: 0 };
+    let port = UdpErrorReport {
+        why: Some(Unreachable::Port),
+        to,
+        offender,
+        icmp: (3, 3),
+        mtu: 0,
+        at: Duration::ZERO,
+    };
     assert_eq!(net.stack.udp_next_report(socket), Some(port));
     assert_eq!(net.stack.udp_report(socket), Some((port, &b"lost"[..])));
-    let long = UdpErrorReport { why: None, to, offender: None, icmp: (0, 0), mtu: 1_500 };
+    let long = UdpErrorReport {
+        why: None,
+        to,
+        offender: None,
+        icmp: (0, 0),
+        mtu: 1_500,
+        at: Duration::ZERO,
+    };
     assert_eq!(net.stack.udp_report(socket), Some((long, &b""[..])));
     assert_eq!(net.stack.udp_report(socket), None);
     for _ in 0..100 {
@@ -869,4 +883,77 @@ fn a_host_without_an_address_speaks_to_its_link_from_0_0_0_0_and_hears_what_is_f
     let named = bind(&mut net, "0.0.0.0", 69);
     net.stack.udp_close(named);
     assert_eq!(net.stack.udp_send_unnumbered(named, Iface(0), 67, b"x"), Err(UdpError::Stale));
+}
+
+#[test]
+fn a_datagram_has_the_time_at_which_it_was_taken_in_and_not_that_at_which_it_is_read() {
+    let mut net = Net::lan();
+    let socket = bind(&mut net, "10.0.0.1", 2000);
+    let frame = ip_frame(&udp_packet(("10.0.0.2", 1000), ("10.0.0.1", 2000), b"ask"));
+    let arrived = |net: &mut Net, came: u64, read: u64| {
+        net.stack.set_calendar(Duration::from_secs(came));
+        assert_eq!(net.ingest(&frame), None);
+        net.stack.set_calendar(Duration::from_secs(read));
+        net.stack.udp_recv(socket).map(|datagram| datagram.arrived)
+    };
+    assert_eq!(arrived(&mut net, 7, 9), Some(Duration::from_secs(7)));
+    assert!(!net.stack.wants_calendar(), "nobody has asked for it");
+    net.stack.want_calendar(true);
+    assert!(net.stack.wants_calendar());
+    assert_eq!(arrived(&mut net, 10, 11), Some(Duration::from_secs(10)));
+    net.stack.want_calendar(false);
+    assert_eq!(net.ingest(&frame), None);
+    let datagram = net.stack.udp_recv(socket).unwrap();
+    assert_eq!(datagram.arrived, Duration::ZERO, "nobody tells the stack any more");
+}
+
+#[test]
+fn who_asks_is_told_when_a_datagram_has_left_and_not_when_it_was_written() {
+    let mut net = Net::tun();
+    let tx = bind(&mut net, "10.0.0.1", 1000);
+    let stamp = UdpStamp { key: 5, scheduled: true, sent: true, keeps_payload: true };
+    let how = UdpOut {
+        to: Some(end("10.0.0.2", 53)),
+        ttl: Some(9),
+        stamp: Some(stamp),
+        ..UdpOut::default()
+    };
+    net.stack.set_calendar(Duration::from_secs(1));
+    net.stack.udp_send_with(tx, &how, b"question").unwrap();
+    net.sink.room = Some(0);
+    assert!(net.stack.emit(net.now, &mut net.sink));
+    assert_eq!((net.stack.next_stamped(), net.stack.udp_stamps(tx)), (None, 0));
+    net.sink.room = None;
+    net.stack.set_calendar(Duration::from_secs(2));
+    net.stack.emit(net.now, &mut net.sink);
+    assert_eq!(net.stack.next_stamped(), Some((tx, 1000)));
+    assert_eq!((net.stack.next_stamped(), net.stack.udp_stamps(tx)), (None, 2));
+    let expected = UdpStamped {
+        stamp,
+        what: UdpLeft::Scheduled,
+        at: Duration::from_secs(2),
+        from: end("10.0.0.1", 1000),
+        to: end("10.0.0.2", 53),
+        tos: 0,
+        ttl: 9,
+        iface: Some(Iface(0)),
+    };
+    assert_eq!(net.stack.udp_stamped(tx), Some((expected, &b"question"[..])));
+    let expected = UdpStamped { what: UdpLeft::Sent, ..expected };
+    assert_eq!(net.stack.udp_stamped(tx), Some((expected, &b"question"[..])));
+    assert_eq!(net.stack.udp_stamped(tx), None);
+}
+
+#[test]
+fn of_several_datagrams_in_one_send_one_time_is_told_and_of_one_that_nobody_asks_of_none() {
+    let mut net = Net::tun();
+    let tx = bind(&mut net, "10.0.0.1", 1000);
+    let to = Some(end("10.0.0.2", 53));
+    let stamp = UdpStamp { key: 0, scheduled: false, sent: true, keeps_payload: false };
+    let how = UdpOut { to, segment_size: 100, stamp: Some(stamp), ..UdpOut::default() };
+    net.stack.udp_send_with(tx, &how, &[0; 950]).unwrap();
+    net.stack.udp_send_with(tx, &UdpOut { to, ..UdpOut::default() }, &[0; 10]).unwrap();
+    net.stack.emit(net.now, &mut net.sink);
+    assert_eq!(net.stack.udp_stamps(tx), 1);
+    assert_eq!(net.stack.udp_stamped(tx).map(|(_, payload)| payload.len()), Some(0));
 }

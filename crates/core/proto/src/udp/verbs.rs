@@ -144,7 +144,11 @@ impl Udp {
         let s = self.by_id(socket)?;
         s.way = Some(way);
         let (tos, ttl) = (how.tos.unwrap_or(s.tos), how.ttl.unwrap_or(s.ttl));
-        self.queue(socket, Departure { from, to, tos, ttl, segment_size, via }, bytes)
+        self.queue(
+            socket,
+            Departure { from, to, tos, ttl, segment_size, via, stamp: how.stamp },
+            bytes,
+        )
     }
 
     /// Queues a datagram of a host without an address: from 0.0.0.0 to all on one link.
@@ -167,7 +171,8 @@ impl Udp {
         if udp::HEADER_LEN + ipv4::HEADER_LEN + bytes.len() > mtu {
             return Err(UdpError::TooLong);
         }
-        let departure = Departure { from, to, tos, ttl, segment_size: 0, via: Some(iface) };
+        let departure =
+            Departure { from, to, tos, ttl, segment_size: 0, via: Some(iface), stamp: None };
         self.queue(socket, departure, bytes)
     }
 
@@ -219,14 +224,16 @@ impl Udp {
         let segment_size = segment_size(mtu, &to.addr, how.segment_size, bytes.len())?;
         let len = if segment_size == 0 { bytes.len() } else { segment_size.into() };
         self.may_leave(socket, to, mtu as u32, len)?;
-        let departure = Departure { from, to, tos, ttl, segment_size, via: Some(iface) };
+        let (via, stamp) = (Some(iface), how.stamp);
+        let departure = Departure { from, to, tos, ttl, segment_size, via, stamp };
         // RFC 1112 6.1: a TTL of 0 keeps it on this host.
         if ttl > 0 || ip.interface(iface).is_some_and(|i| i.is_loopback()) {
             self.queue(socket, departure, bytes)?;
         }
         if multicast.loop_back {
             let from = Endpoint::new(from, port);
-            let arrival = Arrival { from, to: to.addr, tos, ttl, iface, segment_size };
+            let arrived = self.calendar();
+            let arrival = Arrival { from, to: to.addr, tos, ttl, iface, segment_size, arrived };
             groups::loop_back(self, ip, table, to.port, arrival, bytes);
         }
         Ok(())
@@ -248,8 +255,8 @@ impl Udp {
     pub(crate) fn recv(&mut self, socket: UdpId) -> Option<Datagram<'_>> {
         let s = self.by_id(socket).ok()?;
         let (arrival, payload) = s.rx.pop()?;
-        let Arrival { from, to, tos, ttl, iface, segment_size } = arrival;
-        Some(Datagram { from, to, payload, tos, ttl, iface, segment_size })
+        let Arrival { from, to, tos, ttl, iface, segment_size, arrived } = arrival;
+        Some(Datagram { from, to, payload, tos, ttl, iface, segment_size, arrived })
     }
 
     /// Takes the last error that came back to a connected socket.

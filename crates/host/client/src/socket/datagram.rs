@@ -4,9 +4,9 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-use clearway_shm::layout::{DatagramHead, flags, request};
+use clearway_shm::layout::{DatagramHead, STAMP_LEN, flags, request};
 use clearway_shm::record::datagram_record_len;
-use clearway_shm::{Consumer, Hostile};
+use clearway_shm::{Consumer, Hostile, Producer};
 
 use super::{Arrived, Received, SendTo, broken};
 use crate::ready::{READ, WRITE, room_in};
@@ -38,7 +38,9 @@ impl Socket {
             self.bind(self.unspecified())?;
         }
         let tx = self.core.tx().ok_or(Errno::PROTO)?;
-        let record = datagram_record_len(total as u32);
+        let stamped = self.stamped(how);
+        let stamp_len = if stamped.is_some() { STAMP_LEN } else { 0 };
+        let record = datagram_record_len(total as u32 + stamp_len);
         if record > tx.mem.limit() {
             return Err(Errno::MSGSIZE);
         }
@@ -47,9 +49,17 @@ impl Socket {
         let mut deadline = None;
         loop {
             let held = self.core.lock_tx();
+            let stamp = stamped.and_then(|flags| self.stamp_of_datagram(flags, how));
             let pushed = tx.with(&held, |tx| {
-                tx.push_datagram(head, from).map(|pushed| (pushed, pushed && tx.kick()))
+                let pushed = match stamp {
+                    None => tx.push_datagram(head, from),
+                    Some(stamp) => push_stamped(tx, head, from, stamp),
+                };
+                pushed.map(|pushed| (pushed, pushed && tx.kick()))
             });
+            if let (Some(flags), Ok(Ok((true, _)))) = (stamped, &pushed) {
+                self.took_key(flags, how);
+            }
             drop(held);
             let (pushed, kicked) = pushed.and_then(|pushed| pushed).map_err(broken)?;
             if kicked {
@@ -153,23 +163,25 @@ impl Socket {
         let held = self.core.lock_rx();
         let taken = rx.with(&held, |rx| {
             let Some(head) = rx.datagram()? else { return Ok(None) };
-            let copied = copy_datagram(rx, &head, into)?;
+            let (payload, arrived) = without_stamp(rx, &head)?;
+            let copied = copy_datagram(rx, &payload, into)?;
             let mut room_is_wanted = false;
             if flags & libc::MSG_PEEK == 0 {
                 rx.consume_datagram(&head);
                 room_is_wanted = rx.room_wanted(rx.mem().limit() / 2);
             }
-            Ok::<_, Hostile>(Some((head, copied, room_is_wanted)))
+            Ok::<_, Hostile>(Some((payload, copied, arrived, room_is_wanted)))
         });
         drop(held);
-        let Some((head, copied, room_is_wanted)) = taken.and_then(|taken| taken).map_err(broken)?
+        let Some((head, copied, arrived, room_is_wanted)) =
+            taken.and_then(|taken| taken).map_err(broken)?
         else {
             return Ok(None);
         };
         if room_is_wanted {
             self.tell(request::CONSUMED, 0);
         }
-        Ok(Some(self.received(&head, copied, flags)))
+        Ok(Some(Received { arrived, ..self.received(&head, copied, flags) }))
     }
 
     fn received(&self, head: &DatagramHead, copied: usize, flags: i32) -> Received {
@@ -186,6 +198,7 @@ impl Socket {
                 segment_size: head.segment_size,
                 drops: self.core.words().rx_drops.load(Ordering::Relaxed),
             }),
+            arrived: 0,
         }
     }
 
@@ -206,8 +219,39 @@ impl Socket {
         let Some(rx) = self.core.rx() else { return 0 };
         let held = self.core.lock_rx();
         let head = rx.with(&held, Consumer::datagram).and_then(|head| head);
-        head.ok().flatten().map_or(0, |head| head.len as usize)
+        head.ok().flatten().map_or(0, |head| payload_len(&head) as usize)
     }
+}
+
+/// Puts a datagram in with its stamp behind it.
+#[cold]
+fn push_stamped(
+    tx: &mut Producer,
+    mut head: DatagramHead,
+    from: &[IoSlice<'_>],
+    stamp: u64,
+) -> Result<bool, Hostile> {
+    let stamp = stamp.to_le_bytes();
+    let parts = from.iter().map(|part| IoSlice::new(part));
+    let parts: Vec<_> = parts.chain([IoSlice::new(&stamp)]).collect();
+    head.stamped = 1;
+    tx.push_datagram(head, &parts)
+}
+
+/// Bytes of a record that are the datagram's.
+fn payload_len(head: &DatagramHead) -> u32 {
+    if head.stamped == 0 { head.len } else { head.len.saturating_sub(STAMP_LEN) }
+}
+
+/// A datagram's head as if it had no stamp, and the stamp; 0: it has none.
+fn without_stamp(rx: &mut Consumer, head: &DatagramHead) -> Result<(DatagramHead, u64), Hostile> {
+    let mut stamp = [0; STAMP_LEN as usize];
+    let mut payload = *head;
+    payload.len = payload_len(head);
+    if head.stamped != 0 {
+        rx.peek_datagram(head, payload.len, &mut stamp)?;
+    }
+    Ok((payload, u64::from_le_bytes(stamp)))
 }
 
 /// Fills the parts one after the other.
@@ -225,11 +269,13 @@ fn copy_datagram(
 
 /// The head of a record to send.
 fn outgoing(how: &SendTo) -> DatagramHead {
-    let mut head = DatagramHead::default();
-    head.segment_size = how.segment_size;
-    head.tos = how.tos.unwrap_or(0);
-    head.ttl = how.ttl.unwrap_or(0);
-    head.iface = how.iface;
+    let mut head = DatagramHead {
+        segment_size: how.segment_size,
+        tos: how.tos.unwrap_or(0),
+        ttl: how.ttl.unwrap_or(0),
+        iface: how.iface,
+        ..DatagramHead::default()
+    };
     if let Some(to) = how.to {
         (head.family, head.peer) = written(to.ip());
         head.port = to.port();

@@ -54,8 +54,9 @@ impl Socket {
         Ok(())
     }
 
-    /// The oldest error of a datagram that did not arrive (MSG_ERRQUEUE), when they are kept
-    /// (IP_RECVERR). The socket's error is as Linux has it then: that of the next.
+    /// The oldest error of a datagram that did not arrive, when they are kept (IP_RECVERR), and then
+    /// the oldest stamp of something that was sent, when those are asked for (MSG_ERRQUEUE). The
+    /// socket's error is as Linux has it then: that of the next.
     ///
     /// # Errors
     /// When the host is gone.
@@ -63,7 +64,9 @@ impl Socket {
         if !self.is_alive() || !self.core.has_reports() {
             return Ok(None);
         }
-        let _ = self.take_error();
+        if self.options().receive_errors {
+            let _ = self.take_error();
+        }
         match self.ask(&Request::ErrorReport { session: self.core.id() })? {
             Reply::ErrorReport(report) => Ok(report),
             _ => Err(Errno::PROTO),

@@ -1,6 +1,7 @@
 //! What a socket is called, and how it is told to behave.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 
 use clearway_shm::attach_socket::{Field, GroupChange, Kind, Reply, Request, SocketOptions};
 use clearway_shm::layout::{flags, option_word, request, state};
@@ -8,9 +9,9 @@ use clearway_shm::layout::{flags, option_word, request, state};
 use crate::ready::ALL;
 use crate::{Errno, Socket};
 
-/// Options that bound how much a program may write: they have to hold for the write that comes
-/// next.
-const BOUNDS_WRITES: [Field; 2] = [Field::SendBuffer, Field::NotsentLowat];
+/// Options that have to hold for the write that comes next: they bound it, or it is stamped.
+const FOR_THE_NEXT_WRITE: [Field; 3] =
+    [Field::SendBuffer, Field::NotsentLowat, Field::Timestamping];
 
 impl Socket {
     /// Gives it its own address.
@@ -161,7 +162,7 @@ impl Socket {
 
     /// The options as they were set last.
     pub fn options(&self) -> SocketOptions {
-        self.with(|socket| socket.options)
+        SocketOptions { timestamping: self.stamping(), ..self.with(|socket| socket.options) }
     }
 
     /// Sets all of them. A stream refuses none, so its worker is told by the ring, and nobody
@@ -181,6 +182,7 @@ impl Socket {
             return told;
         }
         self.set_flag(flags::OOB_INLINE, options.oob_inline);
+        self.core.words().stamping.store(options.timestamping, Ordering::Release);
         self.core.heed(options);
         self.with(|socket| socket.options = *options);
         Ok(())
@@ -195,7 +197,7 @@ impl Socket {
         let known = self.options();
         let differs = |field: &&Field| known.get(**field) != options.get(**field);
         let mut fields: Vec<Field> = Field::ALL.iter().filter(differs).copied().collect();
-        if fields.iter().any(|field| BOUNDS_WRITES.contains(field)) {
+        if fields.iter().any(|field| FOR_THE_NEXT_WRITE.contains(field)) {
             return None;
         }
         if fields.is_empty() {

@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clearway_shm::attach_socket::{Request, Session};
+use clearway_shm::attach_socket::{Request, Session, stamping};
 use clearway_shm::layout::{AcceptRecord, Message, flags, request, state, taken_by};
 use clearway_shm::{Consumer, FifoMem, Hostile, Producer};
 
-use super::{Received, broken};
+use super::{Received, SendTo, broken};
 use crate::attach::Attachment;
 use crate::ready::{READ, WRITE};
 use crate::wait::Deadline;
@@ -23,11 +23,17 @@ const CHUNK: u32 = 64 * 1024;
 pub(super) const ENDED: u32 = state::PEER_CLOSED | state::FAILED | state::CLOSED;
 
 impl Socket {
-    pub(super) fn send_stream(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
+    pub(super) fn send_stream(
+        &self,
+        from: &[IoSlice<'_>],
+        how: &SendTo,
+        flags: i32,
+    ) -> Result<usize, Errno> {
         if flags & libc::MSG_OOB != 0 {
             return self.send_urgent(from, flags & !libc::MSG_OOB);
         }
         let total: usize = from.iter().map(|part| part.len()).sum();
+        let stamped = self.stamped(how);
         let mut sent = 0;
         let mut deadline = None;
         loop {
@@ -35,7 +41,10 @@ impl Socket {
                 Err(_) if sent > 0 => return Ok(sent),
                 may => may?,
             }
-            sent += self.write_some(from, sent, flags)?;
+            if stamped.is_some() {
+                self.find_stamps();
+            }
+            sent += self.write_some(from, sent, (flags, stamped))?;
             if sent == total {
                 return Ok(sent);
             }
@@ -110,13 +119,24 @@ impl Socket {
     }
 
     /// Writes what there is room for, behind the first `skip` bytes, and tells the worker.
-    fn write_some(&self, from: &[IoSlice<'_>], skip: usize, flags: i32) -> Result<usize, Errno> {
+    fn write_some(
+        &self,
+        from: &[IoSlice<'_>],
+        skip: usize,
+        (flags, stamped): (i32, Option<u32>),
+    ) -> Result<usize, Errno> {
         let Some(tx) = self.core.tx() else { return Ok(0) };
         let held = self.core.lock_tx();
         let most = self.most_to_send(&tx.mem);
-        let bounds = Bounds { skip, most, more: flags & libc::MSG_MORE != 0 };
-        let written =
-            tx.with(&held, |tx| write_from(tx, from, bounds, || self.tell(request::WROTE, 0)));
+        let more = flags & libc::MSG_MORE != 0;
+        let bounds = Bounds { skip, most, more, ends_short: !self.blocks(flags) };
+        let mark = |end| {
+            if let Some(flags) = stamped {
+                self.mark(flags, end);
+            }
+        };
+        let written = tx
+            .with(&held, |tx| write_from(tx, from, bounds, mark, || self.tell(request::WROTE, 0)));
         written.and_then(|written| written).map_err(broken)
     }
 
@@ -155,12 +175,15 @@ impl Socket {
             0 => wanted.min(self.core.lowat() as usize),
             _ => 1,
         };
-        let mut got = 0;
+        let (mut got, mut arrived) = (0, 0);
         let mut deadline = None;
+        if self.stamping() != 0 {
+            self.find_stamps();
+        }
         loop {
             // The state is read before the FIFO: what ends the stream is set after the last byte.
             let state = self.core.state();
-            got += self.read_some(into, got, flags)?;
+            got += self.read_some(into, got, flags, &mut arrived)?;
             let enough = got == wanted || got > 0 && (got >= least || self.at_mark());
             if enough && (got > 0 || self.core.readable()) {
                 break;
@@ -183,7 +206,7 @@ impl Socket {
                 waited => waited?,
             }
         }
-        Ok(Received { len: got, ..Received::default() })
+        Ok(Received { len: got, arrived, ..Received::default() })
     }
 
     /// Reads what is there, behind the first `skip` bytes of the program's memory, and tells the
@@ -193,6 +216,7 @@ impl Socket {
         into: &mut [IoSliceMut<'_>],
         skip: usize,
         flags: i32,
+        arrived: &mut u64,
     ) -> Result<usize, Errno> {
         let Some(rx) = self.core.rx() else { return Ok(0) };
         if self.core.state() & state::LISTENING != 0 {
@@ -205,6 +229,10 @@ impl Socket {
             let mark = self.core.urgent();
             let (over, most) = self.before_mark(mark, there);
             let read = read_into(rx, into, skip, flags, (over, most))?;
+            if read > 0 && stamping::notes_arrival(self.stamping()) {
+                let end = rx.position().wrapping_add(over + read as u32);
+                *arrived = self.arrival_of(end, flags & libc::MSG_PEEK == 0);
+            }
             if flags & libc::MSG_PEEK != 0 {
                 return Ok((read, false));
             }
@@ -417,12 +445,14 @@ pub(super) struct Bounds {
     pub most: usize,
     /// More follows in a later call (MSG_MORE).
     pub more: bool,
+    /// Nobody goes on where there was no room: what was written then is all of the call.
+    pub ends_short: bool,
 }
 
 impl Bounds {
     /// All behind the first `skip`.
     pub(super) fn behind(skip: usize) -> Bounds {
-        Bounds { skip, most: usize::MAX, more: false }
+        Bounds { skip, most: usize::MAX, more: false, ends_short: false }
     }
 }
 
@@ -430,17 +460,22 @@ impl Bounds {
 /// chunks. All but the last say that more follows: where a chunk ends is nothing that the peer
 /// should find a small segment at, and wait for its acknowledgement. The last one says what the
 /// program says.
+///
+/// `mark` is told where in the FIFO the last byte of the program's call ends, before it is
+/// published.
 pub(super) fn write_from(
     tx: &mut Producer,
     from: &[IoSlice<'_>],
     bounds: Bounds,
+    mark: impl Fn(u32),
     tell: impl Fn(),
 ) -> Result<usize, Hostile> {
-    let Bounds { mut skip, most, more } = bounds;
+    let Bounds { mut skip, most, more, ends_short } = bounds;
     let all = from.iter().map(|part| part.len()).sum::<usize>().saturating_sub(skip);
     let wanted = all.min(most);
     // What is cut short is written by another call, or never.
     let more = more && wanted == all;
+    let ends = |written: usize| ends_short || written == all;
     let mut written = 0;
     let mut unpublished = 0;
     for part in from {
@@ -452,16 +487,25 @@ pub(super) fn write_from(
             unpublished += len;
             written += len as usize;
             if (len as usize) < chunk.len() {
+                if ends(written) && unpublished > 0 {
+                    mark(tx.position().wrapping_add(unpublished));
+                }
                 publish(tx, unpublished, false, &tell);
                 return Ok(written);
             }
             if unpublished == CHUNK {
                 // Room that is there stays there, so there will be a next chunk.
+                if written == wanted && ends(written) {
+                    mark(tx.position().wrapping_add(unpublished));
+                }
                 let more = if written < wanted { tx.room()? > unpublished } else { more };
                 publish(tx, std::mem::take(&mut unpublished), more, &tell);
             }
             rest = &rest[len as usize..];
         }
+    }
+    if ends(written) && unpublished > 0 {
+        mark(tx.position().wrapping_add(unpublished));
     }
     publish(tx, unpublished, more, &tell);
     Ok(written)

@@ -7,7 +7,7 @@ use clearway_shm::attach_socket::Request;
 use clearway_shm::layout::{flags, request, state};
 
 use super::stream::{Bounds, write_from};
-use super::{Received, broken};
+use super::{Received, SendTo, broken};
 use crate::core::Mark;
 use crate::{Errno, Socket};
 
@@ -52,12 +52,13 @@ impl Socket {
             self.core.take_urgent(mark);
         }
         let Some(part) = into.iter_mut().find(|part| !part.is_empty()) else {
-            return Ok(Received { len: 0, flags: libc::MSG_OOB | libc::MSG_TRUNC, datagram: None });
+            let flags = libc::MSG_OOB | libc::MSG_TRUNC;
+            return Ok(Received { flags, ..Received::default() });
         };
         if flags & libc::MSG_TRUNC == 0 {
             part[0] = byte[0];
         }
-        Ok(Received { len: 1, flags: libc::MSG_OOB, datagram: None })
+        Ok(Received { len: 1, flags: libc::MSG_OOB, ..Received::default() })
     }
 
     /// MSG_OOB, to send: the last byte is urgent. What does not fit into the FIFO at once goes
@@ -65,7 +66,7 @@ impl Socket {
     pub(super) fn send_urgent(&self, from: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
         let total: usize = from.iter().map(|part| part.len()).sum();
         if total == 0 {
-            return self.send_stream(from, flags);
+            return self.send_stream(from, &SendTo::default(), flags);
         }
         let mut sent = 0;
         let mut deadline = None;
@@ -78,7 +79,7 @@ impl Socket {
                 return Ok(total);
             }
             if sent + 1 < total {
-                sent = self.send_stream(&first(from, total - 1), flags)?;
+                sent = self.send_stream(&first(from, total - 1), &SendTo::default(), flags)?;
                 if sent + 1 < total {
                     return Ok(sent);
                 }
@@ -102,7 +103,7 @@ impl Socket {
         };
         self.ask(&Request::Urgent { session: self.core.id(), ahead })?;
         let written = tx.with(&held, |tx| {
-            write_from(tx, from, Bounds::behind(skip), || self.tell(request::WROTE, 0))
+            write_from(tx, from, Bounds::behind(skip), |_| {}, || self.tell(request::WROTE, 0))
         });
         written.and_then(|written| written).map(|_| true).map_err(broken)
     }

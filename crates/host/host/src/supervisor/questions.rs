@@ -245,6 +245,7 @@ impl Supervisor {
             | Request::Group { session, .. }
             | Request::PathMtu { session, .. }
             | Request::ErrorReport { session }
+            | Request::Stamps { session }
             | Request::Info { session } => *session,
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
@@ -287,6 +288,10 @@ impl Supervisor {
                 }
                 Request::ErrorReport { .. } => {
                     Reply::ErrorReport(sessions.error_report(stack, program, id)?)
+                }
+                Request::Stamps { .. } => {
+                    let (rx, tx) = sessions.stamp_places(stack, program, id)?;
+                    Reply::Stamps { rx, tx }
                 }
                 Request::Urgent { ahead, .. } => {
                     sessions.mark_urgent(stack, program, id, ahead)?;

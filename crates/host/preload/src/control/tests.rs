@@ -24,7 +24,7 @@ fn what_is_written_is_read() {
     };
     all.extend(message(libc::IPPROTO_IP, libc::IP_PKTINFO, info));
     let mut how = SendTo::default();
-    read(&all, &mut how).expect("all known");
+    read(Sender::default(), &all, &mut how).expect("all known");
     let from = Some(IpAddr::from([10, 0, 0, 1]));
     assert_eq!(
         how,
@@ -44,7 +44,7 @@ fn minus_one_stands_for_what_the_socket_does_over_ipv6() {
     let mut all = message(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, -1 as c_int);
     all.extend(message(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, -1 as c_int));
     let mut how = SendTo::default();
-    read(&all, &mut how).expect("as Linux takes it");
+    read(Sender::default(), &all, &mut how).expect("as Linux takes it");
     assert_eq!(how, SendTo::default());
 }
 
@@ -54,23 +54,33 @@ fn impossible_messages_are_refused() {
     let kernels = libc::in_addr { s_addr: 0 };
     let kernels = in_pktinfo { ipi_ifindex: 3, ipi_spec_dst: kernels, ipi_addr: kernels };
     let kernels = message(libc::IPPROTO_IP, libc::IP_PKTINFO, kernels);
-    assert_eq!(read(&kernels, &mut how), fail(libc::ENODEV), "an interface of the kernel's");
+    assert_eq!(
+        read(Sender::default(), &kernels, &mut how),
+        fail(libc::ENODEV),
+        "an interface of the kernel's"
+    );
     let good = message(libc::IPPROTO_IP, libc::IP_TTL, 9 as c_int);
     for bad_len in [0usize, 15, 33, usize::MAX] {
         let mut bad = good.clone();
         bad[..8].copy_from_slice(&bad_len.to_ne_bytes());
-        assert_eq!(read(&bad, &mut how), fail(libc::EINVAL), "length {bad_len}");
+        assert_eq!(read(Sender::default(), &bad, &mut how), fail(libc::EINVAL), "length {bad_len}");
     }
     for ttl in [0, 256, -1] {
         assert_eq!(
-            read(&message(libc::IPPROTO_IP, libc::IP_TTL, ttl as c_int), &mut how),
+            read(
+                Sender::default(),
+                &message(libc::IPPROTO_IP, libc::IP_TTL, ttl as c_int),
+                &mut how
+            ),
             fail(libc::EINVAL)
         );
     }
-    let unknown = message(libc::SOL_SOCKET, libc::SCM_RIGHTS, 0 as c_int);
-    assert_eq!(read(&unknown, &mut how), fail(libc::EINVAL));
+    let unknown = message(libc::SOL_SOCKET, libc::SO_TYPE, 0 as c_int);
+    assert_eq!(read(Sender::default(), &unknown, &mut how), fail(libc::EINVAL));
+    let rights = message(libc::SOL_SOCKET, libc::SCM_RIGHTS, 0 as c_int);
+    assert_eq!(read(Sender::default(), &rights, &mut how), Ok(()), "as Linux passes it over");
     assert_eq!(
-        read(&good[..10], &mut how),
+        read(Sender::default(), &good[..10], &mut how),
         Ok(()),
         "less than a head is no message, as Linux sees it"
     );

@@ -251,6 +251,11 @@ fn options_do_what_they_do_on_linux() {
 }
 
 #[test]
+fn what_comes_and_leaves_is_stamped_as_on_linux() {
+    over_a_host("stamps");
+}
+
+#[test]
 fn data_leaves_with_the_syn_where_it_may_and_programs_see_no_difference() {
     if !prepared(true) {
         return;
@@ -432,7 +437,7 @@ fn a_required_host_that_is_absent_is_an_error() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 12] = [
+const TRAPPED: [&str; 13] = [
     "errnos",
     "numbers",
     "forks",
@@ -443,6 +448,7 @@ const TRAPPED: [&str; 12] = [
     "endings",
     "listeners",
     "options",
+    "stamps",
     "streams",
     "redirected",
 ];

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The programs that say the same over the kernel and over Clearway.
-pub(crate) const PROGRAMS: [&str; 11] = [
+pub(crate) const PROGRAMS: [&str; 12] = [
     "errnos",
     "forks",
     "execs",
@@ -24,6 +24,7 @@ pub(crate) const PROGRAMS: [&str; 11] = [
     "numbers",
     "redirected",
     "options",
+    "stamps",
 ];
 
 /// Longer than a host takes to start on a busy machine; only what hangs reaches it.

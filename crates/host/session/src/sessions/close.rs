@@ -43,6 +43,7 @@ impl Sessions {
         }
         self.forget_cut_through(stack, handle);
         let Some(session) = self.table.remove(handle) else { return };
+        self.stamps_no_more(stack, &session);
         if let Some(parent) = session.parent {
             self.waits_no_more(stack, &session.program, parent, session.id);
         }

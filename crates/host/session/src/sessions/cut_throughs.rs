@@ -31,7 +31,9 @@ impl Sessions {
     /// A connection is made. When its program asked for cut-through and the other end is here, and
     /// asked as well, they are joined.
     pub(super) fn offer(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
-        let Some(session) = self.table.get(handle).filter(|s| s.program.cut_through) else {
+        let Some(session) =
+            self.table.get(handle).filter(|s| s.program.cut_through && !s.asks_stamps)
+        else {
             return;
         };
         let What::Conn(conn) = session.what else { return };

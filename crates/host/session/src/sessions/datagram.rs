@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clearway_base::Handle;
+use clearway_base::{Duration, Handle};
+use clearway_options::stamping::notes_arrival;
 use clearway_proto::{UdpEvents, UdpId, UdpSpec};
 use clearway_shm::layout::{event, flags};
 use clearway_shm::record::{MAX_DATAGRAM, datagram_record_len};
@@ -255,7 +256,8 @@ impl Sessions {
             datagrams.gro = gro;
             let _ = stack.udp_set_gro(socket, gro);
         }
-        let outcome = datagrams.take_from(stack, socket);
+        let outcome =
+            datagrams.take_from(stack, socket, notes_arrival(session.options.timestamping));
         let dropped = stack.udp_dropped(socket).unwrap_or(0) + datagrams.road.lost();
         session.head.rx_drops.store(dropped as u32, Ordering::Release);
         match outcome {
@@ -278,16 +280,18 @@ impl Sessions {
         let Some(session) = self.table.get_mut(handle) else { return 0 };
         // Who is connected hears its peer only, and the forwarder does not know of that.
         let peer = session.remote.map(Endpoint::from);
+        let stamped = notes_arrival(session.options.timestamping);
         let What::Datagrams(datagrams) = &mut session.what else { return 0 };
         let mut lost = 0;
         let mut any = false;
-        for (head, from, payload) in forwarded {
+        for Forwarded { mut head, from, payload, arrived } in forwarded {
             if peer.is_some_and(|peer| peer != Endpoint::from(from)) {
                 continue;
             }
+            head.stamped = u8::from(stamped && arrived != Duration::ZERO);
             // What waits in the stack came before, and lies there for want of room.
             let taken = match datagrams.has_room() {
-                Ok(true) => datagrams.push(head, &payload),
+                Ok(true) => datagrams.push(head, &payload, arrived),
                 other => other,
             };
             match taken {

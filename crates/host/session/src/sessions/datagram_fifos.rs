@@ -5,9 +5,11 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use clearway_proto::{Datagram, UdpError, UdpId, UdpOut};
+use clearway_base::Duration;
+use clearway_options::stamping;
+use clearway_proto::{Datagram, UdpError, UdpId, UdpOut, UdpStamp};
 use clearway_shm::attach_socket::FifoPlace;
-use clearway_shm::layout::DatagramHead;
+use clearway_shm::layout::{DatagramHead, STAMP_LEN};
 use clearway_shm::record::{MAX_DATAGRAM, datagram_record_len};
 use clearway_shm::{Consumer, Hostile, Producer};
 use clearway_wire::{Addr, Endpoint};
@@ -111,12 +113,22 @@ impl Datagrams {
         self.rx_blocks.charged() + self.tx_blocks.charged()
     }
 
-    pub(super) fn push(&mut self, head: DatagramHead, payload: &[u8]) -> Result<bool, Hostile> {
-        let is_there = self.rx.push_datagram(head, &[IoSlice::new(payload)])?;
+    /// Puts a datagram into the FIFO, and behind it when it came, if its head says so.
+    pub(super) fn push(
+        &mut self,
+        head: DatagramHead,
+        payload: &[u8],
+        arrived: Duration,
+    ) -> Result<bool, Hostile> {
+        let arrived = arrived.as_nanos().to_le_bytes();
+        let parts = [IoSlice::new(payload), IoSlice::new(&arrived)];
+        let parts = &parts[..1 + usize::from(head.stamped != 0)];
+        let is_there = self.rx.push_datagram(head, parts)?;
         self.moved |= is_there;
         if is_there {
             self.bytes.0 += payload.len() as u64;
-            let len = datagram_record_len(payload.len() as u32);
+            let len = parts.iter().map(|part| part.len() as u32).sum();
+            let len = datagram_record_len(len);
             self.rx_blocks.touch(self.rx.offset(0).wrapping_sub(len), len);
         }
         Ok(is_there)
@@ -135,6 +147,7 @@ impl Datagrams {
             return Ok((Sent::Gone, Some(Errno::EAFNOSUPPORT)));
         };
         let len = self.tx.peek_datagram(head, 0, scratch)?;
+        let (stamp, payload) = asked(head, &scratch[..len]);
         let out = UdpOut {
             to,
             from,
@@ -142,10 +155,11 @@ impl Datagrams {
             ttl: (head.ttl != 0).then_some(head.ttl),
             segment_size: head.segment_size,
             iface: iface_of(head.iface),
+            stamp,
         };
-        match stack.udp_send_with(socket, &out, &scratch[..len]) {
+        match stack.udp_send_with(socket, &out, payload) {
             Ok(()) => {
-                self.bytes.1 += len as u64;
+                self.bytes.1 += payload.len() as u64;
                 Ok((Sent::Gone, None))
             }
             Err(UdpError::Full) => Ok((Sent::Later, None)),
@@ -158,6 +172,7 @@ impl Datagrams {
         &mut self,
         stack: &mut HostStack,
         socket: UdpId,
+        stamped: bool,
     ) -> Result<bool, Hostile> {
         let mut any = false;
         loop {
@@ -167,8 +182,8 @@ impl Datagrams {
                 return Ok(any);
             }
             let Some(datagram) = stack.udp_recv(socket) else { return Ok(any) };
-            let head = head_of(&datagram);
-            any |= self.push(head, datagram.payload)?;
+            let head = head_of(&datagram, stamped);
+            any |= self.push(head, datagram.payload, datagram.arrived)?;
         }
     }
 
@@ -199,7 +214,8 @@ fn addresses(head: &DatagramHead) -> Option<(Option<Endpoint>, Option<Addr>)> {
     Some((Some(to), from))
 }
 
-pub(super) fn head_of(datagram: &Datagram<'_>) -> DatagramHead {
+/// The head of a datagram that came. `stamped`: the program wants to know when, if that is known.
+pub(super) fn head_of(datagram: &Datagram<'_>, stamped: bool) -> DatagramHead {
     let bytes = |addr: &Addr| {
         let mut bytes = [0; 16];
         let wire = addr.wire_bytes();
@@ -208,6 +224,7 @@ pub(super) fn head_of(datagram: &Datagram<'_>) -> DatagramHead {
     };
     let mut head = DatagramHead::default();
     (head.port, head.segment_size) = (datagram.from.port, datagram.segment_size);
+    head.stamped = u8::from(stamped && datagram.arrived != Duration::ZERO);
     (head.tos, head.ttl) = (datagram.tos, datagram.ttl);
     head.family = if datagram.from.addr.is_v4() { 4 } else { 6 };
     // Linux counts interfaces from 1.
@@ -223,4 +240,22 @@ fn send_errno(why: UdpError) -> Errno {
         UdpError::BadAddress => Errno::EINVAL,
         other => Refusal::from(other).errno,
     }
+}
+
+/// What a datagram of a process asks to be told of it, and its payload without that.
+fn asked<'a>(head: &DatagramHead, record: &'a [u8]) -> (Option<UdpStamp>, &'a [u8]) {
+    let stamp = match head.stamped {
+        0 => None,
+        _ => record.split_last_chunk::<{ STAMP_LEN as usize }>(),
+    };
+    let Some((payload, stamp)) = stamp else { return (None, record) };
+    let stamp = u64::from_le_bytes(*stamp);
+    let kinds = (stamp >> 32) as u32;
+    let stamp = UdpStamp {
+        key: stamp as u32,
+        scheduled: kinds & stamping::TX_SCHED != 0,
+        sent: kinds & stamping::TX_SOFTWARE != 0,
+        keeps_payload: kinds & stamping::OPT_TSONLY == 0,
+    };
+    (Some(stamp), payload)
 }

@@ -11,6 +11,7 @@ use clearway_shm::attach_socket::{ErrorReport, SessionId};
 use clearway_shm::layout::event;
 use nix::errno::Errno;
 
+use super::stamps::datagram_stamp;
 use super::state::{Session, Sessions, What, gone};
 use crate::env::HostStack;
 use crate::errno::{Refusal, of_unreachable, refuse};
@@ -24,7 +25,8 @@ fn errno_of(report: &UdpErrorReport) -> Errno {
 impl Session {
     /// Lets its processes see how many errors wait.
     pub(super) fn show_reports(&self, stack: &HostStack, socket: UdpId) {
-        self.head.error_reports.store(stack.udp_reports(socket), Ordering::Release);
+        let waiting = stack.udp_reports(socket) + stack.udp_stamps(socket);
+        self.head.error_reports.store(waiting, Ordering::Release);
     }
 }
 
@@ -91,8 +93,16 @@ impl Sessions {
         id: SessionId,
     ) -> Result<Option<ErrorReport>, Refusal> {
         let handle = self.session(program, id)?;
-        let Some(socket) = self.socket_of(handle) else { return Ok(None) };
-        let Some((report, payload)) = stack.udp_report(socket) else { return Ok(None) };
+        let Some(socket) = self.socket_of(handle) else {
+            return Ok(self.stream_stamp(stack, handle));
+        };
+        let Some((report, payload)) = stack.udp_report(socket) else {
+            let stamp = datagram_stamp(stack, socket);
+            if let Some(session) = self.table.get(handle) {
+                session.show_reports(stack, socket);
+            }
+            return Ok(stamp);
+        };
         let told = ErrorReport {
             errno: errno_of(&report) as i32,
             to: report.to.into(),
@@ -100,6 +110,8 @@ impl Sessions {
             icmp: report.icmp,
             mtu: report.mtu,
             payload: payload.to_vec(),
+            at: report.at.as_nanos(),
+            stamp: None,
         };
         let next = stack.udp_next_report(socket).filter(|next| next.offender.is_some());
         if let Some(session) = self.table.get_mut(handle) {

@@ -141,11 +141,12 @@ impl Sessions {
                 continue;
             }
             bytes += len;
-            forwarded.push((
-                head_of(&datagram),
-                SocketAddr::from(datagram.from),
-                datagram.payload.to_vec(),
-            ));
+            forwarded.push(Forwarded {
+                head: head_of(&datagram, false),
+                from: SocketAddr::from(datagram.from),
+                payload: datagram.payload.to_vec(),
+                arrived: datagram.arrived,
+            });
         }
         if forwarded.is_empty() {
             return;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::{Duration, Handle, Instant};
+use clearway_options::stamping::notes_arrival;
 use clearway_proto::{FastOpenListener, ListenSpec};
 use clearway_shm::attach_socket::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{AcceptRecord, Message, event, flags, state};
@@ -42,7 +43,11 @@ fn queue_pair_of(queue_pairs: &mut [QueuePair], process: u32) -> Option<&mut Que
 
 /// How large the FIFOs of a listener's connections are.
 fn sizes_of(program: &Program, options: &SocketOptions) -> Sizes {
-    Sizes { rx: program.rx_len(options.receive_buffer), tx: program.tx_len(options.send_buffer) }
+    Sizes {
+        rx: program.rx_len(options.receive_buffer),
+        tx: program.tx_len(options.send_buffer),
+        notes_arrivals: notes_arrival(options.timestamping),
+    }
 }
 
 impl Sessions {
@@ -215,6 +220,7 @@ impl Sessions {
             stack.set_quick_ack(conn, false);
         }
         bound_queues(stack, conn, &session.options);
+        self.heed_stamping(stack, child);
         self.settle_adopted(stack, child, conn);
         self.offer(stack, child);
     }

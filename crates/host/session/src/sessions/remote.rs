@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use clearway_base::Handle;
+use clearway_base::{Duration, Handle};
 use clearway_proto::{BindId, ListenerId, UdpId};
 use clearway_shm::attach_socket::{SessionId, SocketOptions};
 use clearway_shm::layout::DatagramHead;
@@ -42,7 +42,13 @@ impl Road {
 }
 
 /// A datagram on its way home.
-pub(super) type Forwarded = (DatagramHead, SocketAddr, Vec<u8>);
+pub(super) struct Forwarded {
+    pub(super) head: DatagramHead,
+    pub(super) from: SocketAddr,
+    pub(super) payload: Vec<u8>,
+    /// When it came; zero: nobody asks.
+    pub(super) arrived: Duration,
+}
 
 /// The forwarder that a word of the stack's means.
 pub(super) fn forwarder_of(token: u64) -> Option<Handle<Forwarder>> {

@@ -101,6 +101,9 @@ pub struct Session {
     pub(super) untold: u32,
     /// Bytes that went round the stack: that its process read, and wrote.
     pub(super) passed: (u64, u64),
+    /// Its program asks when data came and left, and all workers were told so.
+    pub(super) asks_stamps: bool,
+    pub(super) asks_everywhere: bool,
 }
 
 /// What a session has in the stack.
@@ -148,6 +151,8 @@ pub struct Sessions {
     /// looked at again.
     pub(super) partly_woken: VecDeque<PartlyWoken>,
     pub(super) report: SessionsReport,
+    /// Sessions whose packets are stamped here.
+    pub(super) stamped: u32,
 }
 
 /// What a worker's sessions have come to.
@@ -255,6 +260,7 @@ impl Sessions {
             holds_notifiers: false,
             partly_woken: VecDeque::new(),
             report: SessionsReport::default(),
+            stamped: 0,
         })
     }
 

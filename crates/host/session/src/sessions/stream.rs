@@ -106,6 +106,7 @@ impl Sessions {
         session.local = stack.local(conn).map(|local| session.shown(local));
         session.remote = Some(remote);
         session.set_state(state::BOUND | if waits { state::CONNECTED } else { state::CONNECTING });
+        self.heed_stamping(stack, handle);
         Ok(())
     }
 

@@ -117,6 +117,7 @@ impl App<HostEnv> for Sessions {
     /// what it waits for should be on its way by then.
     fn on_sent(&mut self, stack: &mut HostStack) {
         self.cut_hostile(stack);
+        self.tell_stamps(stack);
         self.notify_sleepers();
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_engine::Time;
@@ -88,6 +89,7 @@ impl Sessions {
                 return Err(refusal);
             }
         }
+        self.heed_stamping(stack, handle);
         self.subscribe_to(handle, process);
         self.describe(stack, handle)
     }
@@ -130,7 +132,12 @@ impl Sessions {
             stuck: 0,
             untold: 0,
             passed: (0, 0),
+            asks_stamps: false,
+            asks_everywhere: false,
         });
+        if let Some(session) = made.and_then(|handle| self.table.get(handle)) {
+            session.head.stamping.store(session.options.timestamping, Ordering::Release);
+        }
         made.ok_or_else(|| {
             refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)")
         })
@@ -299,6 +306,7 @@ impl Sessions {
             What::Listener(_) => self.tune(stack, handle, None),
             What::Fresh => {}
         }
+        self.heed_stamping(stack, handle);
         Ok(())
     }
 
@@ -319,6 +327,9 @@ fn fresh_head(block: &Block) -> Option<clearway_shm::SessionView> {
         word.store(0, Release);
     }
     for word in [&head.error_seen, &head.flags, &head.rx_lock, &head.tx_lock] {
+        word.store(0, Release);
+    }
+    for word in [&head.stamping, &head.stamp_key] {
         word.store(0, Release);
     }
     for word in [&head.receive_timeout, &head.send_timeout, &head.claim] {

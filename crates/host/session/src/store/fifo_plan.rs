@@ -15,6 +15,8 @@ pub struct Sizes {
     pub rx: u32,
     /// Bytes to send.
     pub tx: u32,
+    /// When bytes come is noted from the first one on.
+    pub notes_arrivals: bool,
 }
 
 // A plan lives from connect to the first packet, or as long as its listener: too few of them for
@@ -53,6 +55,14 @@ impl FifoPlan {
         match self.0.borrow_mut().get_mut(&token)? {
             Plan::Ready { rx, .. } => rx.take(),
             Plan::Listener { memory, sizes } => FifoBlocks::take(memory, sizes.rx),
+        }
+    }
+
+    /// Where the times of a new connection's bytes are noted from the first one on, if they are.
+    pub(super) fn arrivals(&self, token: u64) -> Option<Memory> {
+        match self.0.borrow().get(&token)? {
+            Plan::Listener { memory, sizes } if sizes.notes_arrivals => Some(memory.clone()),
+            _ => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use clearway_base::Duration;
 use clearway_pkt::{Buf, PoolBuf};
 use clearway_proto::RxStore;
 use clearway_shm::attach_socket::FifoPlace;
@@ -10,6 +11,8 @@ use clearway_shm::{Hostile, Producer};
 use super::fifo_blocks::FifoBlocks;
 use super::fifo_plan::FifoPlan;
 use super::grant::{Grant, Progress};
+use super::stamps::Arrivals;
+use crate::memory::Memory;
 use crate::program::MIN_RX_FIFO;
 
 /// Receive FIFOs. The window is what is free in them, which grows while the process reads.
@@ -21,6 +24,7 @@ pub struct FifoRx {
     slack: u32,
     // Owners whose FIFO held something impossible.
     hostile: RefCell<Vec<u64>>,
+    calendar: u64,
 }
 
 /// One connection's receive FIFO.
@@ -40,6 +44,8 @@ pub struct RxFifo {
     seen: Cell<u32>,
     // The program cannot be trusted; nothing is read from its memory any more.
     is_broken: Cell<bool>,
+    /// When its bytes came, where somebody asks.
+    arrivals: RefCell<Option<Box<Arrivals>>>,
 }
 
 pub(super) struct Live {
@@ -52,7 +58,13 @@ impl FifoRx {
     pub fn new(fifo_plan: FifoPlan, largest: u32) -> FifoRx {
         // The smallest shift with which `largest` fits the 16 bits of the window field.
         let scale = (u32::BITS - largest.leading_zeros()).saturating_sub(u16::BITS);
-        FifoRx { fifo_plan, largest, slack: (1 << scale) - 1, hostile: RefCell::default() }
+        FifoRx {
+            fifo_plan,
+            largest,
+            slack: (1 << scale) - 1,
+            hostile: RefCell::default(),
+            calendar: 0,
+        }
     }
 
     /// The owners whose FIFO held something impossible since the last call.
@@ -83,6 +95,24 @@ impl RxFifo {
     /// Where it lies, for the process.
     pub fn place(&self) -> FifoPlace {
         self.place
+    }
+
+    /// Notes when bytes come, or no longer. False: the program has no memory for it.
+    pub fn note_arrivals(&self, memory: &Memory, on: bool) -> bool {
+        let mut arrivals = self.arrivals.borrow_mut();
+        if on && arrivals.is_none() {
+            let position = self.look(|end| end.position()).unwrap_or(0);
+            *arrivals = Arrivals::begin(memory, position).map(Box::new);
+            return arrivals.is_some();
+        }
+        // A process may be looking at it: it stays until the connection ends, and is written no
+        // more, as the calendar is not told to who does not ask.
+        true
+    }
+
+    /// Where the times of its bytes lie, where they are noted.
+    pub fn arrivals_place(&self) -> Option<FifoPlace> {
+        self.arrivals.borrow().as_ref().map(|arrivals| arrivals.place())
     }
 
     /// Nobody will read it any more: its memory is free, what comes is not kept, and the window
@@ -200,6 +230,8 @@ impl RxStore<PoolBuf> for FifoRx {
         let blocks = self.fifo_plan.rx(token)?;
         let (place, end) = (blocks.place, Producer::new(blocks.mem.clone()));
         let grant = Grant::new(blocks.account(), place.limit, MIN_RX_FIFO);
+        let arrivals = self.fifo_plan.arrivals(token);
+        let arrivals = arrivals.and_then(|memory| Arrivals::begin(&memory, 0)).map(Box::new);
         Some(Box::new(RxFifo {
             token: Cell::new(token),
             place,
@@ -210,6 +242,7 @@ impl RxStore<PoolBuf> for FifoRx {
             named: Cell::new(u32::MAX),
             seen: Cell::new(0),
             is_broken: Cell::new(false),
+            arrivals: RefCell::new(arrivals),
         }))
     }
 
@@ -234,6 +267,10 @@ impl RxStore<PoolBuf> for FifoRx {
         }
     }
 
+    fn set_calendar(&mut self, since_1970: Duration) {
+        self.calendar = since_1970.as_nanos();
+    }
+
     fn urgent(&mut self, queue: &mut Box<RxFifo>, ahead: u32) {
         queue.mark_urgent(ahead);
     }
@@ -244,6 +281,9 @@ impl RxStore<PoolBuf> for FifoRx {
         }
         let mut live = queue.live.borrow_mut();
         let Some(inside) = live.as_mut() else { return };
+        if let Some(arrivals) = queue.arrivals.get_mut() {
+            arrivals.came(inside.end.position().wrapping_add(n), self.calendar);
+        }
         inside.end.publish(n);
         queue.seen.set(queue.seen.get().saturating_add(n));
         match inside.end.len() {
@@ -279,6 +319,9 @@ impl RxStore<PoolBuf> for FifoRx {
             return 0;
         }
         queue.most.set(most);
+        if let Some(arrivals) = queue.arrivals.borrow_mut().as_mut() {
+            arrivals.catch_up();
+        }
         let room = {
             let mut live = queue.live.borrow_mut();
             let Some(inside) = live.as_mut() else {

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use clearway_base::Duration;
 use clearway_pkt::Piece;
 use clearway_proto::TxStore;
 use clearway_shm::attach_socket::FifoPlace;
@@ -10,6 +11,8 @@ use clearway_shm::{Consumer, Hostile};
 use super::fifo_blocks::FifoBlocks;
 use super::fifo_plan::FifoPlan;
 use super::grant::{Grant, Progress};
+use super::stamps::{Departures, SentAt};
+use crate::memory::Memory;
 
 /// Transmit FIFOs. A process's bytes stay in one until the peer has acknowledged them.
 pub struct FifoTx {
@@ -20,6 +23,9 @@ pub struct FifoTx {
     writable: Vec<u64>,
     // Owners of whose bytes the stack has sent the last that it was to send.
     drained: Vec<u64>,
+    // Owners that have something to be told of what was sent.
+    stamped: Vec<u64>,
+    calendar: u64,
 }
 
 /// One connection's transmit FIFO.
@@ -46,6 +52,10 @@ pub struct TxFifo {
     sent: Cell<u32>,
     // Nobody has the session any more.
     is_abandoned: Cell<bool>,
+    // What is to be told of its bytes, where somebody asks.
+    departures: RefCell<Option<Box<Departures>>>,
+    // What is peeked is counted: there is a bound of what is not sent, or something to tell.
+    counts_sent: Cell<bool>,
 }
 
 pub(super) struct Live {
@@ -56,7 +66,14 @@ pub(super) struct Live {
 impl FifoTx {
     /// FIFOs as `fifo_plan` plans them.
     pub fn new(fifo_plan: FifoPlan) -> FifoTx {
-        FifoTx { fifo_plan, hostile: RefCell::default(), writable: Vec::new(), drained: Vec::new() }
+        FifoTx {
+            fifo_plan,
+            hostile: RefCell::default(),
+            writable: Vec::new(),
+            drained: Vec::new(),
+            stamped: Vec::new(),
+            calendar: 0,
+        }
     }
 
     /// The owners whose FIFO held something impossible since the last call.
@@ -76,6 +93,13 @@ impl FifoTx {
         self.writable.pop()
     }
 
+    /// An owner whose program is to be told of something that was sent
+    /// ([`TxFifo::next_stamp`]).
+    #[inline]
+    pub fn next_stamped(&mut self) -> Option<u64> {
+        self.stamped.pop()
+    }
+
     /// An owner whose bytes may go straight to the peer's process from now on
     /// ([`TxFifo::go_direct`]).
     #[inline]
@@ -93,6 +117,47 @@ impl TxFifo {
     /// Where it lies, for the process.
     pub fn place(&self) -> FifoPlace {
         self.place
+    }
+
+    /// Notes when bytes leave and are acknowledged that the process marks, or no longer. False: the
+    /// program has no memory for it.
+    pub fn note_departures(&self, memory: &Memory, on: bool) -> bool {
+        let mut departures = self.departures.borrow_mut();
+        if on && departures.is_none() {
+            *departures = Departures::begin(memory).map(Box::new);
+        }
+        self.counts_sent.set(departures.is_some() || self.unsent_bound.get() != u32::MAX);
+        departures.is_some() || !on
+    }
+
+    /// Where the marks lie, where there are any.
+    pub fn departures_place(&self) -> Option<FifoPlace> {
+        self.departures.borrow().as_ref().map(|departures| departures.place())
+    }
+
+    /// How many times of what was sent are to be told.
+    pub fn stamps(&self) -> u32 {
+        self.departures.borrow().as_ref().map_or(0, |departures| departures.waiting_to_be_told())
+    }
+
+    /// The oldest of them.
+    pub fn next_stamp(&self) -> Option<SentAt> {
+        self.departures.borrow_mut().as_mut().and_then(|departures| departures.next())
+    }
+
+    /// Its first bytes, so many, have left, or were acknowledged. True: there is something to tell.
+    #[cold]
+    #[inline(never)]
+    fn stamp(&self, bytes: u32, at: u64, acknowledged: bool) -> bool {
+        let (mut departures, live) = (self.departures.borrow_mut(), self.live.borrow());
+        let (Some(departures), Some(live)) = (departures.as_mut(), live.as_ref()) else {
+            return false;
+        };
+        let position = live.end.position().wrapping_add(bytes);
+        match acknowledged {
+            true => departures.acknowledged(position, at),
+            false => departures.left(position, at),
+        }
     }
 
     /// The process will say so when it writes again. What it wrote is to be looked at afterwards.
@@ -162,6 +227,7 @@ impl TxFifo {
     /// What is sent already is not known before more is, and counts for nothing until then.
     pub fn bound_unsent(&self, most: Option<u32>) {
         self.unsent_bound.set(most.unwrap_or(u32::MAX));
+        self.counts_sent.set(most.is_some() || self.departures.borrow().is_some());
         if let Some(live) = self.live.borrow_mut().as_mut() {
             live.end.lend(self.lendable());
         }
@@ -273,6 +339,8 @@ impl TxStore for FifoTx {
             unsent_bound: Cell::new(u32::MAX),
             sent: Cell::new(0),
             is_abandoned: Cell::new(false),
+            departures: RefCell::new(None),
+            counts_sent: Cell::new(false),
         }))
     }
 
@@ -305,6 +373,10 @@ impl TxStore for FifoTx {
             && queue.live.borrow().as_ref().is_some_and(|live| live.end.more_follows())
     }
 
+    fn set_calendar(&mut self, since_1970: Duration) {
+        self.calendar = since_1970.as_nanos();
+    }
+
     /// None: only the process writes.
     fn room(&self, _queue: &Box<TxFifo>) -> u32 {
         0
@@ -327,8 +399,14 @@ impl TxStore for FifoTx {
         // All that is asked for is known to be there, so the process's position is not looked at.
         let live = queue.live.get_mut().as_mut();
         let copied = live.map_or(0, |live| live.end.peek(at, &mut out[..len]).unwrap_or(0));
-        if queue.unsent_bound.get() != u32::MAX && queue.sent_to(at + copied as u32) {
-            self.writable.push(queue.token);
+        if queue.counts_sent.get() {
+            let end = at + copied as u32;
+            if queue.unsent_bound.get() != u32::MAX && queue.sent_to(end) {
+                self.writable.push(queue.token);
+            }
+            if queue.stamp(end, self.calendar, false) {
+                self.stamped.push(queue.token);
+            }
         }
         copied
     }
@@ -342,7 +420,7 @@ impl TxStore for FifoTx {
         len: u32,
         pieces: &mut [Piece<'a>],
     ) -> usize {
-        if queue.unsent_bound.get() != u32::MAX || at.saturating_add(len) > queue.len.get() {
+        if queue.counts_sent.get() || at.saturating_add(len) > queue.len.get() {
             return 0;
         }
         let live = queue.live.get_mut().as_ref();
@@ -363,6 +441,9 @@ impl TxStore for FifoTx {
                 queue.sent.set(queue.sent.get().saturating_sub(n));
                 live.end.lend(queue.lendable());
             }
+        }
+        if queue.counts_sent.get() && queue.stamp(0, self.calendar, true) {
+            self.stamped.push(queue.token);
         }
         queue.len.set(queue.len.get().saturating_sub(n));
         if let Some(in_flight) = queue.direct.get() {

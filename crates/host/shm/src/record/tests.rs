@@ -104,8 +104,7 @@ fn lengths_that_lie_are_hostile() {
         assert_eq!(consumer.datagram(), Err(Hostile), "{len}");
         assert_eq!(consumer.datagram(), Err(Hostile), "{len}: it stays so");
         // Even who goes on with a head of his own reads nothing outside.
-        let mut head = DatagramHead::default();
-        head.len = len;
+        let head = DatagramHead { len, ..DatagramHead::default() };
         let _ = consumer.peek_datagram(&head, 0, &mut [0; 64]);
         consumer.consume_datagram(&head);
     }

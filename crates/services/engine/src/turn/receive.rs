@@ -77,6 +77,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
     }
 
     fn ingest(&mut self, time: Time) {
+        self.tell_calendar();
         match &mut self.ports.inspector {
             Some(inspector) if inspector.wants_drops() => {
                 ingest_and_tell(&mut self.stack, time, &mut self.burst, &mut **inspector);

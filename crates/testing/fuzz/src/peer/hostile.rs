@@ -412,5 +412,6 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         fast_open_key_high: 0,
         fast_open_old_key_low: 0,
         fast_open_old_key_high: u64::MAX,
+        timestamping: input.word() >> (input.byte() % 32),
     }
 }

@@ -19,6 +19,7 @@ mod orderly;
 mod preload;
 mod programs;
 mod ss;
+mod stamps;
 mod stuck;
 mod top;
 #[cfg(target_arch = "x86_64")]

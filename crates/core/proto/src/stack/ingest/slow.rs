@@ -449,7 +449,8 @@ impl<E: Env> Stack<E> {
             return Err(Drop::SourceUnspecified);
         }
         let from = Endpoint::new(src, datagram.src_port());
-        let arrival = Arrival { from, to: dst, tos, ttl, iface, segment_size: meta.segment_size };
+        let (segment_size, arrived) = (meta.segment_size, self.udp.calendar());
+        let arrival = Arrival { from, to: dst, tos, ttl, iface, segment_size, arrived };
         if packet.to == For::Group && self.ip.groups.takes(iface, &dst, &src) == Some(false) {
             return Err(Drop::UdpSourceFiltered);
         }
@@ -602,7 +603,8 @@ impl<E: Env> Stack<E> {
             };
             let icmp = packet.l4().first_chunk().map_or((0, 0), |&[kind, code]| (kind, code));
             let to = Endpoint::new(key.remote, key.remote_port);
-            let report = UdpErrorReport { why, to, offender: Some(packet.envelope.src), icmp, mtu };
+            let (offender, at) = (Some(packet.envelope.src), self.udp.calendar());
+            let report = UdpErrorReport { why, to, offender, icmp, mtu, at };
             let payload = quote.upper.get(udp::HEADER_LEN..).unwrap_or(&[]);
             if quote.proto != Proto::UDP || !self.udp.on_error(&key, &report, payload) {
                 return Err(Drop::IcmpUnmatched);

@@ -30,11 +30,17 @@ fn seen_within(limit: u32, parts: &[usize], bounds: Bounds) -> Vec<(u32, bool)> 
     let seen = RefCell::new(Vec::new());
     let bytes: Vec<Vec<u8>> = parts.iter().map(|len| vec![1; *len]).collect();
     let slices: Vec<IoSlice<'_>> = bytes.iter().map(|part| IoSlice::new(part)).collect();
-    let written = write_from(&mut producer, &slices, bounds, || {
-        let mut worker = consumer.borrow_mut();
-        worker.attend();
-        seen.borrow_mut().push((worker.len().unwrap(), worker.more_follows()));
-    });
+    let written = write_from(
+        &mut producer,
+        &slices,
+        bounds,
+        |_| {},
+        || {
+            let mut worker = consumer.borrow_mut();
+            worker.attend();
+            seen.borrow_mut().push((worker.len().unwrap(), worker.more_follows()));
+        },
+    );
     let seen = seen.into_inner();
     assert_eq!(seen.last().map_or(0, |(len, _)| *len as usize), written.unwrap());
     seen

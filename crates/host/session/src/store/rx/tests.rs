@@ -13,7 +13,11 @@ fn a_reader_is_asked_to_tell_of_room_when_half_of_what_the_connection_is_worth_i
     let account =
         Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
     let plan = FifoPlan::default();
-    plan.listen(7, Memory::new("test".into(), account), Sizes { rx: FIFO, tx: FIFO });
+    plan.listen(
+        7,
+        Memory::new("test".into(), account),
+        Sizes { rx: FIFO, tx: FIFO, notes_arrivals: false },
+    );
     let mut store = FifoRx::new(plan, FIFO);
     let mut queue = store.open(7).expect("a FIFO");
     let pool = Pool::new(4, 2_048);

@@ -21,7 +21,11 @@ fn bytes_of_a_program_are_lent_where_they_lie() {
     let account =
         Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
     let plan = FifoPlan::default();
-    plan.listen(7, Memory::new("test".into(), account), Sizes { rx: FIFO, tx: FIFO });
+    plan.listen(
+        7,
+        Memory::new("test".into(), account),
+        Sizes { rx: FIFO, tx: FIFO, notes_arrivals: false },
+    );
     let mut store = FifoTx::new(plan);
     let mut queue = store.open(7).expect("a FIFO");
     let mem = queue.live.borrow().as_ref().unwrap().end.mem().clone();
