@@ -152,7 +152,7 @@ fn curl_asks_over_tls() {
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let files = [certificate.to_str().unwrap(), key.to_str().unwrap()];
-    let _server = Running::example("tls", &files);
+    let _server = Running::example("https", &files);
     for (trust, version) in
         [(&["-k"][..], "--tlsv1.3"), (&["--cacert", files[0]][..], "--tls-max=1.2")]
     {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=cw -keyout key.pem -out cert.pem
-//! cargo run -p clearway --example tls -- tap:cw0 10.0.0.2/24 cert.pem key.pem
+//! cargo run -p clearway --example https -- tap:cw0 10.0.0.2/24 cert.pem key.pem
 //! curl -k https://10.0.0.2/
 //! ```
 
@@ -35,7 +35,7 @@ struct Talk {
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [port, address, certificate, key] = args.as_slice() else {
-        return Err("usage: tls PORT ADDRESS/LENGTH CERTIFICATE KEY".into());
+        return Err("usage: https PORT ADDRESS/LENGTH CERTIFICATE KEY".into());
     };
     let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?;
     let config = ServerConfig::builder()
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("ready");
     net.run(serve(443, move |talk: &mut Talk, io: &mut dyn Io| {
         talk.step(&config, io).unwrap_or_else(|why| {
-            eprintln!("tls: {why}");
+            eprintln!("https: {why}");
             // The peer is to hear of it by TLS, too (RFC 8446 6.2).
             let _ = talk.send(io);
             Next::Close
