@@ -228,6 +228,8 @@ struct Socket {
     /// What has left of what the owner wants to hear of, and whether that is news.
     stamps: Option<alloc::boxed::Box<Stamps>>,
     has_stamped: bool,
+    /// In [`Stamping::told`], where each socket is once at most.
+    is_told: bool,
     multicast: MulticastOptions,
     joined: Joined,
     /// The owner was refused and waits for room.
@@ -545,6 +547,9 @@ impl Udp {
     fn forget(&mut self, index: u32) {
         self.ready.remove(&mut self.sockets.links(|s| &mut s.ready), index);
         self.told.remove(&mut self.sockets.links(|s| &mut s.told), index);
+        if self.sockets.by_index(index).is_some_and(|s| s.is_told) {
+            self.untell_stamped(index);
+        }
         let is_timed = self.sockets.by_index(index).is_some_and(|s| s.until != Instant::NEVER);
         let line = if is_timed { &mut self.closing } else { &mut self.just_closed };
         line.remove(&mut self.sockets.links(|s| &mut s.closing), index);
@@ -576,7 +581,8 @@ impl Udp {
             blocked += u32::from(!socket.emit_some(out, self.stamping.calendar));
             out.via = None;
             let done = socket.tx.is_empty();
-            if core::mem::take(&mut socket.has_stamped) {
+            if core::mem::take(&mut socket.has_stamped) && !socket.is_told {
+                socket.is_told = true;
                 self.tell_stamped(index);
             }
             let Some(socket) = self.sockets.by_index_mut(index) else { break };
@@ -666,6 +672,7 @@ impl Udp {
             reports: None,
             stamps: None,
             has_stamped: false,
+            is_told: false,
             multicast: MulticastOptions::default(),
             joined: Joined::default(),
             wants_room: false,

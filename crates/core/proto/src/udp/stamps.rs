@@ -55,9 +55,22 @@ impl Udp {
     /// See [`crate::Stack::next_stamped`].
     #[inline]
     pub(crate) fn next_stamped(&mut self) -> Option<(UdpId, u64)> {
-        let id = self.stamping.told.pop()?;
-        let token = self.by_id(id).map_or(0, |s| s.token);
-        Some((id, token))
+        loop {
+            let id = self.stamping.told.pop()?;
+            // Of one that is closed and has not ended, nobody wants to hear.
+            if let Ok(socket) = self.by_id(id) {
+                socket.is_told = false;
+                return Some((id, socket.token));
+            }
+        }
+    }
+
+    /// A socket that is told of ends.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn untell_stamped(&mut self, index: u32) {
+        let id = self.sockets.handle_at(index).and_then(to_id);
+        self.stamping.told.retain(|told| Some(*told) != id);
     }
 
     /// How many wait to be asked for.

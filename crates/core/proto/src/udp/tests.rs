@@ -957,3 +957,24 @@ fn of_several_datagrams_in_one_send_one_time_is_told_and_of_one_that_nobody_asks
     assert_eq!(net.stack.udp_stamps(tx), 1);
     assert_eq!(net.stack.udp_stamped(tx).map(|(_, payload)| payload.len()), Some(0));
 }
+
+#[test]
+fn a_socket_is_told_of_once_however_much_has_left_and_not_when_it_has_ended() {
+    let mut net = Net::tun();
+    let sockets = [bind(&mut net, "10.0.0.1", 1000), bind(&mut net, "10.0.0.1", 1001)];
+    let stamp = UdpStamp { key: 0, scheduled: false, sent: true, keeps_payload: false };
+    let to = Some(end("10.0.0.2", 53));
+    let how = UdpOut { to, stamp: Some(stamp), ..UdpOut::default() };
+    for socket in [sockets[0], sockets[1], sockets[0], sockets[1]] {
+        net.stack.udp_send_with(socket, &how, b"question").unwrap();
+        net.stack.emit(net.now, &mut net.sink);
+    }
+    net.stack.udp_close(sockets[0]);
+    net.stack.emit(net.now, &mut net.sink);
+    assert_eq!(net.stack.next_stamped(), Some((sockets[1], 1001)));
+    assert_eq!(net.stack.next_stamped(), None);
+    assert_eq!(net.stack.udp_stamps(sockets[1]), 2);
+    net.stack.udp_send_with(sockets[1], &how, b"question").unwrap();
+    net.stack.emit(net.now, &mut net.sink);
+    assert_eq!(net.stack.next_stamped(), Some((sockets[1], 1001)));
+}
