@@ -36,7 +36,7 @@ codes! {
 Usage = 1: "a command line that is not understood",
     "The words behind `clearway` are no command with its options: one is not known, is missing, or has a value that it cannot have.",
     "A slip of the keyboard, an option of another command, or an argument of the program that `run` starts without `--` before it.",
-    "`clearway help COMMAND` lists the options of a command with examples.";
+    "`clearway help`, and a command behind it, lists the options of that command with examples.";
 Senseless = 2: "arguments that make no sense together",
     "Every word was understood, and what they ask for cannot be done in this combination, whatever the state of the machine.",
     "Two options that exclude each other, a name or number beyond what the sentence allows, or a file that is not what the option wants.",
@@ -60,7 +60,7 @@ AddressInUse = 6: "an address and port in use by another program",
 Unreachable = 7: "the other end cannot be reached",
     "A connection was refused, reset or not answered in time.",
     "Nobody listens at that address and port, a firewall or a rule drops the packets, or a route is missing.",
-    "Ask the other end whether it listens. `clearway ctl show errors` says which packets were dropped here and why, `clearway ctl show ip fib ADDRESS` the route that is taken.";
+    "Ask the other end whether it listens. `clearway ctl show errors` says which packets were dropped here and why, `clearway ctl show ip fib` the routes.";
 
 // Settings.
 SettingsUnreadable = 101: "settings that cannot be read",

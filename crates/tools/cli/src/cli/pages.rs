@@ -45,6 +45,12 @@ fn of_ours(words: &[String]) -> Option<Vec<String>> {
 
 /// Why the command line is none that `clearway` takes. `is_whole`: nothing of it is left out.
 fn refused(words: &[String], is_whole: bool) -> Option<String> {
+    // Classes of errors are no commands of clap's: `run` looks for them before.
+    if let [_, help, topic] = words {
+        if let (true, Some(said)) = (help == "help", super::explained(topic)) {
+            return said.err().map(|why| why.to_string());
+        }
+    }
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::{code, exit_code};
 
 #[test]
 fn what_was_preloaded_before_stays_behind_ours() {
@@ -17,6 +18,8 @@ fn the_library_is_looked_for_beside_the_program_and_in_the_folders_for_libraries
 
 #[test]
 fn a_library_that_the_loader_cannot_name_is_refused() {
-    assert!(checked(Path::new("/a b/x.so")).unwrap_err().is::<WrongUse>());
-    assert!(checked(Path::new("/no/such/x.so")).unwrap_err().is::<WrongUse>());
+    for path in ["/a b/x.so", "/no/such/x.so"] {
+        let error = checked(Path::new(path)).unwrap_err();
+        assert_eq!((code(&error), exit_code(&error)), (Code::NoLibrary, 2), "{path}");
+    }
 }
