@@ -120,12 +120,7 @@ fn ports_that_come_and_go_leave_nothing_behind() {
         if cycle < 4 {
             settled = Some(now);
         } else if let Some((descriptors, kib)) = settled {
-            // The driver closes some of them later: fewer is nothing that stayed behind.
-            assert!(
-                now.0 <= descriptors,
-                "{} descriptors in cycle {cycle}, {descriptors} before",
-                now.0
-            );
+            assert_eq!(now.0, descriptors, "descriptors, in cycle {cycle}");
             assert!(
                 now.1 < kib + (64 << 10),
                 "{} KiB of memory in cycle {cycle}, {kib} KiB before",
