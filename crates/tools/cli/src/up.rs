@@ -12,7 +12,7 @@ use clearway_command::{Command, PcapTrace, statements};
 use clearway_dev::FaultSpec;
 use clearway_engine::{Cores, Notifier, cores};
 use clearway_errors::Code;
-use clearway_host::config::MetricsSettings;
+use clearway_host::config::{LogFormat, MetricsSettings};
 use clearway_host::control::socket_beside;
 use clearway_host::{
     Control, ControlSocket, Descriptors, Host, HostHandle, MAX_DEPTH, OnReload, Settings,
@@ -115,7 +115,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Descriptors::raise();
     let log = Log::begin(settings.log_file.clone(), &settings.log)?;
     let served = serve(&args, &settings, &socket, &log);
-    if let Err(error) = &served {
+    // Whoever started us is told by the caller, on the standard error output. A log of lines there
+    // would say it a second time.
+    let apart = settings.log_file.is_some() || settings.log.format == LogFormat::Json;
+    if let Some(error) = served.as_ref().err().filter(|_| apart) {
         tracing::error!(error = format!("{error:#}"), "the host ends");
     }
     log.settle();

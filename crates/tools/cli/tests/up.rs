@@ -764,7 +764,13 @@ fn errors_have_a_code_that_help_explains() {
     folder.file("bad.txt", "show nothing\n");
     begins(&folder.ends(2, &["up", "--check", "--script", "bad.txt"]).1, "E0203");
     let _up = folder.up(&[]);
-    begins(&folder.ends(1, &["up"]).1, "E0501");
+    // Said once, and a log that lies elsewhere has it, too.
+    let (_, err) = folder.ends(1, &["up"]);
+    begins(&err, "E0501");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    begins(&folder.ends(1, &["up", "--log", "second.log"]).1, "E0501");
+    let log = fs::read_to_string(folder.0.join("second.log")).unwrap();
+    assert!(log.contains("the host ends") && log.contains("a host is running at"), "{log}");
     begins(&folder.ends(1, &["ctl", "delete", "tap", "tap7"]).1, "E0301");
     begins(&folder.ends(2, &["ctl", "show", "nothing"]).1, "E0203");
     let (out, err) = folder.ends(1, &["ctl", "--json", "delete", "tap", "tap7"]);
