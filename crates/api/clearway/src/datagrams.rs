@@ -82,6 +82,11 @@ impl<F: FnMut(&Datagram<'_>, &mut Vec<u8>) -> bool> App<Stores> for Datagrams<F>
         }
     }
 
+    // Each datagram is answered at once, so nothing is under way.
+    fn drain(&mut self, _time: Time, _stack: &mut Stack<Stores>) -> bool {
+        true
+    }
+
     fn stop(&mut self, _time: Time, stack: &mut Stack<Stores>) {
         if let Some(socket) = self.socket.take() {
             stack.udp_close(socket);

@@ -9,6 +9,8 @@
 //!   one;
 //! - an [`App`], which uses the verbs of the [`Stack`] itself.
 //!
+//! [`Services`] are several of them, with outgoing connections, on one stack.
+//!
 //! A [`Pair`] joins two stacks by a cable in memory, with faults when wanted, in virtual time: the
 //! examples below and the tests of programs run on it without devices, root, or luck.
 //!
@@ -306,9 +308,13 @@
 struct Pages;
 
 mod datagrams;
+#[cfg(feature = "dns")]
+pub mod dns;
+mod drained;
 mod error;
 mod net;
 mod pair;
+mod services;
 mod talk;
 
 pub use clearway_base::{Duration, Instant};
@@ -316,15 +322,17 @@ pub use clearway_engine::{
     App, Cores, Ended, Io, Mode, Next, Service, Source, Stores, Talks, Time,
 };
 pub use clearway_proto::{
-    ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, ListenSpec, ListenerId, Stack, TcpInfo,
-    UdpEvents, UdpId, UdpSpec,
+    ConnEvents, ConnId, ConnOptions, ConnectError, ConnectSpec, Event, Failure, ListenSpec,
+    ListenerId, Stack, State, TcpInfo, UdpError, UdpEvents, UdpId, UdpSpec,
 };
 pub use clearway_wire::{Addr, Cidr, Endpoint, Mac};
 
 pub use datagrams::{Answered, Datagrams, answer_datagrams};
+pub use drained::Left;
 pub use error::Error;
 pub use net::{Builder, Net, Stopper};
 pub use pair::Pair;
+pub use services::{Call, Key, Services, Socket};
 pub use talk::{Conversation, Tally, connect, serve};
 
 /// The HTTP server that lives inside of the turn.

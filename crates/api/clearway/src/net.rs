@@ -11,6 +11,7 @@ use clearway_ports::{Unwrapped, Wrap};
 use clearway_proto::{AddError, Config, NextHop, Stack, Table};
 use clearway_wire::{Addr, Cidr};
 
+use crate::drained::{Drained, Left, Patience};
 use crate::error::{Error, system};
 
 /// How long to look for more packets before sleeping, when there is more than one core.
@@ -53,6 +54,8 @@ pub struct Stopper {
 struct Stop {
     stopped: bool,
     team: Option<Box<dyn Fn() + Send>>,
+    wake: Option<Box<dyn Fn() + Send>>,
+    drain: Patience,
 }
 
 impl Stopper {
@@ -64,12 +67,34 @@ impl Stopper {
         state.team.iter().for_each(|stop| stop());
     }
 
-    fn is_for(&self, stop: impl Fn() + Send + 'static) {
+    /// The run ends without breaking anything off: nothing new is taken from now on, idle
+    /// connections are closed, and [`Net::run`] returns when the others have ended and their peers
+    /// have acknowledged all of it, or after `patience` as [`Stopper::stop`] has it. A second call
+    /// shortens or lengthens the patience of the first, counted from the first.
+    pub fn drain(&self, patience: Duration) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.drain.set(patience);
+        state.wake.iter().for_each(|wake| wake());
+    }
+
+    /// What the last drain cut off, after the run: connections that had an owner or bytes that were
+    /// not acknowledged when its patience was over, or somebody called [`Stopper::stop`]. Empty when
+    /// nothing was, and when nobody drained.
+    pub fn left(&self) -> Vec<Left> {
+        self.patience().left()
+    }
+
+    fn patience(&self) -> Patience {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).drain.clone()
+    }
+
+    fn is_for(&self, stop: impl Fn() + Send + 'static, wake: impl Fn() + Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.stopped {
             stop();
         }
         state.team = Some(Box::new(stop));
+        state.wake = Some(Box::new(wake));
     }
 }
 
@@ -205,7 +230,7 @@ impl Net {
         self.stopper.clone()
     }
 
-    /// Runs an application on this thread, until it is finished, [`Stopper::stop`] is called or
+    /// Runs an application on this thread, until it is finished, [`Stopper`] ends it or
     /// something fails. A net runs once.
     ///
     /// # Errors
@@ -268,8 +293,8 @@ impl Net {
     fn team<R: Clone + Default + Send + 'static>(&self, cores: usize) -> Result<Manned<R>, Error> {
         let (team, seats) = Team::new(cores).map_err(system("cannot make a notifier"))?;
         let team = Arc::new(team);
-        let stopped = Arc::clone(&team);
-        self.stopper.is_for(move || stopped.stop());
+        let (stopped, woken) = (Arc::clone(&team), Arc::clone(&team));
+        self.stopper.is_for(move || stopped.stop(), move || woken.wake());
         Ok((team, seats))
     }
 
@@ -289,6 +314,7 @@ impl Net {
         };
         let ports =
             ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
+        let app = Drained::new(app, self.stopper.patience());
         let mut engine = Engine::new(stack, ports, pool, app, self.mode, seat)?;
         let now = engine.time().now;
         for &(iface, cidr) in &self.addresses {

@@ -75,6 +75,15 @@ pub trait App<E: Env> {
         false
     }
 
+    /// Called in every turn after [`App::on_events`] from when on whoever runs it wants it to end
+    /// without breaking anything off: take nothing new, close what has nothing under way, and say
+    /// whether nothing is left. An application that says so never ends when the patience of its
+    /// caller does.
+    fn drain(&mut self, time: Time, stack: &mut Stack<E>) -> bool {
+        let _ = (time, stack);
+        false
+    }
+
     /// Called once when the engine is told to stop: time to close or reset connections. What that
     /// makes the stack send still goes out.
     fn stop(&mut self, time: Time, stack: &mut Stack<E>);

@@ -35,6 +35,14 @@ pub trait Io {
     }
     /// Ends our side of the stream behind what was sent.
     fn shutdown(&mut self);
+    /// Our side, where the kind of connection knows it.
+    fn local(&self) -> Option<Endpoint> {
+        None
+    }
+    /// The peer's side, where the kind of connection knows it.
+    fn remote(&self) -> Option<Endpoint> {
+        None
+    }
 }
 
 /// What to do with the connection after a step.
@@ -178,6 +186,14 @@ impl<E: Env> Io for StackIo<'_, E> {
     fn shutdown(&mut self) {
         // An error means that it is shut down or gone already.
         let _ = self.stack.shutdown(self.conn);
+    }
+
+    fn local(&self) -> Option<Endpoint> {
+        self.stack.local(self.conn)
+    }
+
+    fn remote(&self) -> Option<Endpoint> {
+        self.stack.remote(self.conn)
     }
 }
 
@@ -394,6 +410,21 @@ impl<S: Service, E: Env> App<E> for Talks<S> {
 
     fn is_finished(&self) -> bool {
         self.service.is_finished()
+    }
+
+    #[cold]
+    fn drain(&mut self, _time: Time, stack: &mut Stack<E>) -> bool {
+        if let Some(listener) = self.listener.take() {
+            stack.unlisten(listener);
+        }
+        // Nobody is waited for who has nothing under way.
+        let idle = self.talks.iter().filter(|(_, place)| self.service.is_idle(&place.talk));
+        let idle: Vec<_> = idle.map(|(handle, place)| (handle, place.conn)).collect();
+        for (handle, conn) in idle {
+            self.remove(handle, Some(Ended::Stopped));
+            stack.close(conn);
+        }
+        self.talks.is_empty()
     }
 
     fn stop(&mut self, _time: Time, stack: &mut Stack<E>) {

@@ -101,6 +101,13 @@ impl<R: Clone + Default + Send + 'static> Team<R> {
         }
     }
 
+    /// Has all engines turn once, also those that sleep: an application has something to find.
+    pub fn wake(&self) {
+        for notifier in &self.notifiers {
+            notifier.notify();
+        }
+    }
+
     /// Engines that have not returned.
     pub fn running(&self) -> usize {
         self.running.seats.load(Ordering::Acquire)

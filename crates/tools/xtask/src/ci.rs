@@ -145,7 +145,8 @@ fn tests(root: &Path) -> Result<Outcome> {
 /// neither is the one for C, which its tests build themselves.
 const BUILDS: [&str; 2] = [
     "build --workspace --exclude clearway-inproc --exclude clearway-capi --lib --bin clearway \
-     --bin clearway-trap --example bytes --example https --example tls",
+     --bin clearway-trap --example bytes --example https --example tls --example services \
+     --example proxy --example dns --example signals --example cores",
     "build --workspace --exclude clearway-capi --exclude clearway --exclude clearway-packetdrill \
      --exclude clearway-fuzz --no-default-features --lib --example sim",
 ];
