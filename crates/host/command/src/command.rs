@@ -106,6 +106,13 @@ pub enum Command {
         /// Receive them.
         on: bool,
     },
+    /// Have an interface configured by DHCP, or not.
+    SetDhcp {
+        /// Its name.
+        interface: String,
+        /// By DHCP.
+        on: bool,
+    },
     /// How a worker waits for an interface's packets.
     SetRxMode {
         /// Its name.
@@ -249,6 +256,7 @@ pub enum Show {
     Stages,
     /// Whether the host is drained, and what is left.
     Drain,
+    Dhcp,
     DpdkVersion,
     DpdkBuffers,
     DpdkMemory,

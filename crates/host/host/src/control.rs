@@ -6,6 +6,7 @@
 
 mod begin;
 mod clear;
+mod dhcp;
 mod drain;
 mod interfaces;
 mod mode;
@@ -17,5 +18,6 @@ mod save;
 mod server;
 mod taps;
 
+pub use dhcp::LeaseKeeper;
 pub use plane::{Control, MAX_DEPTH, MetricsFormat, OnDrain, OnReload, classic_metrics};
 pub use server::{ControlSocket, socket_beside};

@@ -14,6 +14,7 @@ pub mod control;
 pub mod descriptors;
 pub mod error;
 pub mod host;
+mod leases;
 mod made;
 pub mod namespaces;
 mod outcome;
@@ -33,7 +34,8 @@ pub use clearway_session::{
 };
 pub use config::{ControlOptions, Settings, SettingsError};
 pub use control::{
-    Control, ControlSocket, MAX_DEPTH, MetricsFormat, OnDrain, OnReload, classic_metrics,
+    Control, ControlSocket, LeaseKeeper, MAX_DEPTH, MetricsFormat, OnDrain, OnReload,
+    classic_metrics,
 };
 pub use descriptors::Descriptors;
 pub use error::HostError;

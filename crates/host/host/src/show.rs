@@ -2,6 +2,7 @@
 //! JSON of the same rows.
 
 mod counters;
+mod dhcp;
 mod drain;
 mod grid;
 mod host;
@@ -74,6 +75,7 @@ pub(crate) fn show(
         Show::Metrics => look.metrics(),
         Show::Threads => look.threads(),
         Show::Stages => look.stages(),
+        Show::Dhcp => look.dhcp(),
         Show::Drain => look.drain(),
         Show::DpdkVersion => look.dpdk_version(),
         Show::DpdkBuffers => look.dpdk_buffers(),

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use clearway_command::{Command, PcapTrace, statements};
-use clearway_dev::FaultSpec;
+use clearway_dev::{FaultSpec, PortSpec};
 use clearway_engine::{Cores, Notifier, cores};
 use clearway_errors::Code;
-use clearway_host::config::{LogFormat, MetricsSettings};
+use clearway_host::config::{LogFormat, MetricsSettings, PortSetting};
 use clearway_host::control::socket_beside;
 use clearway_host::{
     Control, ControlSocket, Descriptors, Host, HostHandle, MAX_DEPTH, OnReload, Settings,
@@ -47,6 +47,11 @@ pub(crate) struct Args {
     /// Commands to begin with, a file; may be repeated
     #[arg(long = "script", value_name = "FILE")]
     scripts: Vec<PathBuf>,
+
+    /// A port whose IPv4 address, routes and MTU come from a DHCP server, such as xdp:eth1 or
+    /// tap:cw0; may be repeated
+    #[arg(long = "dhcp", value_name = "PORT")]
+    dhcp: Vec<PortSpec>,
 
     /// The socket at which programs are let in [default: $CLEARWAY_SOCKET, or host.sock in the
     /// runtime folder]
@@ -175,6 +180,12 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
         settings.workers = cores.list().iter().copied().map(Some).collect();
     }
     settings.fault = args.fault.or(settings.fault);
+    let by_dhcp = |port: &PortSpec| PortSetting {
+        port: Some(port.clone()),
+        dhcp: true,
+        ..PortSetting::default()
+    };
+    settings.ports.extend(args.dhcp.iter().map(by_dhcp));
     settings.log_file = args.log.clone().or(settings.log_file);
     Ok(settings)
 }
@@ -235,6 +246,7 @@ impl Butler<'_> {
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         options.started = since_1970.map_or(0, |time| time.as_secs());
         let control = Arc::new(Control::new(host.clone(), options));
+        let leases = control.keep_leases().context("cannot start a thread")?;
         let scripts: Vec<PathBuf> =
             self.settings.script.iter().chain(&self.args.scripts).cloned().collect();
         control.begin(self.settings, &scripts)?;
@@ -282,7 +294,7 @@ impl Butler<'_> {
         }
         manager.stopping();
         tracing::info!("the host stops");
-        drop((metrics, commands));
+        drop((metrics, commands, leases));
         // A capture that goes on is made whole.
         let _ = control.run(&Command::PcapOff);
         Ok(())

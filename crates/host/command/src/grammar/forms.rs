@@ -42,6 +42,9 @@ pub(super) const FORMS: &[Form] = &[
         "Set an interface's Ethernet address.", set_mac),
     form("set interface promiscuous (on|off) INTERFACE",
         "Let an interface receive frames for other link addresses, or not.", set_promiscuous),
+    form("set interface dhcp INTERFACE (on|off)",
+        "Have an interface's IPv4 address, routes and MTU given by a DHCP server, or give them \
+         back.", set_dhcp),
     form("set interface rx-mode INTERFACE [queue QUEUE] (polling|interrupt|adaptive)",
         "How workers wait for an interface's packets: polling never sleeps, interrupt sleeps at \
          once, adaptive looks for a while first.", set_rx_mode),
@@ -144,6 +147,8 @@ pub(super) const FORMS: &[Form] = &[
         |_| show(Show::Threads)),
     form("show stages/stage", "Where the time of workers goes, by stage of a turn. It is counted \
 while somebody asks, and for some ten seconds after.", |_| show(Show::Stages)),
+    form("show dhcp", "Interfaces that are configured by DHCP: leases, and what was dropped.",
+        |_| show(Show::Dhcp)),
     form("show drain", "Whether the host is drained, and which connections are left.",
         |_| show(Show::Drain)),
     form("show acl", "Rules, and how many packets each fitted.", |_| show(Show::Acl)),
@@ -258,6 +263,10 @@ fn set_mac(got: &Got<'_>) -> Made {
         ));
     }
     Ok(Command::SetMac { interface: got.interface(), mac })
+}
+
+fn set_dhcp(got: &Got<'_>) -> Made {
+    Ok(Command::SetDhcp { interface: got.interface(), on: got.has("on") })
 }
 
 fn set_promiscuous(got: &Got<'_>) -> Made {

@@ -120,6 +120,8 @@ pub struct PortSetting {
     pub addresses: Vec<Cidr>,
     /// The router behind it, one for each family.
     pub gateways: Vec<Addr>,
+    /// Its IPv4 address, routes and MTU come from a DHCP server.
+    pub dhcp: bool,
     /// Its routing table.
     pub table: u32,
     /// What happens to its packets.

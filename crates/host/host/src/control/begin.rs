@@ -47,7 +47,10 @@ impl Control {
         for address in &port.addresses {
             self.set_address(state, name, Some(*address), true)?;
         }
-        self.set_state(name, true)?;
+        self.set_state(state, name, true)?;
+        if port.dhcp {
+            self.set_dhcp(state, name, true)?;
+        }
         for gateway in &port.gateways {
             let any = if gateway.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
             let Some(everywhere) = Cidr::new(any, 0) else { continue };

@@ -8,7 +8,7 @@ use clearway_ports::Port;
 use clearway_proto::{AddError, ConnSummary, Link, Table};
 use clearway_session::interfaces::{InterfaceEntry, InterfaceKind};
 use clearway_session::worker::Worker;
-use clearway_wire::{Cidr, Mac};
+use clearway_wire::{Addr, Cidr, Mac};
 use serde_json::json;
 
 use super::plane::{Control, State};
@@ -202,7 +202,10 @@ impl Control {
         name: &str,
     ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
-        self.abort_unreachable(iface)?;
+        if state.leases.find(name).is_some() {
+            self.set_dhcp(state, name, false)?;
+        }
+        self.abort_unreachable(iface, None)?;
         let removed = self.host.ask_all(move |worker| {
             let stack = worker.stack();
             let addresses: Vec<_> =
@@ -224,9 +227,17 @@ impl Control {
         }
     }
 
-    pub(super) fn set_state(&self, name: &str, up: bool) -> Result<Output, CommandError> {
+    pub(super) fn set_state(
+        &self,
+        state: &mut State,
+        name: &str,
+        up: bool,
+    ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
         self.host.ask_all(move |worker| worker.stack().set_up(iface, up))?;
+        if up {
+            self.lease_link_is_back(state, name)?;
+        }
         self.changed();
         Ok(Output::done())
     }
@@ -275,11 +286,12 @@ impl Control {
         number: u32,
     ) -> Result<Output, CommandError> {
         let (iface, table) = (self.iface(name)?, state.tables.find(number)?);
+        by_hand_only(state, name)?;
         let before = self.host.ask(0, move |worker| {
             worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.table)
         })?;
         if before.is_some_and(|before| before != table) {
-            self.abort_unreachable(iface)?;
+            self.abort_unreachable(iface, None)?;
         }
         let done =
             self.host.ask_all(move |worker| worker.stack().set_interface_table(iface, table))?;
@@ -292,15 +304,22 @@ impl Control {
         Ok(Output::done())
     }
 
-    /// Ends the connections that use addresses of an interface which is about to go elsewhere: what
-    /// comes for them would find nobody, and both sides would wait for an answer until they give
-    /// up.
-    fn abort_unreachable(&self, iface: Iface) -> Result<(), CommandError> {
+    /// Ends the connections that use addresses of an interface, or one of them, which are about to
+    /// go elsewhere: what comes for them would find nobody, and both sides would wait for an answer
+    /// until they give up.
+    pub(super) fn abort_unreachable(
+        &self,
+        iface: Iface,
+        only: Option<Addr>,
+    ) -> Result<(), CommandError> {
         self.host.ask_all(move |worker| {
             let stack = worker.stack();
             let table = stack.interfaces().find(|i| i.iface == iface).map(|i| i.table);
-            let ours: Vec<_> =
-                stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
+            let ours: Vec<_> = stack
+                .addresses()
+                .filter(|a| a.iface == iface && only.is_none_or(|only| only == a.cidr.addr))
+                .map(|a| a.cidr.addr)
+                .collect();
             let uses = |c: &ConnSummary| Some(c.table) == table && ours.contains(&c.local.addr);
             let ended: Vec<_> = stack.connections().filter(uses).map(|c| c.conn).collect();
             ended.into_iter().for_each(|conn| stack.abort_unreachable(conn));
@@ -347,8 +366,14 @@ impl Control {
         })
     }
 
-    pub(super) fn set_mac(&self, name: &str, mac: Mac) -> Result<Output, CommandError> {
+    pub(super) fn set_mac(
+        &self,
+        state: &State,
+        name: &str,
+        mac: Mac,
+    ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
+        by_hand_only(state, name)?;
         let done = self.host.ask_all(move |worker| worker.stack().set_interface_mac(iface, mac))?;
         if done.iter().any(Result::is_err) {
             let why = "has no Ethernet address: it carries IP packets".into();
@@ -395,6 +420,16 @@ impl Control {
         let found = crate::outcome::locked(&self.host.interfaces()).find(name).cloned();
         found.ok_or_else(|| CommandError::NoInterface(name.into()))
     }
+}
+
+/// A server knows an interface by its link, and us by our Ethernet address: neither changes while a
+/// lease is kept.
+fn by_hand_only(state: &State, name: &str) -> Result<(), CommandError> {
+    if state.leases.find(name).is_none() {
+        return Ok(());
+    }
+    let why = "is configured by DHCP. Switch that off first (`set interface dhcp`)".into();
+    Err(CommandError::Interface { name: name.into(), why })
 }
 
 fn remove_addresses(worker: &mut Worker, iface: Iface, prefix: Option<Cidr>) -> bool {

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::capture::Packets;
 use crate::config::ControlOptions;
 use crate::host::HostHandle;
+use crate::leases::Leases;
 use crate::made::Made;
 use crate::outcome::{Answer, CommandError, Output, locked};
 use crate::placements::Placements;
@@ -28,6 +29,8 @@ pub(super) struct State {
     pub(super) baselines: Baselines,
     pub(super) placements: Placements,
     pub(super) made: Made,
+    /// Interfaces that are configured by DHCP.
+    pub(super) leases: Leases,
     /// The loopback of each table for what is sent to our own addresses.
     pub(super) locals: Vec<(Table, Iface)>,
     /// Scripts that run scripts.
@@ -51,6 +54,7 @@ impl State {
             baselines: &self.baselines,
             placements: &self.placements,
             made: &self.made,
+            leases: &self.leases,
             drain: self.drain.as_ref(),
             settings: &self.settings,
             last_looks: &self.last_looks,
@@ -110,6 +114,7 @@ impl Control {
             baselines: Baselines::default(),
             placements: Placements::default(),
             made: Made::default(),
+            leases: Leases::default(),
             locals: Vec::new(),
             depth: 0,
             drain: None,
@@ -235,14 +240,15 @@ impl Control {
             Command::Reload => Err(CommandError::ByItself("reload")),
             Command::Save(path) => self.save(state, path),
             Command::DeleteInterface { interface } => self.delete_interface(state, interface),
-            Command::SetState { interface, up } => self.set_state(interface, *up),
+            Command::SetState { interface, up } => self.set_state(state, interface, *up),
             Command::SetAddress { interface, prefix, add } => {
                 self.set_address(state, interface, *prefix, *add)
             }
             Command::SetTable { interface, table } => self.set_table(state, interface, *table),
             Command::SetMtu { interface, kind, mtu } => self.set_mtu(interface, *kind, *mtu),
-            Command::SetMac { interface, mac } => self.set_mac(interface, *mac),
+            Command::SetMac { interface, mac } => self.set_mac(state, interface, *mac),
             Command::SetPromiscuous { interface, .. } => self.set_promiscuous(interface),
+            Command::SetDhcp { interface, on } => self.set_dhcp(state, interface, *on),
             Command::SetRxMode { interface, queue, mode } => {
                 self.set_rx_mode(state, interface, *queue, *mode)
             }

@@ -11,6 +11,7 @@ use clearway_proto::Table;
 use crate::capture::Packets;
 use crate::config::ControlOptions;
 use crate::host::HostHandle;
+use crate::leases::Leases;
 use crate::made::Made;
 use crate::placements::Placements;
 use crate::tables::Tables;
@@ -54,6 +55,7 @@ pub(crate) struct View<'a> {
     pub(crate) baselines: &'a Baselines,
     pub(crate) placements: &'a Placements,
     pub(crate) made: &'a Made,
+    pub(crate) leases: &'a Leases,
     pub(crate) drain: Option<&'a Drain>,
     pub(crate) settings: &'a [(String, String)],
     pub(crate) last_looks: &'a RefCell<LastLooks>,

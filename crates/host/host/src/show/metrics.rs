@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use clearway_base::Instant;
 use clearway_dev::{DevCounters, RxDrop, TxDrop};
 use clearway_engine::{App as _, TurnTimes};
 use clearway_proto::Population;
@@ -157,6 +158,7 @@ impl Look<'_> {
         about_workers(&mut all, &workers);
         about_stack(&mut all, &counted, &workers);
         self.about_interfaces(&mut all)?;
+        self.about_leases(&mut all)?;
         self.about_programs(&mut all)?;
         let mut registry = Registry::default();
         registry.register_collector(Box::new(all));
@@ -222,6 +224,28 @@ impl Look<'_> {
         }
         let help = "Frames that an interface lost, by reason; only what happened.";
         all.add(MetricType::Counter, "clearway_interface_drops", help, series);
+        Ok(())
+    }
+
+    fn about_leases(&self, all: &mut Families) -> Result<(), CommandError> {
+        let now = self.host.ask(0, |worker| worker.time().now)?;
+        let (mut left, mut drops) = (Vec::new(), Vec::new());
+        for leased in &self.view.leases.list {
+            let seconds = match leased.client.lease() {
+                Some(lease) if lease.end == Instant::NEVER => f64::INFINITY,
+                lease => lease.map_or(0.0, |lease| lease.end.since(now).as_secs() as f64),
+            };
+            left.push((label("interface", &leased.name), Number::Real(seconds)));
+            for (why, count) in leased.client.drops() {
+                let labels = vec![("interface", leased.name.clone()), ("reason", why.into())];
+                drops.push((labels, Number::Whole(count)));
+            }
+        }
+        let help = "Seconds until the address of an interface that is configured by DHCP is lost; 0 \
+                    without an address.";
+        all.add(MetricType::Gauge, "clearway_dhcp_lease_seconds", help, left);
+        let help = "Messages of DHCP servers that were dropped, by reason (docs/dhcp.md).";
+        all.add(MetricType::Counter, "clearway_dhcp_drops", help, drops);
         Ok(())
     }
 

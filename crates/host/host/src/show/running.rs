@@ -121,8 +121,11 @@ impl Look<'_> {
         let Some(info) = seen.infos.iter().find(|info| info.iface == entry.iface) else { return };
         lines.push(recipe.line.clone());
         let name = quoted(&entry.name);
-        if info.mtu != recipe.mtu {
-            lines.push(format!("set interface mtu packet {} {name}", info.mtu));
+        // What a DHCP server said is not what somebody set.
+        let leased = self.view.leases.find(&entry.name);
+        let mtu = leased.and_then(|leased| leased.mtu_before).unwrap_or(info.mtu);
+        if mtu != recipe.mtu {
+            lines.push(format!("set interface mtu packet {mtu} {name}"));
         }
         if let Some(mac) = mac_of(info).filter(|mac| Some(*mac) != recipe.mac) {
             lines.push(format!("set interface mac address {name} {mac}"));
@@ -136,10 +139,15 @@ impl Look<'_> {
         if table != 0 {
             lines.push(format!("set interface ip table {name} {table}"));
         }
-        let addresses = seen.addresses.iter().filter(|a| a.iface == iface);
+        let leased = self.view.leases.find(&entry.name);
+        let given = leased.and_then(|leased| leased.address);
+        let addresses = seen.addresses.iter().filter(|a| a.iface == iface && Some(a.cidr) != given);
         lines.extend(addresses.map(|a| format!("set interface ip address {name} {}", a.cidr)));
         if info.up {
             lines.push(format!("set interface state {name} up"));
+        }
+        if leased.is_some() {
+            lines.push(format!("set interface dhcp {name} on"));
         }
         for (queue, mode) in self.view.made.modes(iface) {
             let queue = queue.map_or(String::new(), |queue| format!(" queue {queue}"));
@@ -202,6 +210,7 @@ impl Look<'_> {
             .routes
             .iter()
             .filter(|r| !is_in(&brought, r) && self.leads_somewhere(r.via))
+            .filter(|r| !self.view.leases.gave_route(self.table(r.table), r.dst))
             .collect();
         routes.sort_by_key(|r| (self.table(r.table), r.dst.addr, r.dst.prefix_len));
         // Routers are found over links, so what leads over a link comes first.

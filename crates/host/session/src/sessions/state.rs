@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use clearway_base::{Handle, Instant, Slab};
-use clearway_proto::{BindId, ConnId, Table};
+use clearway_proto::{BindId, ConnId, Datagram, Table, UdpId};
 use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{Message, state};
 use clearway_shm::notifier::NotifierSet;
@@ -35,6 +35,12 @@ pub const MAX_SESSIONS: u32 = 1 << 24;
 
 /// Something to be done to the sessions of another worker.
 pub type SessionJob = Box<dyn FnOnce(&mut Sessions, &mut HostStack) + Send>;
+
+/// Hears what comes to a datagram socket of the host.
+pub type Hears = Box<dyn FnMut(&Datagram<'_>) + Send>;
+
+/// The word of the host's own sockets: no handle has it, for a handle has a generation.
+pub(super) const HOST_TOKEN: u64 = 1;
 
 /// Says whether something was asked of the worker that it has not done.
 pub(super) type IsAsked = Box<dyn Fn() -> bool + Send>;
@@ -130,6 +136,8 @@ pub struct Sessions {
     pub(super) remote_listeners: Slab<RemoteListener>,
     /// What holds ports here for datagram sessions of other workers.
     pub(super) forwarders: Slab<Forwarder>,
+    /// Sockets of the host itself.
+    pub(super) host_sockets: Vec<(UdpId, Hears)>,
     /// Listeners whose program had no room for one more session.
     pub(super) stalled: Vec<Handle<Session>>,
     /// Datagram sessions that had more to send than one turn takes.
@@ -248,6 +256,7 @@ impl Sessions {
             notifier_set: NotifierSet::new()?,
             remote_listeners: Slab::new(MAX_REMOTE_LISTENERS),
             forwarders: Slab::new(MAX_FORWARDERS),
+            host_sockets: Vec::new(),
             stalled: Vec::new(),
             unfinished: Vec::new(),
             offers: HashMap::new(),

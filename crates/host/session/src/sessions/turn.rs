@@ -11,7 +11,7 @@ use clearway_shm::layout::event;
 use clearway_shm::sleep;
 
 use super::remote::{forwarder_of, remote_listener_of};
-use super::state::{Sessions, SessionsReport};
+use super::state::{HOST_TOKEN, Sessions, SessionsReport};
 use crate::env::{HostEnv, HostStack};
 
 impl Sessions {
@@ -25,6 +25,7 @@ impl Sessions {
                 }
             }
             Event::Conn { conn, token, what } => self.on_conn(stack, token, conn, what),
+            Event::Udp { socket, token: HOST_TOKEN, .. } => self.hear_host_socket(stack, socket),
             Event::Udp { token, what, .. } => {
                 if let Some(forwarder) = forwarder_of(token) {
                     self.carry_home(stack, forwarder);

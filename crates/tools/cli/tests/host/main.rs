@@ -6,6 +6,7 @@ mod capture;
 mod chapter;
 mod cut_through;
 mod death;
+mod dhcp;
 mod drain;
 mod early;
 mod ethernet;

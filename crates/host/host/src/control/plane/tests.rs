@@ -170,6 +170,7 @@ fn every_show_answers_in_text_and_in_json() {
         "show metrics",
         "show threads",
         "show stages",
+        "show dhcp",
         "show drain",
         "show acl",
         "show pcap",

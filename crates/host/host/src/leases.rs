@@ -1,0 +1,57 @@
+//! Interfaces whose addresses come from DHCP servers.
+
+use std::sync::mpsc::SyncSender;
+
+use clearway_dhcp::Client;
+use clearway_pkt::Iface;
+use clearway_proto::UdpId;
+use clearway_wire::{Addr, Cidr};
+
+/// What the thread that keeps leases is told.
+pub(crate) enum Note {
+    /// An interface was added or taken away.
+    Look,
+    /// A server said something on an interface.
+    Said(Iface, Vec<u8>),
+    /// The host ends.
+    End,
+}
+
+/// An interface that is configured by DHCP.
+pub(crate) struct Leased {
+    pub(crate) name: String,
+    pub(crate) iface: Iface,
+    /// The number of its routing table.
+    pub(crate) table: u32,
+    pub(crate) client: Client,
+    /// Each worker's socket.
+    pub(crate) sockets: Vec<UdpId>,
+    /// The address that is looked out for.
+    pub(crate) watched: Option<Addr>,
+    /// What was set, to be taken away again.
+    pub(crate) address: Option<Cidr>,
+    /// See `address`.
+    pub(crate) routes: Vec<Cidr>,
+    /// The MTU before a server said another.
+    pub(crate) mtu_before: Option<u32>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Leases {
+    pub(crate) list: Vec<Leased>,
+    /// The thread that keeps them.
+    pub(crate) keeper: Option<SyncSender<Note>>,
+}
+
+impl Leases {
+    /// The interface of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Leased> {
+        self.list.iter().find(|leased| leased.name == name)
+    }
+
+    /// Whether a server gave this route.
+    pub(crate) fn gave_route(&self, table: u32, prefix: Cidr) -> bool {
+        self.list.iter().any(|leased| leased.table == table && leased.routes.contains(&prefix))
+    }
+}

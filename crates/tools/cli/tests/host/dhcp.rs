@@ -1,0 +1,272 @@
+//! An interface that is configured by dnsmasq, a DHCP server and server of names in the network
+//! namespace at the other end of a TAP device.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::netns::{Netns, or_skip, root};
+use crate::world::{Host, Namespace, eventually};
+
+const OPEN: Namespace = Namespace { id: "wire", secret: "abc" };
+
+/// The server; it ends when this goes.
+struct Dnsmasq(Child);
+
+impl Dnsmasq {
+    fn new(netns: &Netns, host: &Host, more: &[&str]) -> Dnsmasq {
+        let leases = format!("--dhcp-leasefile={}", host.folder.join("leases").display());
+        let mut args = vec![
+            "--keep-in-foreground",
+            "--conf-file=/dev/null",
+            "--pid-file=",
+            "--user=root",
+            "--no-resolv",
+            "--no-hosts",
+            "--interface=cw0",
+            "--bind-interfaces",
+            "--no-ping",
+            "--dhcp-authoritative",
+            "--dhcp-range=10.97.0.50,10.97.0.59,255.255.255.0,120",
+            "--dhcp-option=option:router,10.97.0.1",
+            "--domain=clearway.test",
+            &leases,
+        ];
+        args.extend(more);
+        let log = fs::File::create(host.folder.join("dnsmasq")).unwrap();
+        let mut command = netns.command("dnsmasq", &args);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let server = Dnsmasq(child.unwrap());
+        eventually("dnsmasq listens", || netns.text("ss", &["-lnuH"]).contains(":67 "));
+        server
+    }
+}
+
+impl Drop for Dnsmasq {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn has_dnsmasq() -> bool {
+    let there = Command::new("dnsmasq").arg("--version").output().is_ok();
+    or_skip(there, "there is no dnsmasq. Install dnsmasq-base.")
+}
+
+/// A host with a TAP device, whose other end is the kernel's in a namespace.
+fn wire() -> (Netns, Host) {
+    let netns = Netns::new("cwdhcp");
+    let host =
+        Host::inside(&netns, &["--dhcp", "tap:cw0"], &["app ns add id wire secret abc if tap0"]);
+    netns.ip("addr add 10.97.0.1/24 dev cw0");
+    netns.ip("link set cw0 up");
+    (netns, host)
+}
+
+fn lease(host: &Host) -> serde_json::Value {
+    host.json("show dhcp")["interfaces"][0]["lease"].clone()
+}
+
+#[test]
+fn an_interface_gets_address_routes_and_mtu_of_a_server_and_programs_use_them() {
+    if !root() || !has_dnsmasq() {
+        return;
+    }
+    let (netns, host) = wire();
+    let more =
+        ["--dhcp-option=26,1400", "--dhcp-option=121,0.0.0.0/0,10.97.0.1,192.0.2.0/24,10.97.0.1"];
+    let _server = Dnsmasq::new(&netns, &host, &more);
+    eventually("an address is there", || !lease(&host).is_null());
+    let lease = lease(&host);
+    let address = lease["address"].as_str().unwrap().to_owned();
+    assert!(address.starts_with("10.97.0.5") && address.ends_with("/24"), "{lease}");
+    assert_eq!(lease["dns"][0], "10.97.0.1", "{lease}");
+    assert_eq!(lease["domain"], "clearway.test", "{lease}");
+    let shown = host.ctl("show interface address tap0");
+    assert!(shown.contains(&address), "{shown}");
+    let routes = host.ctl("show ip fib");
+    assert!(routes.contains("192.0.2.0/24") && routes.contains("0.0.0.0/0"), "{routes}");
+    assert_eq!(host.json("show interface tap0")["interfaces"][0]["mtu"], 1400);
+    // The kernel reaches it, and a program on it reaches the kernel.
+    let ours = address.trim_end_matches("/24").to_owned();
+    netns.text("ping", &["-c", "1", "-W", "5", &ours]);
+    let mut server = netns
+        .command("python3", &["-m", "http.server", "8080", "--bind", "10.97.0.1"])
+        .current_dir(&host.folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the kernel's server listens", || netns.text("ss", &["-lntH"]).contains(":8080 "));
+    let page = host.run(
+        OPEN,
+        "curl",
+        &["-sS", "-o", "/dev/null", "-w", "%{local_ip}", "http://10.97.0.1:8080/"],
+    );
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(page, ours);
+    // Given back, it is gone here and free there.
+    host.ctl("set interface dhcp tap0 off");
+    let shown = host.ctl("show interface address tap0");
+    assert!(!shown.contains(&address), "{shown}");
+    assert_eq!(host.json("show interface tap0")["interfaces"][0]["mtu"], 1500);
+    eventually("the server has it back", || {
+        !fs::read_to_string(host.folder.join("leases")).unwrap_or_default().contains(&ours)
+    });
+    let routes = host.ctl("show ip fib");
+    assert!(!routes.contains("192.0.2.0/24"), "{routes}");
+}
+
+#[test]
+fn an_address_that_somebody_has_already_is_declined() {
+    if !root() || !has_dnsmasq() {
+        return;
+    }
+    let (netns, host) = wire();
+    // The kernel has every address that the server gives but one.
+    for last in 50..59 {
+        netns.ip(&format!("addr add 10.97.0.{last}/32 dev cw0"));
+    }
+    let _server = Dnsmasq::new(&netns, &host, &["--dhcp-ignore-names"]);
+    eventually("an address of somebody is found", || {
+        host.json("show dhcp")["interfaces"][0]["state"] == "waiting" || !lease(&host).is_null()
+    });
+    eventually("a free address is there", || !lease(&host).is_null());
+    assert_eq!(lease(&host)["address"], "10.97.0.59/24");
+}
+
+/// A server that is written for these tests; it ends when this goes.
+struct OwnServer {
+    child: Child,
+    log: PathBuf,
+    mode: PathBuf,
+}
+
+impl OwnServer {
+    /// A server that answers everybody.
+    fn new(netns: &Netns, host: &Host, more: &[&str]) -> OwnServer {
+        let (log, mode) = (host.folder.join("server"), host.folder.join("mode"));
+        fs::write(&mode, "all").unwrap();
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host/dhcp_server.py");
+        let mut args = vec![program, "cw0", "10.97.0.1", "10.97.0.77", mode.to_str().unwrap()];
+        args.extend(more);
+        let file = fs::File::create(&log).unwrap();
+        let mut command = netns.command("python3", &args);
+        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        let server = OwnServer { child: command.spawn().unwrap(), log, mode };
+        server.await_line("the server listens", |line| line == "listens");
+        server
+    }
+
+    /// Whom it answers from now on.
+    fn answers(&self, whom: &str) {
+        let beside = self.mode.with_extension("new");
+        fs::write(&beside, whom).unwrap();
+        fs::rename(beside, &self.mode).unwrap();
+    }
+
+    fn await_line(&self, what: &str, is_it: impl Fn(&str) -> bool) {
+        eventually(what, || fs::read_to_string(&self.log).unwrap().lines().any(&is_it));
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_a_hostile_server_says_is_dropped_and_counted_by_reason() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire();
+    let _server = OwnServer::new(&netns, &host, &["hostile"]);
+    eventually("an address is there", || !lease(&host).is_null());
+    assert_eq!(lease(&host)["address"], "10.97.0.77/24");
+    assert_eq!(lease(&host)["server"], "10.97.0.1");
+    let shown = host.json("show dhcp");
+    let dropped = &shown["interfaces"][0]["dropped"];
+    for (reason, least) in [
+        ("dhcp-too-short", 1),
+        ("dhcp-no-reply", 1),
+        ("dhcp-option-too-long", 1),
+        ("dhcp-bad-value", 1),
+        ("dhcp-unknown-kind", 1),
+        ("dhcp-other-exchange", 1),
+        ("dhcp-unasked", 1),
+        ("dhcp-other-server", 1),
+        ("dhcp-bad-lease", 3),
+    ] {
+        assert!(dropped[reason].as_u64().unwrap() >= least, "{reason}: {shown}");
+    }
+    let metrics = host.ctl("show metrics");
+    let counted = r#"clearway_dhcp_drops_total{interface="tap0",reason="dhcp-other-server"} "#;
+    assert!(metrics.contains(counted), "{metrics}");
+    // What a server gave is not written down as if somebody had set it.
+    let config = host.ctl("show running-config");
+    assert!(config.contains("set interface dhcp tap0 on"), "{config}");
+    assert!(!config.contains("10.97.0.77") && !config.contains("10.97.0.1"), "{config}");
+}
+
+#[test]
+fn a_lease_is_renewed_and_rebound_and_when_it_ends_programs_are_told() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire();
+    let server = OwnServer::new(&netns, &host, &[]);
+    eventually("an address is there", || !lease(&host).is_null());
+    let hold = "import socket, time; s = socket.create_server(('10.97.0.1', 8080)); \
+                print('listens', flush=True); c = s.accept(); time.sleep(3600)";
+    let mut holder = netns
+        .command("python3", &["-c", hold])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the kernel's server listens", || netns.text("ss", &["-lntH"]).contains(":8080 "));
+    let wait = "import socket, errno\ns = socket.create_connection(('10.97.0.1', 8080))\n\
+                print('connected', flush=True)\ntry: s.recv(1)\n\
+                except OSError as e: print(errno.errorcode[e.errno], flush=True)";
+    let mut program = host.spawn(OPEN, "python3", &["-c", wait]);
+    program.await_text("connected");
+    server.await_line("more time is asked of the server", |line| {
+        line == "request alone 10.97.0.77 all"
+    });
+    server.answers("broadcast");
+    server.await_line("the server is silent", |line| line == "request alone 10.97.0.77 broadcast");
+    server.await_line("all servers are asked", |line| line == "request all 10.97.0.77 broadcast");
+    eventually("it is bound again", || host.json("show dhcp")["interfaces"][0]["state"] == "bound");
+    server.answers("none");
+    eventually("the lease has ended", || lease(&host).is_null());
+    assert!(!host.ctl("show interface address tap0").contains("10.97.0.77"));
+    assert_eq!(program.succeed(), "connected\nENETUNREACH\n");
+    // With the server again, it is as before.
+    server.answers("all");
+    eventually("an address is there again", || !lease(&host).is_null());
+    let _ = holder.kill();
+    let _ = holder.wait();
+}
+
+fn refusal(host: &Host, interface: &str) -> String {
+    let output = host.try_ctl(&["set", "interface", "dhcp", interface, "on"]);
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_cannot_be_configured_is_said() {
+    let host = Host::bare(&[]);
+    host.ctl("create loopback interface");
+    let failed = refusal(&host, "loop0");
+    assert!(failed.contains("`loop0` has no Ethernet address"), "{failed}");
+    let failed = refusal(&host, "eth9");
+    assert!(failed.contains("no interface `eth9`"), "{failed}");
+    assert_eq!(host.json("show dhcp")["interfaces"], serde_json::json!([]));
+}
