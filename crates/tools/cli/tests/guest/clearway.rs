@@ -16,7 +16,8 @@ use serde_json::Value;
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// The tests here take turns: a guest is slow without hardware help, and one of them counts what
-/// this process has open.
+/// this process has open. So each takes its turn before it opens anything: programs that make a
+/// guest's image are read through pipes.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

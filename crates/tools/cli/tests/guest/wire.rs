@@ -108,8 +108,8 @@ fn sent(guest: &mut Guest) -> (u64, u64) {
 
 #[test]
 fn a_guest_with_one_queue_talks_to_clearway_and_either_may_go_and_come_back() {
-    let Some(image) = image() else { return };
     let _alone = alone();
+    let Some(image) = image() else { return };
     let folder = Folder::new();
     let socket = folder.path().join("v.sock");
     let port = format!("dpdk:net_vhost0,iface={},queues=1,tso=1", socket.display());
@@ -153,8 +153,8 @@ fn a_guest_with_one_queue_talks_to_clearway_and_either_may_go_and_come_back() {
 
 #[test]
 fn a_guest_with_two_queues_waits_for_clearway_and_its_programs() {
-    let Some(image) = image() else { return };
     let _alone = alone();
+    let Some(image) = image() else { return };
     let folder = Folder::new();
     let socket = folder.path().join("w.sock");
     let port = format!("dpdk:net_vhost0,iface={},queues=2,client=1,tso=1", socket.display());
