@@ -19,6 +19,8 @@ use crate::{
 ///
 /// Errors have a code: `clearway help E0103` says what it means and what to do, `clearway help
 /// errors` lists all.
+///
+/// What commands print as JSON is described by a JSON Schema: `clearway help json`.
 #[derive(Parser)]
 #[command(name = "clearway", version, arg_required_else_help = true)]
 struct Cli {
@@ -133,8 +135,15 @@ fn refused(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
-/// What there is to say about a class of errors, or about all of them. None: the topic is no class.
+/// What every command prints as JSON.
+const JSON_SCHEMA: &str = include_str!("json.schema.json");
+
+/// What there is to say about a class of errors, about all of them, or about JSON. None: the topic
+/// is another one.
 fn explained(topic: &str) -> Option<anyhow::Result<String>> {
+    if topic == "json" {
+        return Some(Ok(JSON_SCHEMA.into()));
+    }
     if topic == "errors" {
         let row = |code: &Code| format!("{code}  {}\n", code.title());
         return Some(Ok(Code::ALL.iter().map(row).collect()));

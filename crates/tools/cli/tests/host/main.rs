@@ -12,6 +12,7 @@ mod early;
 mod ethernet;
 mod ip;
 mod iperf;
+mod json;
 #[path = "../common/netns.rs"]
 mod netns;
 mod nstat;
@@ -19,6 +20,8 @@ mod orderly;
 #[path = "../common/preload.rs"]
 mod preload;
 mod programs;
+#[path = "../common/schema.rs"]
+mod schema;
 mod ss;
 mod stamps;
 mod stuck;
