@@ -11,7 +11,7 @@ use self::step::{Outcome, Step};
 use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
-use crate::{book, cost, deny, drawing, layers, order, programs, rfc, tidy};
+use crate::{book, built, cost, deny, drawing, layers, order, programs, rfc, tidy};
 
 /// Which gates to run, and how.
 #[derive(Args, Debug, Default)]
@@ -106,7 +106,14 @@ fn rfc(root: &Path) -> Result<Outcome> {
 fn pages(root: &Path) -> Result<Outcome> {
     let mut report = book::book(root)?;
     let blocks: usize = report.blocks.values().sum();
-    Ok(found(&mut report.findings, format!("{blocks} blocks")))
+    let note = match built::built(root)? {
+        built::Built::Checked(links, findings) => {
+            report.findings.extend(findings);
+            format!("{blocks} blocks, {links} links of the book")
+        }
+        built::Built::Absent => format!("{blocks} blocks; mdBook is not here to build the book"),
+    };
+    Ok(found(&mut report.findings, note))
 }
 
 fn denied(root: &Path) -> Result<Outcome> {

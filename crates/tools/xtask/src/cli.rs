@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{book, ci, cost, deny, drawing, finding, floors, programs, rfc, run, tidy};
+use crate::{book, built, ci, cost, deny, drawing, finding, floors, programs, rfc, run, tidy};
 
 #[derive(Parser)]
 #[command(
@@ -104,6 +104,13 @@ fn task(task: Task) -> Result<bool> {
             judge(&mut report);
             for (tag, count) in &report.blocks {
                 println!("{count:>6} blocks  {tag}");
+            }
+            match built::built(&root)? {
+                built::Built::Checked(links, findings) => {
+                    println!("{links:>6} links of the book that mdBook builds");
+                    report.findings.extend(findings);
+                }
+                built::Built::Absent => println!("mdBook is not installed: `make book` does that"),
             }
             Ok(finding::print(&mut report.findings))
         }

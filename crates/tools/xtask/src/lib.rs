@@ -5,6 +5,7 @@
 //! crate can hand them small trees with one rule broken on purpose.
 
 pub mod book;
+pub mod built;
 pub mod ci;
 pub mod cli;
 pub mod cost;
