@@ -656,3 +656,6 @@ impl App<Stores> for Services {
         self.parts.tally
     }
 }
+
+#[cfg(test)]
+mod tests;
