@@ -9,7 +9,8 @@
 //! Blocks are taken when a session is made and given back when it is gone. Address space is
 //! plentiful: a block of a FIFO's bytes is as long as the FIFO may ever become, and only those of
 //! its parts are charged to the program, and are the system's memory, that were touched. A part is
-//! one of 64, a page at least.
+//! one of 64, a page at least; of the first part a page alone is charged as long as no more of it
+//! was touched, for a conversation of small messages needs no more ([`clearway_shm::fifo`]).
 
 mod account;
 
@@ -58,12 +59,18 @@ struct Inside {
     pieces: Vec<Piece>,
     // For each order, the free blocks: segment and offset.
     free: [BTreeSet<(u32, u32)>; MAX_ORDER as usize + 1],
-    /// Free blocks whose first part was touched, and stays.
-    warm: Vec<(Place, u8)>,
+    /// Free blocks whose first part, or only its first page, was touched, and stays.
+    warm: Vec<Warm>,
     mapped: u64,
     name: String,
     /// What the warm blocks are charged to, still.
     account: Arc<Account>,
+}
+
+struct Warm {
+    place: Place,
+    order: u8,
+    is_one_page: bool,
 }
 
 struct Piece {
@@ -94,6 +101,8 @@ pub struct Block {
     order: u8,
     /// Its parts that were touched, and are charged.
     touched: Cell<u64>,
+    /// The first part is among them, and only its first page is charged.
+    is_one_page: Cell<bool>,
 }
 
 impl Memory {
@@ -138,13 +147,15 @@ impl Memory {
             return None;
         }
         let mut inside = self.inside();
-        let (place, touched) = match inside.take_warm(order) {
-            Some(place) => (place, 1),
-            None => (inside.take_or_grow(order)?, 0),
+        let (place, touched, is_one_page) = match inside.take_warm(order) {
+            Some(warm) => (warm.place, 1, warm.is_one_page),
+            None => (inside.take_or_grow(order)?, 0, false),
         };
         let segment = Arc::clone(&inside.pieces.get(place.segment as usize)?.segment);
         drop(inside);
-        Some(Block { home: self.clone(), segment, place, order, touched: Cell::new(touched) })
+        let home = self.clone();
+        let (touched, is_one_page) = (Cell::new(touched), Cell::new(is_one_page));
+        Some(Block { home, segment, place, order, touched, is_one_page })
     }
 
     /// A segment, to be handed to a process.
@@ -193,11 +204,11 @@ impl Memory {
 }
 
 impl Inside {
-    fn take_warm(&mut self, order: u8) -> Option<Place> {
-        let at = self.warm.iter().rposition(|(_, warm)| *warm == order)?;
-        let (place, order) = self.warm.swap_remove(at);
-        self.count(place.segment, order, true);
-        Some(place)
+    fn take_warm(&mut self, order: u8) -> Option<Warm> {
+        let at = self.warm.iter().rposition(|warm| warm.order == order)?;
+        let warm = self.warm.swap_remove(at);
+        self.count(warm.place.segment, order, true);
+        Some(warm)
     }
 
     fn take_or_grow(&mut self, order: u8) -> Option<Place> {
@@ -289,30 +300,72 @@ impl Block {
         if wraps { up_to_last | from_first } else { up_to_last & from_first }
     }
 
+    /// Whether the bytes of the first part that are among these lie in its first page.
+    #[inline]
+    fn in_first_page(&self, offset: u32, len: u32) -> bool {
+        let (size, page) = (1u64 << self.order, 1u64 << PAGE_ORDER);
+        let start = u64::from(offset) & (size - 1);
+        let end = start + u64::from(len);
+        let has_rest = start < 1 << self.part_order() && end > page || end > size + page;
+        self.part_order() > PAGE_ORDER && !has_rest
+    }
+
     /// These bytes were touched, or are about to be: the parts that they lie in are charged.
     #[inline]
     pub fn touch(&self, offset: u32, len: u32) {
-        let fresh = self.parts(offset, len) & !self.touched.get();
-        if fresh != 0 {
-            self.touched.set(self.touched.get() | fresh);
-            self.home.account.charge(u64::from(fresh.count_ones()) << self.part_order());
+        if self.is_one_page.get() && u64::from(offset) + u64::from(len) <= 1 << PAGE_ORDER {
+            return;
         }
+        let parts = self.parts(offset, len);
+        let fresh = parts & !self.touched.get();
+        if fresh != 0 || parts & 1 != 0 && self.is_one_page.get() {
+            self.touch_more(parts, self.in_first_page(offset, len));
+        }
+    }
+
+    /// These parts, of the first one only its first page or all.
+    fn touch_more(&self, parts: u64, is_page: bool) {
+        let before = self.charged();
+        let is_new = self.touched.get() & 1 == 0;
+        if parts & 1 != 0 && (is_new || !is_page) {
+            self.is_one_page.set(is_page);
+        }
+        self.touched.set(self.touched.get() | parts);
+        self.home.account.charge(self.charged() - before);
     }
 
     /// Bytes that are charged for it.
     pub fn charged(&self) -> u64 {
-        u64::from(self.touched.get().count_ones()) << self.part_order()
+        let parts = u64::from(self.touched.get().count_ones()) << self.part_order();
+        parts - if self.is_one_page.get() { self.rest_of_first() } else { 0 }
     }
 
-    /// Gives back all parts but those in which these bytes lie. Nobody may be writing elsewhere.
+    /// Bytes of the first part behind its first page.
+    fn rest_of_first(&self) -> u64 {
+        (1 << self.part_order()) - (1 << PAGE_ORDER)
+    }
+
+    /// Gives back all parts but those in which these bytes lie, and the first one's pages behind
+    /// its first where none lie there. Nobody may be writing elsewhere.
     /// Answers how many bytes that were.
     pub fn keep_only(&self, offset: u32, len: u32) -> u64 {
         if self.part_order() < PAGE_ORDER {
             return 0;
         }
+        let before = self.charged();
         let mut gone = self.touched.get() & !self.parts(offset, len);
-        let bytes = u64::from(gone.count_ones()) << self.part_order();
         self.touched.set(self.touched.get() & !gone);
+        if gone & 1 != 0 {
+            self.is_one_page.set(false);
+        } else if self.touched.get() & 1 != 0
+            && !self.is_one_page.get()
+            && self.in_first_page(offset, len)
+        {
+            let rest = self.rest_of_first() as usize;
+            let _ = self.segment.give_back(self.place.offset + (1 << PAGE_ORDER), rest);
+            self.is_one_page.set(true);
+        }
+        let bytes = before - self.charged();
         self.home.account.discharge(bytes);
         while gone != 0 {
             let first = gone.trailing_zeros();
@@ -333,7 +386,12 @@ impl Drop for Block {
             let mut inside = self.home.inside();
             if inside.warm.len() < WARM {
                 inside.count(self.place.segment, self.order, false);
-                return inside.warm.push((self.place, self.order));
+                let Block { place, order, .. } = *self;
+                return inside.warm.push(Warm {
+                    place,
+                    order,
+                    is_one_page: self.is_one_page.get(),
+                });
             }
         }
         self.keep_only(0, 0);
@@ -351,7 +409,11 @@ fn part_order(order: u8) -> u8 {
 impl Drop for Inside {
     fn drop(&mut self) {
         // The namespace and the host have it back.
-        self.warm.iter().for_each(|(_, order)| self.account.discharge(1 << part_order(*order)));
+        let charged = |warm: &Warm| match warm.is_one_page {
+            true => 1 << PAGE_ORDER,
+            false => 1 << part_order(warm.order),
+        };
+        self.account.discharge(self.warm.iter().map(charged).sum());
     }
 }
 

@@ -3,7 +3,7 @@
 use clearway_base::Duration;
 use clearway_host::{ProgramInfo, Setup};
 use clearway_shm::attach_socket::Kind;
-use clearway_shm::layout::{request, state};
+use clearway_shm::layout::{FifoHead, SessionHead, request, state};
 use nix::errno::Errno;
 
 use crate::guest::{Guest, Sock, hello};
@@ -37,6 +37,37 @@ fn pairs(server: &Guest, client: &Guest, count: usize) -> Vec<(Sock, Sock)> {
     (0..count)
         .map(|_| (client.connect("172.16.1.1:80").unwrap(), server.accept(&mut listener)))
         .collect()
+}
+
+/// A question and an answer of 64 bytes, a thousand times, over FIFOs of a MiB: one page of each of
+/// the four FIFOs is the system's memory, and is charged, and no more.
+#[test]
+fn a_session_that_asks_and_answers_64_bytes_touches_one_page_each_way() {
+    const PAGE: u64 = 4096;
+    let host = StillHost::new("pages");
+    let (server, client) = guests(&host);
+    let mut listener = server.listener("172.16.1.1:80");
+    let held = |host: &StillHost| {
+        let all = programs(host);
+        (all.iter().map(|p| p.memory).sum::<u64>(), all.iter().map(|p| p.resident).sum::<u64>())
+    };
+    let mut pair = || (client.connect("172.16.1.1:80").unwrap(), server.accept(&mut listener));
+    // The first one pays for the pages in which words of others lie as well.
+    let _first = pair();
+    let before = held(&host);
+    let (mut ours, mut theirs) = pair();
+    let mut seen = [0; 64];
+    for round in 0..1_000u32 {
+        let question = [round as u8; 64];
+        assert!(client.write_all(&mut ours, &question) && server.read_all(&mut theirs, &mut seen));
+        assert_eq!(seen, question);
+        assert!(server.write_all(&mut theirs, &seen) && client.read_all(&mut ours, &mut seen));
+    }
+    assert_eq!(ours.rx.as_ref().unwrap().mem().limit(), 1 << 20, "the FIFO could hold more");
+    let after = held(&host);
+    let words = 2 * (size_of::<SessionHead>() + 2 * size_of::<FifoHead>()) as u64;
+    assert_eq!(after.0 - before.0, 4 * PAGE + words, "charged: {before:?}, then {after:?}");
+    assert!(after.1 - before.1 <= 5 * PAGE, "resident: {before:?}, then {after:?}");
 }
 
 #[test]

@@ -47,11 +47,17 @@ fn only_parts_that_were_touched_are_charged_and_resident() {
     let memory = Memory::new("test".into(), Account::host(1 << 30));
     let block = memory.reserve(1 << 20).unwrap();
     let part = (1 << 20) >> PARTS_ORDER;
+    // Of the first part a page, as long as that is enough.
     block.touch(100, 10);
-    assert_eq!((block.charged(), memory.used()), (u64::from(part), u64::from(part)));
-    // Over the end of the circle: the last part, and the first, which is charged already.
+    block.touch(0, 4096);
+    assert_eq!((block.charged(), memory.used()), (4096, 4096));
+    // Over the end of the circle: the last part, and the first page, which is charged already.
     block.touch((1 << 20) - 5, 10);
+    assert_eq!(block.charged(), 4096 + u64::from(part));
+    block.touch(4090, 10);
     assert_eq!(block.charged(), 2 * u64::from(part));
+    assert_eq!(block.keep_only(10, 20), 2 * u64::from(part) - 4096);
+    assert_eq!(block.charged(), 4096);
     block.touch(7, 1 << 20);
     assert_eq!(block.charged(), 1 << 20);
     let bytes = clearway_shm::FifoMem::new(
@@ -81,4 +87,27 @@ fn many_blocks_need_few_segments() {
     assert_eq!(memory.used(), 0);
     assert!(memory.segments().len() < 40, "{} segments", memory.segments().len());
     drop(blocks);
+}
+
+#[test]
+fn a_warm_block_is_charged_as_it_was_left() {
+    let account = Account::host(1 << 30);
+    let memory = Memory::new("test".into(), account.clone());
+    for (touched, charged) in [(64, 4096), (4097, 16384)] {
+        let block = memory.reserve(1 << 20).unwrap();
+        block.touch(0, touched);
+        drop(block);
+        assert_eq!(memory.used(), charged);
+        let again = memory.reserve(1 << 20).unwrap();
+        assert_eq!((again.charged(), memory.used()), (charged, charged));
+        again.touch(0, 5000);
+        assert_eq!((again.charged(), memory.used()), (16384, 16384));
+        again.touch(0, 1 << 20);
+        drop(again);
+        assert_eq!(memory.used(), 0);
+    }
+    drop(memory.reserve(1 << 20).inspect(|block| block.touch(0, 1)));
+    assert_eq!(account.used(), 4096);
+    drop(memory);
+    assert_eq!(account.used(), 0, "what is warm goes with the memory");
 }
