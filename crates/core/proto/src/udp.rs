@@ -195,6 +195,8 @@ struct Socket {
     dual: bool,
     /// Who may have the port beside it.
     sharing: Sharing,
+    /// It stands here for a socket of another stack.
+    stands_in: bool,
     /// The next of those that share its addresses and ports, bound before it; the first of them
     /// alone is in the map.
     next: Option<u32>,
@@ -384,7 +386,10 @@ impl Udp {
         if newest.1.next.is_none() || !newest.1.sharing.reuse_port {
             return Some(newest.0);
         }
-        let group = || self.chain(newest.0).filter(|(_, s)| takes(s) && s.sharing.reuse_port);
+        let all = || self.chain(newest.0).filter(|(_, s)| takes(s) && s.sharing.reuse_port);
+        // Who is at home here comes before those who would have to be sent what comes.
+        let any_own = all().any(|(_, s)| !s.stands_in);
+        let group = || all().filter(|(_, s)| !(any_own && s.stands_in));
         let scope = u64::from(local.port) << 16 | u64::from(remote.port);
         let flow = self.hash.of_pair(scope | 1 << 47, &local.addr, &remote.addr);
         let at = ((u128::from(flow) * group().count() as u128) >> 64) as usize;
@@ -652,6 +657,7 @@ impl Udp {
             remote: None,
             dual: local.addr == Addr::ANY_V6 && !spec.v6_only,
             sharing: *sharing,
+            stands_in: false,
             next: None,
             closed: false,
             until: Instant::NEVER,

@@ -1,6 +1,6 @@
 //! One process of a program: its attachment to the host, and what it asks there.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -172,6 +172,11 @@ impl Client {
         self.routes().serves_remote(&self.config, remote)
     }
 
+    /// Whether this address is one of the namespace's own.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.routes().owns(address.to_canonical())
+    }
+
     /// The namespace's interfaces with their addresses, as they are now.
     ///
     /// # Errors
@@ -200,8 +205,8 @@ impl Client {
         self.open_for_port(kind, v6, options, 0)
     }
 
-    /// As [`Client::open`], for a socket that will be bound to this port next; 0: to none, or to
-    /// any.
+    /// As [`Client::open`], for a socket that will be bound to this port next, or, a datagram
+    /// socket, that sends to it on this host; 0: to none, or to any.
     ///
     /// # Errors
     /// As [`Client::open`].

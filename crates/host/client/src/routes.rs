@@ -49,7 +49,7 @@ impl Routes {
             && self.0.routes.iter().any(|(prefix, len)| contains(*prefix, *len, address))
     }
 
-    fn owns(&self, address: IpAddr) -> bool {
+    pub(crate) fn owns(&self, address: IpAddr) -> bool {
         self.0.local.contains(&address)
     }
 }

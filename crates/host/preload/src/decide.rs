@@ -172,8 +172,15 @@ fn take_over(
         _ if state.bound && !is_unknown => kernel_port(fd).unwrap_or(0),
         _ => 0,
     };
-    let options = clearway_client::SocketOptions::default();
-    let (socket, session_fd) = client.open_for_port(pending.kind, pending.v6, &options, port)?;
+    let sends_here = matches!(deed, Deed::Connect | Deed::Send)
+        && pending.kind == Kind::Datagram
+        && client.is_own(addr.ip());
+    let options = clearway_client::SocketOptions {
+        reuse_port: deed == Deed::Bind && options::shares_port(&state.told),
+        ..clearway_client::SocketOptions::default()
+    };
+    let near = if port == 0 && sends_here { addr.port() } else { port };
+    let (socket, session_fd) = client.open_for_port(pending.kind, pending.v6, &options, near)?;
     let made = Ours::new(socket, Extra::default());
     match options::replay(&made, &state.told) {
         Ok(left_out) => {

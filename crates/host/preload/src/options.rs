@@ -244,6 +244,14 @@ pub(crate) fn means_our_device(told: &[Told]) -> bool {
     told.iter().any(|told| socket::names_our_device(told.level, told.name, &told.value))
 }
 
+/// The socket shares its port with others that say so too (SO_REUSEPORT).
+pub(crate) fn shares_port(told: &[Told]) -> bool {
+    told.iter().any(|told| {
+        (told.level, told.name) == (libc::SOL_SOCKET, libc::SO_REUSEPORT)
+            && told.value.iter().any(|byte| *byte != 0)
+    })
+}
+
 /// The kernel cannot judge this option, for it names an interface of Clearway's. What is said of it
 /// in the kernel's place.
 pub(crate) fn judged_for_the_kernel(level: c_int, name: c_int, value: &[u8]) -> Option<Answer<()>> {

@@ -223,8 +223,9 @@ pub enum Request {
         /// With these options.
         #[serde(with = "additive::options")]
         options: SocketOptions,
-        /// The port that the session will be bound to, when that was asked for by number; 0: none.
-        /// It decides the worker of a stream, so that answers find it.
+        /// The port that the session will be bound to, when that was asked for by number, or, a
+        /// datagram session's, that it sends to on this host; 0: none. It decides the worker, so
+        /// that answers find it, and who sends is on the worker of who receives.
         port: u16,
     },
     /// Gives a session its own address. Port 0: the host chooses. Answer: [`Reply::Bound`]. A

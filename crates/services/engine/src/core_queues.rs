@@ -40,6 +40,8 @@ pub(crate) struct CoreQueue {
     full: AtomicBool,
     frames: Mutex<Frames>,
     lost: AtomicU64,
+    /// Frames that this core handed to the one whose they were.
+    handed_over: AtomicU64,
     notifier: Notifier,
 }
 
@@ -73,6 +75,7 @@ impl CoreQueue {
             full: AtomicBool::new(false),
             frames: Mutex::default(),
             lost: AtomicU64::new(0),
+            handed_over: AtomicU64::new(0),
             notifier,
         }
     }
@@ -136,6 +139,7 @@ impl CoreQueues {
     /// Hands a frame over that belongs to that core.
     pub(crate) fn hand_over(&self, owner: usize, meta: RxMeta, frame: &[u8]) {
         if let Some(other) = self.boxes.get(owner).filter(|_| owner != self.mine) {
+            self.boxes[self.mine].handed_over.fetch_add(1, Ordering::Relaxed);
             other.put(Frame { meta, frame: frame.to_vec() }, true);
         }
     }
@@ -169,6 +173,11 @@ impl CoreQueues {
         }
         mine.full.store(false, Ordering::Release);
         std::mem::take(&mut *mine.frames.lock().unwrap_or_else(PoisonError::into_inner)).list
+    }
+
+    /// Frames that this core got and handed to the one whose they were.
+    pub(crate) fn handed_over(&self) -> u64 {
+        self.boxes[self.mine].handed_over.load(Ordering::Relaxed)
     }
 
     /// Frames to this core that were lost because it did not take the others out.

@@ -215,6 +215,11 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         (self.turns, self.sleeps)
     }
 
+    /// Frames that came here and were handed to the core whose they were.
+    pub fn frames_handed_over(&self) -> u64 {
+        self.seat.core_queues.handed_over()
+    }
+
     /// How long turns with work took.
     pub fn turn_times(&self) -> &TurnTimes {
         &self.times

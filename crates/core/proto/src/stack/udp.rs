@@ -69,6 +69,15 @@ impl<E: Env> Stack<E> {
         self.udp.set_gro(socket, on)
     }
 
+    /// The socket stands here for one of another stack, which will be sent what comes: of those
+    /// that share its port (SO_REUSEPORT) it gets something only when no other is at home here.
+    ///
+    /// # Errors
+    /// [`UdpError::Stale`].
+    pub fn udp_stand_in(&mut self, socket: UdpId) -> Result<(), UdpError> {
+        self.udp.stand_in(socket)
+    }
+
     /// How many more bytes of datagrams the send queue takes, all records and gaps counted: 0 means
     /// that [`Stack::udp_send`] would say [`UdpError::Full`] of any.
     pub fn udp_send_room(&self, socket: UdpId) -> u32 {

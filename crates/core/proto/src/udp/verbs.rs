@@ -68,6 +68,12 @@ impl Udp {
         Ok(())
     }
 
+    /// It stands here for a socket of another stack.
+    pub(crate) fn stand_in(&mut self, socket: UdpId) -> Result<(), UdpError> {
+        self.by_id(socket)?.stands_in = true;
+        Ok(())
+    }
+
     /// How many more bytes of datagrams the send queue takes, all records and gaps counted: 0 means
     /// that [`Udp::send`] would say [`UdpError::Full`] of any.
     pub(crate) fn send_room(&self, socket: UdpId) -> u32 {

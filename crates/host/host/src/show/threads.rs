@@ -1,6 +1,6 @@
 //! Workers: what they do, how busy they are, and at which stage of their turns.
 
-use clearway_engine::{Mode, Stage, StageCycles};
+use clearway_engine::{App, Mode, Stage, StageCycles};
 use clearway_session::worker::Worker;
 use serde_json::{Map, Value, json};
 
@@ -14,16 +14,20 @@ use crate::outcome::{CommandError, Output};
 struct Row {
     mode: Mode,
     sessions: u32,
+    /// Frames, and other things that it asked of other workers.
+    handed_over: u64,
     done: Done,
 }
 
 fn row(worker: &mut Worker) -> Row {
     let at = worker.time().now;
     let sessions = worker.sessions().count();
+    let jobs = worker.sessions().report().handed_over;
     let engine = worker.engine();
+    let handed_over = jobs + engine.frames_handed_over();
     let (turns, sleeps) = engine.turns_and_sleeps();
     let done = Done { at, turns, sleeps, busy: engine.turn_times().sum() };
-    Row { mode: engine.mode(), sessions, done }
+    Row { mode: engine.mode(), sessions, handed_over, done }
 }
 
 /// What a worker did in a second, on the average of some time.
@@ -76,13 +80,14 @@ impl Look<'_> {
             ">Sleeps",
             ">Busy s",
             ">Sessions",
+            ">Handed over",
             ">Busy %",
             ">Turns/s",
             ">Sleeps/s",
         ];
         let mut grid = Grid::new(&heads);
         let mut json = Vec::new();
-        for (worker, Row { mode, sessions, done }) in rows.into_iter().enumerate() {
+        for (worker, Row { mode, sessions, handed_over, done }) in rows.into_iter().enumerate() {
             let core = self.options.cores.get(worker).copied().flatten();
             let shown = core.map_or("any".into(), |core| core.to_string());
             let mode = mode_name(mode);
@@ -99,12 +104,13 @@ impl Look<'_> {
                 done.sleeps.to_string(),
                 format!("{busy:.3}"),
                 sessions.to_string(),
+                handed_over.to_string(),
                 shown_rate(|rates| rates.busy * 100.0, 1),
                 shown_rate(|rates| rates.turns, 0),
                 shown_rate(|rates| rates.sleeps, 0),
             ]);
             json.push(json!({ "worker": worker, "core": core, "mode": mode, "turns": done.turns,
-                "sleeps": done.sleeps, "busy-seconds": busy, "sessions": sessions,
+                "sleeps": done.sleeps, "busy-seconds": busy, "sessions": sessions, "handed-over": handed_over,
                 "rates": rates.map(|rates| json!({ "seconds": rates.seconds, "turns": rates.turns,
                     "sleeps": rates.sleeps, "busy-share": rates.busy })) }));
         }

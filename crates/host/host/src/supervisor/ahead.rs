@@ -65,7 +65,7 @@ impl Supervisor {
         v6: bool,
         (count, mut known): (u32, Vec<u32>),
     ) {
-        let worker = self.worker_for(Kind::Stream);
+        let worker = self.next_worker();
         let member = self.processes.get(handle).and_then(|process| process.member.as_ref());
         let Some(fds) = member.map(|member| Arc::clone(&member.session_fds)) else { return };
         // They count as sessions, so no more of them than leave most of what the program may still

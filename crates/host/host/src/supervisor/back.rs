@@ -44,7 +44,8 @@ impl Supervisor {
                 }
             };
         }
-        let worker = self.worker_for(kind);
+        let port = local.map_or(0, |local| local.port());
+        let worker = self.worker_for(kind, port, &options);
         let (theirs, session) = match self.session_fd(&asker.program, worker, 0) {
             Ok(session_fd) => session_fd,
             Err(errno) => {

@@ -1,6 +1,6 @@
 //! What processes ask, and who answers: the session's worker does most of it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +12,8 @@ use clearway_session::quota::{QuotaInfo, Thing};
 use clearway_session::sessions::Wish;
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::{
-    self, Handoff, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SocketOptions,
-    worker_of,
+    self, Handoff, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SessionId,
+    SocketOptions, worker_of,
 };
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
@@ -21,6 +21,7 @@ use nix::sys::socket::sockopt::SndBuf;
 
 use super::state::{Process, SessionFd, Supervisor};
 use crate::answer::{Asker, Doorway};
+use crate::workers::Workers;
 
 /// Kinds of sockets that stayed with the kernel that are remembered for each program.
 const MAX_STAYED: usize = 256;
@@ -75,6 +76,7 @@ impl Supervisor {
                 self.end_session_fds();
                 self.ask_revive(asker, request);
             }
+            Request::Bind { session, local } => self.ask_bind(asker, session, local),
             request => self.ask_worker(asker, request),
         }
     }
@@ -182,15 +184,33 @@ impl Supervisor {
         self.workers.to_worker(worker, Box::new(job));
     }
 
-    /// Streams go to one worker after the other; each of them listens for all. UDP sockets are on
-    /// the first.
-    pub(super) fn worker_for(&mut self, kind: Kind) -> usize {
-        if kind == Kind::Datagram {
-            return 0;
-        }
+    /// The worker of a socket that has to do with no port yet: one after the other.
+    pub(super) fn next_worker(&mut self) -> usize {
         let worker = self.next_worker;
         self.next_worker = (worker + 1) % self.workers.count();
         worker
+    }
+
+    /// The worker of a socket that will be bound to this port, or sends to it on this host; 0: to
+    /// none yet. It is the one whose share the port is of: packets for a port that somebody connects
+    /// from are handed there (`Stack::share_ports`), and who sends finds who receives at home. Of a
+    /// port that several datagram sockets share each gets the next worker.
+    pub(super) fn worker_for(&mut self, kind: Kind, port: u16, options: &SocketOptions) -> usize {
+        let workers = self.workers.count();
+        if port == 0 || workers == 1 {
+            return self.next_worker();
+        }
+        if kind == Kind::Datagram {
+            if options.reuse_port {
+                let came = self.shared_ports.entry(port).or_default();
+                *came += 1;
+                return (usize::from(port) + *came - 1) % workers;
+            }
+            if self.shared_ports.contains_key(&port) {
+                return self.next_worker();
+            }
+        }
+        usize::from(port) % workers
     }
 
     fn ask_open(
@@ -200,12 +220,7 @@ impl Supervisor {
         v6: bool,
         (options, port): (SocketOptions, u16),
     ) {
-        let worker = match (kind, port) {
-            (Kind::Datagram, _) | (_, 0) => self.worker_for(kind),
-            // Packets for a port that somebody connects from are handed to the worker whose share
-            // it is of (`Stack::share_ports`).
-            (Kind::Stream, port) => usize::from(port) % self.workers.count(),
-        };
+        let worker = self.worker_for(kind, port, &options);
         let made = self.session_fd(&asker.program, worker, 0);
         let session_fd = match made {
             Ok(session_fd) => session_fd,
@@ -235,8 +250,7 @@ impl Supervisor {
 
     fn ask_worker(&mut self, asker: Asker, request: Request) {
         let id = match &request {
-            Request::Bind { session, .. }
-            | Request::Listen { session, .. }
+            Request::Listen { session, .. }
             | Request::Connect { session, .. }
             | Request::Subscribe { session }
             | Request::Options { session, .. }
@@ -250,10 +264,7 @@ impl Supervisor {
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
         // An address that was given up before this was asked is free.
-        if let Request::Bind { .. }
-        | Request::Listen { .. }
-        | Request::Connect { .. }
-        | Request::Settle { .. } = &request
+        if let Request::Listen { .. } | Request::Connect { .. } | Request::Settle { .. } = &request
         {
             self.end_session_fds();
         }
@@ -262,9 +273,6 @@ impl Supervisor {
             let (sessions, stack) = worker.both();
             let program = &asker.program;
             Ok(match request {
-                Request::Bind { local, .. } => {
-                    Reply::Bound(sessions.bind(stack, program, id, local)?)
-                }
                 Request::Listen { backlog, .. } => {
                     Reply::Opened(sessions.listen(stack, program, id, backlog)?)
                 }
@@ -300,6 +308,18 @@ impl Supervisor {
                 _ => Reply::Info(Box::new(sessions.tcp_info(stack, program, id)?)),
             })
         });
+    }
+
+    /// A datagram session is answered when all workers hold its port, so that whoever hears of the
+    /// port reaches it, and when the one that says for all who has the port holds it, too.
+    fn ask_bind(&mut self, asker: Asker, id: SessionId, local: SocketAddr) {
+        // An address that was given up before this was asked is free.
+        self.end_session_fds();
+        let (home, workers) = (worker_of(id), Arc::clone(&self.workers));
+        if home >= workers.count() {
+            return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
+        }
+        bind_at_home(&workers, asker, (id, local), true);
     }
 
     fn ask_prefixes(&mut self, asker: Asker) {
@@ -362,6 +382,82 @@ impl Supervisor {
             }
         };
         self.programs.values().map(info).collect()
+    }
+}
+
+/// Binds the session on its worker. `again`: where the address is taken, it is tried once more when
+/// all other workers have done what they were asked before, as one may have ended just now who had
+/// it.
+fn bind_at_home(
+    workers: &Arc<Workers>,
+    asker: Asker,
+    (id, local): (SessionId, SocketAddr),
+    again: bool,
+) {
+    let (home, all) = (worker_of(id), Arc::clone(workers));
+    let job = move |worker: &mut Worker| {
+        asker.hear(worker);
+        let (sessions, stack) = worker.both();
+        let bound = sessions.bind(stack, &asker.program, id, local);
+        let is_taken = matches!(&bound, Err(refusal) if refusal.errno == Errno::EADDRINUSE);
+        let owner = sessions.port_owner(&asker.program, id);
+        match (bound, owner) {
+            (Err(_), _) if is_taken && again && all.count() > 1 => {
+                let retry = move |workers: &Arc<Workers>, _| {
+                    bind_at_home(workers, asker, (id, local), false);
+                };
+                through_others(&all, home, |_| true, retry);
+            }
+            (Ok(bound), Some(owner)) => {
+                let holds = move |worker: &mut Worker| {
+                    worker.index() != owner || worker.sessions().stands_in_for(id)
+                };
+                let answer = move |workers: &Arc<Workers>, is_held: bool| match is_held {
+                    true => asker.answer(Ok(Reply::Bound(bound)), &[]),
+                    false => give_up(workers, asker, id),
+                };
+                through_others(&all, home, holds, answer);
+            }
+            (bound, _) => asker.answer(bound.map(Reply::Bound), &[]),
+        }
+    };
+    workers.to_worker(home, Box::new(job));
+}
+
+/// Somebody else has the address, as the worker says that knows it for all.
+fn give_up(workers: &Arc<Workers>, asker: Asker, id: SessionId) {
+    let job = move |worker: &mut Worker| {
+        let (sessions, stack) = worker.both();
+        sessions.unbind(stack, &asker.program, id);
+        asker.answer(Err(refuse(Errno::EADDRINUSE, "another socket has the port")), &[]);
+    };
+    workers.to_worker(worker_of(id), Box::new(job));
+}
+
+/// Asks all workers but one, behind what they were asked before, and has the last of them go on:
+/// with whether all said yes.
+fn through_others(
+    workers: &Arc<Workers>,
+    but: usize,
+    ask: impl Fn(&mut Worker) -> bool + Clone + Send + 'static,
+    then: impl FnOnce(&Arc<Workers>, bool) + Send + 'static,
+) {
+    let last = Arc::new(Mutex::new((workers.count() - 1, true, Some(then))));
+    for other in (0..workers.count()).filter(|other| *other != but) {
+        let (ask, last, workers) = (ask.clone(), Arc::clone(&last), Arc::clone(workers));
+        let all = Arc::clone(&workers);
+        let job = move |worker: &mut Worker| {
+            let is_so = ask(worker);
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.0 -= 1;
+            last.1 &= is_so;
+            if last.0 == 0 {
+                let (all_say_so, then) = (last.1, last.2.take());
+                drop(last);
+                then.into_iter().for_each(|then| then(&workers, all_say_so));
+            }
+        };
+        all.to_worker(other, Box::new(job));
     }
 }
 

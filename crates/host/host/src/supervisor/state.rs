@@ -166,6 +166,8 @@ pub(crate) struct Supervisor {
     pub(super) next_program: u32,
     pub(super) next_process: u32,
     pub(super) next_worker: usize,
+    /// How many datagram sockets came to each port that several share.
+    pub(super) shared_ports: HashMap<u16, usize>,
     pub(super) counts: SupervisorCounts,
     pub(super) key: Key,
 }

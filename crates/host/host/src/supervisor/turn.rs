@@ -76,6 +76,7 @@ impl Supervisor {
             next_program: 1,
             next_process: 1,
             next_worker: 0,
+            shared_ports: HashMap::new(),
             counts: SupervisorCounts::default(),
             key: Key::for_this_start()
                 .map_err(|error| HostError::System("read random bytes", error))?,

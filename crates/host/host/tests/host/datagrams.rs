@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use clearway_shm::attach_socket::{Kind, Request, SocketOptions};
+use clearway_engine::App;
+use clearway_shm::attach_socket::{Kind, Request, SocketOptions, worker_of};
 use clearway_shm::layout::{DatagramHead, request};
 use nix::errno::Errno;
 
@@ -261,4 +262,131 @@ fn datagrams_that_come_to_another_worker_find_their_session() {
     eventually("no forwarder is left", || world.host.ask_all(sockets).unwrap()[1..] == [1, 1]);
     drop(ours);
     eventually("no socket is left", || world.host.ask_all(sockets).unwrap() == [0, 0, 0]);
+}
+
+/// What workers have asked of each other, and frames that they handed over.
+fn handed_over(world: &World) -> u64 {
+    let of = |worker: &mut clearway_host::Worker| {
+        worker.sessions().report().handed_over + worker.engine().frames_handed_over()
+    };
+    world.host.ask_all(of).unwrap().iter().sum()
+}
+
+fn udp_sockets(world: &World) -> Vec<u32> {
+    world.host.ask_all(|worker| worker.stack().population().udp_sockets).unwrap()
+}
+
+#[test]
+fn sockets_are_spread_over_the_workers_and_an_address_is_one_sockets_on_all_of_them() {
+    const WORKERS: usize = 3;
+    let world = World::with(|setup| setup.workers = vec![None; WORKERS]);
+    let (server, _client) = pair(&world);
+    let mut homes = [0; WORKERS];
+    for port in 5000..5009 {
+        // Each of them is on another worker than the one before, whatever its port.
+        let (mut theirs, to) = bound(&server, &format!("172.16.1.1:{port}"));
+        homes[worker_of(theirs.session.id)] += 1;
+        for worker in 0..WORKERS {
+            comes_to(&world, worker, 4000, to, vec![vec![worker as u8; 300]; 20]);
+            for _ in 0..20 {
+                assert_eq!(recv(&server, &mut theirs).1, vec![worker as u8; 300]);
+            }
+            let second = server.open(Kind::Datagram, false).unwrap();
+            let refused = server.bind(&second, &to.to_string());
+            assert_eq!(refused.err().unwrap().0, Errno::EADDRINUSE as i32);
+            // A socket that was refused one address has another.
+            server.bind(&second, "172.16.1.1:6000").unwrap();
+            assert_eq!(udp_sockets(&world), [2; WORKERS]);
+        }
+        drop(theirs);
+        // It is free as soon as it was given up, for a socket on any worker.
+        bound(&server, &to.to_string());
+    }
+    assert_eq!(homes, [3; WORKERS]);
+    eventually("no socket is left", || udp_sockets(&world) == [0; WORKERS]);
+}
+
+/// A flood that two queues bring is served by both workers where a socket is at home on each
+/// (SO_REUSEPORT), and no worker asks anything of the other for it.
+#[test]
+fn sockets_that_share_a_port_have_a_worker_each_and_get_what_comes_there() {
+    let world = World::with(|setup| setup.workers = vec![None, None]);
+    let (server, _client) = pair(&world);
+    let shared = SocketOptions { reuse_port: true, ..SocketOptions::default() };
+    let mut socks: Vec<Sock> = (0..2)
+        .map(|_| {
+            let sock = server.open_near(Kind::Datagram, false, shared, 53).unwrap();
+            server.bind(&sock, "172.16.1.1:53").unwrap();
+            sock
+        })
+        .collect();
+    socks.sort_by_key(|sock| worker_of(sock.session.id));
+    let homes: Vec<usize> = socks.iter().map(|sock| worker_of(sock.session.id)).collect();
+    assert_eq!(homes, [0, 1]);
+    // Who does not share has it on neither.
+    for port in [0, 53] {
+        let alone = server.open_near(Kind::Datagram, false, SocketOptions::default(), port);
+        let refused = server.bind(&alone.unwrap(), "172.16.1.1:53").err().unwrap();
+        assert_eq!(refused.0, Errno::EADDRINUSE as i32);
+    }
+    let to = "172.16.1.1:53".parse().unwrap();
+    let before = handed_over(&world);
+    for from in 4000..4020 {
+        for worker in [0, 1] {
+            comes_to(&world, worker, from, to, vec![vec![worker as u8; 100]; 10]);
+        }
+    }
+    for (worker, sock) in socks.iter_mut().enumerate() {
+        for _ in 0..200 {
+            assert_eq!(recv(&server, sock).1, vec![worker as u8; 100]);
+        }
+    }
+    assert_eq!(handed_over(&world), before, "nothing went from worker to worker");
+    // With one of them gone, what comes to its worker is sent to the other.
+    drop(socks.pop());
+    eventually("one is left", || udp_sockets(&world) == [1, 1]);
+    comes_to(&world, 1, 4100, to, vec![b"for the other".to_vec()]);
+    assert_eq!(recv(&server, &mut socks[0]).1, b"for the other");
+}
+
+/// Questions and answers on one host, with two workers, in UDP and in TCP: after the first of them
+/// no worker has anything to do with the other.
+#[test]
+fn requests_on_one_host_stay_on_one_worker() {
+    let world = World::with(|setup| setup.workers = vec![None, None]);
+    let (server, client) = pair(&world);
+    for port in [7000, 7001u16] {
+        let to = SocketAddr::new("172.16.1.1".parse().unwrap(), port);
+        let theirs = server.open_near(Kind::Datagram, false, SocketOptions::default(), port);
+        let mut theirs = theirs.unwrap();
+        server.bind(&theirs, &to.to_string()).unwrap();
+        let ours = client.open_near(Kind::Datagram, false, SocketOptions::default(), port);
+        let mut ours = ours.unwrap();
+        client.begin(&mut ours, to).unwrap();
+        let mut before = 0;
+        for round in 0..1_000u32 {
+            send(&client, &mut ours, None, &round.to_le_bytes());
+            let (head, question) = recv(&server, &mut theirs);
+            let back = SocketAddr::new("172.16.2.1".parse().unwrap(), head.port);
+            send(&server, &mut theirs, Some(back), &question);
+            assert_eq!(recv(&client, &mut ours).1, round.to_le_bytes());
+            if round == 0 {
+                before = handed_over(&world);
+            }
+        }
+        assert_eq!(handed_over(&world), before, "UDP on port {port}");
+    }
+    let mut listener = server.listener("172.16.1.1:80");
+    let mut pairs: Vec<(Sock, Sock)> = (0..4)
+        .map(|_| (client.connect("172.16.1.1:80").unwrap(), server.accept(&mut listener)))
+        .collect();
+    let before = handed_over(&world);
+    let mut seen = [0; 64];
+    for _ in 0..250 {
+        for (ours, theirs) in &mut pairs {
+            assert!(client.write_all(ours, &[1; 64]) && server.read_all(theirs, &mut seen));
+            assert!(server.write_all(theirs, &[2; 64]) && client.read_all(ours, &mut seen));
+        }
+    }
+    assert_eq!(handed_over(&world), before, "TCP");
 }

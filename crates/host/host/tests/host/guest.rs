@@ -184,7 +184,18 @@ impl Guest {
         v6: bool,
         options: SocketOptions,
     ) -> Result<Sock, (i32, String)> {
-        let (session, session_fd) = self.opened(Request::Open { kind, v6, options, port: 0 })?;
+        self.open_near(kind, v6, options, 0)
+    }
+
+    /// A socket that will be bound to this port, or sends to it on this host.
+    pub(crate) fn open_near(
+        &self,
+        kind: Kind,
+        v6: bool,
+        options: SocketOptions,
+        port: u16,
+    ) -> Result<Sock, (i32, String)> {
+        let (session, session_fd) = self.opened(Request::Open { kind, v6, options, port })?;
         assert!(session_fd.is_some());
         Ok(self.sock(session, session_fd))
     }

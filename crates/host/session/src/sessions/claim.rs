@@ -97,7 +97,7 @@ impl Sessions {
                 let close = move |sessions: &mut Sessions, stack: &mut HostStack| {
                     sessions.close(stack, &program, before);
                 };
-                self.context.to_worker(worker_of(before), Box::new(close));
+                self.to_worker(worker_of(before), Box::new(close));
                 true
             }
         }
@@ -179,7 +179,7 @@ impl Sessions {
                     let offer = move |sessions: &mut Sessions, stack: &mut HostStack| {
                         sessions.offer_again(stack, &program, parent, id);
                     };
-                    self.context.to_worker(worker_of(parent), Box::new(offer));
+                    self.to_worker(worker_of(parent), Box::new(offer));
                 }
                 None => {}
             }

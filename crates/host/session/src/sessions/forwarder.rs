@@ -1,6 +1,10 @@
-//! Datagrams that come to another worker than the one that their session is on. A port with several
-//! queues brings a flow to whatever worker it likes, and datagram sessions are all on the first: so
-//! the others hold each bound port too (a *forwarder*), and send home what arrives there.
+//! Datagrams that come to another worker than the one that their session is on, its *home*. A port
+//! with several queues brings a flow to whatever worker it likes: so the others hold each bound port
+//! too (a *forwarder*), and send home what arrives there.
+//!
+//! Whether an address is free, one worker says for all: the one whose share of the ports it is of.
+//! Sessions that are bound to a port live there, except those of a port that several share
+//! (SO_REUSEPORT), which are spread; theirs is held there before they are told that they have it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,6 +13,7 @@ use std::sync::atomic::Ordering;
 use clearway_base::Handle;
 use clearway_proto::{Sharing, UdpId, UdpSpec};
 use clearway_shm::attach_socket::{SessionId, worker_of};
+use clearway_shm::layout::state;
 use clearway_wire::Endpoint;
 
 use super::datagram_fifos::head_of;
@@ -45,7 +50,7 @@ impl Sessions {
             let add = move |sessions: &mut Sessions, stack: &mut HostStack| {
                 sessions.add_forwarder(stack, (spec, sharing), home, program, road);
             };
-            self.context.to_worker(worker, Box::new(add));
+            self.to_worker(worker, Box::new(add));
         }
     }
 
@@ -64,6 +69,10 @@ impl Sessions {
             let socket = stack
                 .udp_bind_shared(UdpSpec { token: handle.to_bits() | MARK, ..spec }, sharing)
                 .ok();
+            if let Some(socket) = socket {
+                // It was just bound, so it is there.
+                let _ = stack.udp_stand_in(socket);
+            }
             Forwarder { home, program, socket, road }
         });
         if made
@@ -76,6 +85,33 @@ impl Sessions {
                 self.forwarders.remove(handle);
             }
         }
+    }
+
+    /// The worker that says for all whether the session's port was free; None: the session is no
+    /// datagram session, has none, or there is no other worker.
+    pub fn port_owner(&self, program: &Arc<Program>, id: SessionId) -> Option<usize> {
+        let workers = self.context.workers();
+        let session = self.table.get(self.find(program, id)?)?;
+        let port = session.local.filter(|_| matches!(session.what, What::Datagrams(_)))?.port();
+        (workers > 1).then(|| usize::from(port) % workers)
+    }
+
+    /// Whether this worker holds the port of another worker's session.
+    pub fn stands_in_for(&self, id: SessionId) -> bool {
+        self.forwarders.iter().any(|(_, f)| f.home == id && f.socket.is_some())
+    }
+
+    /// The session has no address after all: somebody else had it.
+    pub fn unbind(&mut self, stack: &mut HostStack, program: &Arc<Program>, id: SessionId) {
+        let Some(handle) = self.find(program, id) else { return };
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let What::Datagrams(datagrams) = &mut session.what else { return };
+        if let Some(socket) = datagrams.socket.take() {
+            stack.udp_close(socket);
+        }
+        session.local = None;
+        session.clear_state(state::BOUND);
+        self.cut_forwarders(id);
     }
 
     /// Does the same to the sockets of all forwarders of a session.
@@ -93,7 +129,7 @@ impl Sessions {
                     what(stack, socket);
                 }
             };
-            self.context.to_worker(worker, Box::new(job));
+            self.to_worker(worker, Box::new(job));
         }
     }
 
@@ -123,7 +159,7 @@ impl Sessions {
                     stack.udp_close(socket);
                 }
             };
-            self.context.to_worker(worker, Box::new(cut));
+            self.to_worker(worker, Box::new(cut));
         }
     }
 
@@ -162,6 +198,6 @@ impl Sessions {
                 sessions.show_drops(stack, handle);
             }
         };
-        self.context.to_worker(worker_of(home), Box::new(bring));
+        self.to_worker(worker_of(home), Box::new(bring));
     }
 }

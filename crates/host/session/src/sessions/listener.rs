@@ -435,7 +435,7 @@ impl Sessions {
                 let retry = |sessions: &mut Sessions, stack: &mut HostStack| {
                     sessions.retry_stalled(stack);
                 };
-                self.context.to_worker(worker, Box::new(retry));
+                self.to_worker(worker, Box::new(retry));
             }
         }
     }

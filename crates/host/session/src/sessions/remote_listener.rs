@@ -68,7 +68,7 @@ impl Sessions {
             let listen = move |sessions: &mut Sessions, stack: &mut HostStack| {
                 sessions.add_remote_listener(stack, seed);
             };
-            self.context.to_worker(worker, Box::new(listen));
+            self.to_worker(worker, Box::new(listen));
         }
     }
 
@@ -98,7 +98,7 @@ impl Sessions {
                 }
                 sessions.accept_at_remote_listener(stack, handle);
             };
-            self.context.to_worker(worker, Box::new(tune));
+            self.to_worker(worker, Box::new(tune));
         }
     }
 
@@ -141,7 +141,7 @@ impl Sessions {
             let cut = move |sessions: &mut Sessions, stack: &mut HostStack| {
                 sessions.cut_remote_listener(stack, home);
             };
-            self.context.to_worker(worker, Box::new(cut));
+            self.to_worker(worker, Box::new(cut));
         }
     }
 
@@ -202,7 +202,7 @@ impl Sessions {
             let bring = move |sessions: &mut Sessions, stack: &mut HostStack| {
                 sessions.take_from_remote_listener(stack, &program, home, record);
             };
-            self.context.to_worker(worker_of(home), Box::new(bring));
+            self.to_worker(worker_of(home), Box::new(bring));
         }
     }
 
@@ -242,7 +242,7 @@ impl Sessions {
                 sessions.end_unclaimed(stack, handle);
             }
         };
-        self.context.to_worker(worker_of(child), Box::new(end));
+        self.to_worker(worker_of(child), Box::new(end));
     }
 
     /// A connection was claimed, or has ended before.
@@ -279,6 +279,6 @@ impl Sessions {
         let tell = move |sessions: &mut Sessions, stack: &mut HostStack| {
             sessions.waits_no_more(stack, &program, parent, child);
         };
-        self.context.to_worker(worker_of(parent), Box::new(tell));
+        self.to_worker(worker_of(parent), Box::new(tell));
     }
 }

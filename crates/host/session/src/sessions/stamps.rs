@@ -72,7 +72,7 @@ impl Sessions {
             let count = move |sessions: &mut Sessions, stack: &mut HostStack| {
                 sessions.count_one(stack, more);
             };
-            self.context.to_worker(worker, Box::new(count));
+            self.to_worker(worker, Box::new(count));
         }
     }
 

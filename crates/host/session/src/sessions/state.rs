@@ -1,6 +1,7 @@
 //! What a worker knows of its sessions, and what every verb begins with: finding one, and telling
 //! its processes.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -159,6 +160,8 @@ pub struct Sessions {
     /// looked at again.
     pub(super) partly_woken: VecDeque<PartlyWoken>,
     pub(super) report: SessionsReport,
+    /// Things asked of other workers.
+    pub(super) handed_over: Cell<u64>,
     /// Sessions whose packets are stamped here.
     pub(super) stamped: u32,
 }
@@ -183,6 +186,8 @@ pub struct SessionsReport {
     pub cut_off: u64,
     /// Datagrams of sessions that ended before the stack took them.
     pub datagrams_lost: u64,
+    /// Things asked of other workers: none for a request where each flow is at home.
+    pub handed_over: u64,
 }
 
 /// The other end of a connection, when that is ours too.
@@ -269,8 +274,15 @@ impl Sessions {
             holds_notifiers: false,
             partly_woken: VecDeque::new(),
             report: SessionsReport::default(),
+            handed_over: Cell::new(0),
             stamped: 0,
         })
+    }
+
+    /// Has another worker do something between two of its turns.
+    pub(super) fn to_worker(&self, worker: usize, job: SessionJob) {
+        self.handed_over.set(self.handed_over.get() + u64::from(worker != self.index));
+        self.context.to_worker(worker, job);
     }
 
     /// How many there are.

@@ -164,6 +164,10 @@ impl App<HostEnv> for Sessions {
     }
 
     fn report(&self) -> SessionsReport {
-        SessionsReport { sessions: self.table.len(), ..self.report }
+        SessionsReport {
+            sessions: self.table.len(),
+            handed_over: self.handed_over.get(),
+            ..self.report
+        }
     }
 }

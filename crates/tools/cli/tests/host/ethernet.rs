@@ -2,8 +2,11 @@
 //! Linux kernel.
 
 use std::fs;
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::netns::{Netns, root};
@@ -273,5 +276,129 @@ fn the_kernel_pings_the_host() {
     // And what does not speak through the host at all still works beside it.
     let mut ping = Command::new("ping");
     assert!(ping.args(["-c", "1", "-W", "5", "127.0.0.1"]).output().unwrap().status.success());
+    host.stop();
+}
+
+/// Two processes that share a UDP port (SO_REUSEPORT) and answer what comes, and a third that
+/// answers over TCP. On SIGTERM it says how many datagrams each of the two has answered.
+const TWO_ANSWER: &str = "
+import os, signal, socket, sys, threading
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+at = (sys.argv[1], int(sys.argv[2]))
+pipes = []
+for number in range(2):
+    word, (said_out, said_in) = os.pipe(), os.pipe()
+    pipes.append((word[1], said_out))
+    if os.fork():
+        continue
+    ours = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    ours.bind(at)
+    os.write(said_in, b'bound')
+    count = [0]
+    def answer():
+        while True:
+            question, peer = ours.recvfrom(2048)
+            count[0] += 1
+            ours.sendto(question, peer)
+    threading.Thread(target=answer, daemon=True).start()
+    os.read(word[0], 1)
+    os.write(said_in, b'%d' % count[0])
+    os._exit(0)
+for _, said in pipes:
+    os.read(said, 16)
+listener = socket.create_server(at)
+def echo(connection):
+    while question := connection.recv(2048):
+        connection.sendall(question)
+def accept():
+    while True:
+        threading.Thread(target=echo, args=(listener.accept()[0],), daemon=True).start()
+threading.Thread(target=accept, daemon=True).start()
+print('bound', flush=True)
+signal.sigwait({signal.SIGTERM})
+for word, said in pipes:
+    os.write(word, b'x')
+print('answered', *(int(os.read(said, 16)) for _, said in pipes), flush=True)
+os._exit(0)
+";
+
+/// Asks from as many ports as the third argument says, over UDP and over TCP, as often as the
+/// fourth says, and says so after each round.
+const ASKS_FROM_MANY: &str = "
+import socket, sys
+to, ports, rounds = (sys.argv[1], int(sys.argv[2])), int(sys.argv[3]), int(sys.argv[4])
+datagrams = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(ports)]
+for ours in datagrams:
+    ours.connect(to)
+    ours.settimeout(2)
+streams = [socket.create_connection(to, 30) for _ in range(ports // 4)]
+def ask(ours, question, again):
+    for _ in range(again):
+        ours.sendall(question)
+        try:
+            while ours.recv(2048) != question:
+                pass
+            return
+        except TimeoutError:
+            pass
+    sys.exit(f'no answer to {question}')
+for round in range(rounds):
+    for number, ours in enumerate(datagrams):
+        ask(ours, b'%d %d' % (round, number), 5)
+    for number, ours in enumerate(streams):
+        ask(ours, b'%d %d' % (round, number), 1)
+    print('round', round, flush=True)
+    sys.stdin.readline()
+";
+
+/// Flows that the kernel shares out among the two queues of a TAP device: each is served on the
+/// worker to which it comes, and in the steady state no worker hands anything to the other.
+#[test]
+fn datagrams_and_streams_are_served_where_their_queue_brings_them() {
+    if !root() {
+        return;
+    }
+    let (netns, host) = wire_with(&["--cores", "0,1"]);
+    let mut server = host.spawn(WIRE, "python3", &["-c", TWO_ANSWER, OURS[0], "5300"]);
+    server.await_text("bound");
+    let log = host.folder.join("asks");
+    let args = ["-c", ASKS_FROM_MANY, OURS[0], "5300", "32", "20"];
+    let mut client = netns
+        .command("python3", &args)
+        .stdin(Stdio::piped())
+        .stdout(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let handed_over = || -> Vec<u64> {
+        let threads = host.json("show threads")["threads"].as_array().unwrap().clone();
+        threads.iter().map(|worker| worker["handed-over"].as_u64().unwrap()).collect()
+    };
+    let mut before = Vec::new();
+    for round in 0..20 {
+        let said = format!("round {round}\n");
+        eventually(&said, || fs::read_to_string(&log).unwrap().contains(&said));
+        match round {
+            0 => before = handed_over(),
+            _ => assert_eq!(handed_over(), before, "round {round}"),
+        }
+        writeln!(client.stdin.as_mut().unwrap()).unwrap();
+    }
+    assert!(client.wait().unwrap().success());
+    kill(Pid::from_raw(server.child.id() as i32), Signal::SIGTERM).unwrap();
+    let said = server.succeed();
+    let answered: Vec<u32> = said
+        .lines()
+        .find_map(|line| line.strip_prefix("answered "))
+        .unwrap_or_else(|| panic!("{said}"))
+        .split(' ')
+        .map(|count| count.parse().unwrap())
+        .collect();
+    assert!(answered.iter().sum::<u32>() >= 640, "{answered:?}");
+    assert!(
+        answered.iter().all(|count| *count >= 20),
+        "one of them has next to nothing: {answered:?}"
+    );
+    host.await_empty();
     host.stop();
 }
