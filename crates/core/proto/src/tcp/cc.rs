@@ -176,9 +176,10 @@ impl Cc {
     /// The same, where what arrives is measured.
     pub(crate) fn on_measured_ack(&mut self, ack: &AckInfo, rtt: &Rtt, measured: Measured) {
         match &mut self.law {
-            Law::Prague(prague) if ack.acked > 0 => {
+            Law::Prague(prague) => {
                 prague.on_measured_ack(&mut self.window, ack, rtt, measured);
             }
+            _ if measured.is_held => {}
             _ => self.on_ack(ack, rtt),
         }
     }

@@ -151,9 +151,7 @@ impl<E: Env> Conn<E> {
         let sample =
             paced.delivery.on_ack(info.now, (una, board), lost, self.rtt.min().unwrap_or_default());
         let by_window = paced.bbr.is_none();
-        // Who goes by the window answers ACKs of new data only: marks wait for the next.
-        let hears = !by_window || info.acked > 0;
-        let marked = if hears { core::mem::take(&mut paced.marked) } else { 0 };
+        let marked = core::mem::take(&mut paced.marked);
         if let Some(bbr) = &mut paced.bbr {
             let input = Input {
                 now: info.now,
@@ -170,10 +168,10 @@ impl<E: Env> Conn<E> {
                 paced.delivery.app_limits(in_flight);
             }
         }
-        if by_window && may_grow {
+        if by_window {
             let rtt = self.rtt;
             let info = AckInfo { rtt_sample: sample.rtt.or(info.rtt_sample), ..*info };
-            let measured = Measured { marked, rate: sample.rate };
+            let measured = Measured { is_held: !may_grow, marked, rate: sample.rate };
             self.step_congestion(p, |cc| cc.on_measured_ack(&info, &rtt, measured));
         }
         let own = own_rate(self.settings.congestion(), &self.cc, self.rtt.srtt());

@@ -59,6 +59,8 @@ enum Stage {
 /// What the connection has measured with an ACK, beside what that says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measured {
+    /// The window was cut for a loss and stays as it is: marks count for the average only.
+    pub is_held: bool,
     /// Bytes of ours that the peer has newly told to be marked "congestion experienced".
     pub marked: u32,
     /// Bytes in a second at which data arrived; 0: not known.
@@ -104,7 +106,7 @@ impl Prague {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// An ACK of new data outside of fast recovery.
+    /// An ACK, also one that acknowledges nothing new: it may tell of marks all the same.
     pub(super) fn on_measured_ack(
         &mut self,
         w: &mut Window,
@@ -113,6 +115,11 @@ impl Prague {
         measured: Measured,
     ) {
         let marked = measured.marked.min(ack.delivered.max(w.mss()));
+        let round_trip = rtt.srtt().unwrap_or(UNKNOWN_RTT).max(SHORTEST_RTT);
+        if measured.is_held {
+            self.average(ack, marked, round_trip);
+            return;
+        }
         if self.is_cut && ack.una.ge(self.cut_until) {
             self.is_cut = false;
             if self.stage == Stage::Drains {
@@ -133,9 +140,11 @@ impl Prague {
             Stage::Follows if marked > 0 => self.cut(w, ack.nxt),
             Stage::Unmarked | Stage::Samples | Stage::Follows => {}
         }
-        self.average(w, ack, marked, rtt.srtt().unwrap_or(UNKNOWN_RTT).max(SHORTEST_RTT));
+        if self.average(ack, marked, round_trip) {
+            self.cut(w, ack.nxt);
+        }
         let unmarked = ack.credit.saturating_sub(marked);
-        if ack.cwnd_limited && unmarked > 0 {
+        if ack.acked > 0 && ack.cwnd_limited && unmarked > 0 {
             let left = if w.in_slow_start() { w.slow_start(unmarked) } else { unmarked };
             if left > 0 && !w.in_slow_start() {
                 self.grow(w, left);
@@ -145,27 +154,29 @@ impl Prague {
 
     /// The share of marks of a round trip is taken into the average when it is over. The first
     /// share is the average: that begins at one, and would take half of the window a second time.
-    fn average(&mut self, w: &mut Window, ack: &AckInfo, marked: u32, rtt: Duration) {
+    /// True: this is it, and cuts the window.
+    fn average(&mut self, ack: &AckInfo, marked: u32, rtt: Duration) -> bool {
         if !matches!(self.stage, Stage::Samples | Stage::Follows) {
-            return;
+            return false;
         }
         self.delivered = self.delivered.saturating_add(ack.delivered);
         self.marked = self.marked.saturating_add(marked);
         let elapsed = u64::from(ticks(ack.now).wrapping_sub(self.since));
         if elapsed < rtt.as_nanos() >> TICK_SHIFT || self.delivered == 0 {
-            return;
+            return false;
         }
         let all = u64::from(self.delivered);
         let share = (u64::from(self.marked).min(all) * u64::from(ONE) / all) as u32;
-        if self.stage == Stage::Samples {
+        let is_first = self.stage == Stage::Samples;
+        if is_first {
             self.stage = Stage::Follows;
             self.alpha = share;
-            self.cut(w, ack.nxt);
         } else {
             let step = (i64::from(share) - i64::from(self.alpha)) >> GAIN_SHIFT;
             self.alpha = (i64::from(self.alpha) + step).max(0) as u32;
         }
         self.begin_round(ack.now);
+        is_first
     }
 
     fn begin_round(&mut self, now: Instant) {

@@ -53,7 +53,8 @@ impl Path {
         self.una += bytes;
         let nxt = self.una + self.cc.cwnd();
         let info = AckInfo { una: self.una, nxt, ..ack(self.now, bytes, true) };
-        let measured = Measured { marked: if is_marked { bytes } else { 0 }, rate: self.rate };
+        let marked = if is_marked { bytes } else { 0 };
+        let measured = Measured { is_held: false, marked, rate: self.rate };
         self.cc.on_measured_ack(&info, &rtt_of(self.rtt), measured);
     }
 
@@ -166,4 +167,58 @@ fn it_paces_at_twice_the_rate_in_slow_start_and_a_little_above_it_afterwards() {
     assert_eq!(rate(&w), 5_500_000);
     w.cwnd = u32::MAX;
     assert!(Prague::pacing_rate(&w, Some(Duration::ZERO)) > 0);
+}
+
+#[test]
+fn marks_that_come_with_nothing_new_are_answered_at_once() {
+    let mut path = Path::new(50_000, 100 * MSS);
+    path.cc.window.ssthresh = 100 * MSS;
+    path.follows(ONE / 2);
+    // A duplicate that tells of a segment behind a hole, and that it was marked.
+    let info = AckInfo {
+        una: path.una,
+        nxt: path.una + 100 * MSS,
+        acked: 0,
+        dup: true,
+        delivered: MSS,
+        ..ack(path.now, 2 * MSS, true)
+    };
+    let measured = Measured { is_held: false, marked: MSS, rate: 0 };
+    path.cc.on_measured_ack(&info, &rtt_of(path.rtt), measured);
+    assert_eq!(path.cc.cwnd(), 75 * MSS, "and nothing grows");
+    assert_eq!((inside(&path.cc).delivered, inside(&path.cc).marked), (MSS, MSS));
+}
+
+#[test]
+fn marks_in_fast_recovery_count_for_the_average_and_cut_nothing() {
+    let mut path = Path::new(50_000, 100 * MSS);
+    path.cc.window.ssthresh = 100 * MSS;
+    path.follows(ONE / 2);
+    for n in 0..60 {
+        path.now += Duration::from_millis(1);
+        path.una += 2 * MSS;
+        let info =
+            AckInfo { una: path.una, nxt: path.una + 100 * MSS, ..ack(path.now, 2 * MSS, true) };
+        let marked = if n < 50 { 2 * MSS } else { 0 };
+        let measured = Measured { is_held: true, marked, rate: 0 };
+        path.cc.on_measured_ack(&info, &rtt_of(path.rtt), measured);
+    }
+    assert_eq!(path.cc.cwnd(), 100 * MSS);
+    let alpha = inside(&path.cc).alpha;
+    assert!((ONE * 17 / 32..ONE * 18 / 32).contains(&alpha), "{alpha}");
+}
+
+#[test]
+fn the_first_share_that_is_known_in_fast_recovery_cuts_nothing_there() {
+    let mut path = Path::new(50_000, 100 * MSS);
+    path.cc.window.ssthresh = 100 * MSS;
+    path.follows(ONE);
+    let Law::Prague(prague) = &mut path.cc.law else { panic!("Prague") };
+    prague.stage = Stage::Samples;
+    path.now += Duration::from_millis(60);
+    let info = AckInfo { una: path.una, nxt: path.una, ..ack(path.now, 2 * MSS, true) };
+    let held = Measured { is_held: true, marked: MSS, rate: 0 };
+    path.cc.on_measured_ack(&info, &rtt_of(path.rtt), held);
+    assert_eq!((inside(&path.cc).stage, inside(&path.cc).alpha), (Stage::Follows, ONE / 2));
+    assert_eq!(path.cc.cwnd(), 100 * MSS);
 }
