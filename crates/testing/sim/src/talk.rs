@@ -197,6 +197,8 @@ pub struct Player {
     out: Stream,
     inward: Stream,
     scratch: Vec<u8>,
+    /// The place of the first byte in it.
+    scratch_at: u64,
     chunk: usize,
     wrong: Option<String>,
 }
@@ -231,6 +233,7 @@ impl Player {
             out: stream_of(conversation, side),
             inward: stream_of(conversation, 1 - side),
             scratch: Vec::new(),
+            scratch_at: 0,
             chunk,
             wrong: None,
         }
@@ -359,12 +362,21 @@ impl Player {
         }
         let left = total - self.done_in_step;
         let n = left.min(self.chunk as u64) as usize;
-        self.scratch.resize(n, 0);
-        self.out.fill(self.fate.sent, &mut self.scratch);
+        let from = self.fate.sent;
+        let end = self.scratch_at + self.scratch.len() as u64;
+        let is_ready = self.scratch_at <= from && from + n as u64 <= end;
+        if !is_ready {
+            // More than is offered, for what is not taken is offered again.
+            self.scratch_at = from;
+            self.scratch.resize(2 * n, 0);
+            self.out.fill(from, &mut self.scratch);
+        }
+        let at = (from - self.scratch_at) as usize;
+        let bytes = &self.scratch[at..at + n];
         let last = n as u64 == left;
         let took = match urgent && last {
-            true => stack.send_urgent(self.conn, &self.scratch),
-            false => stack.send(self.conn, &self.scratch),
+            true => stack.send_urgent(self.conn, bytes),
+            false => stack.send(self.conn, bytes),
         };
         match took {
             Ok(took) => {
