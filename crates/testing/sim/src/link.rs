@@ -8,6 +8,10 @@ use clearway_wire::{Addr, Ecn, Proto, ipv4, ipv6, tcp};
 
 use crate::frame::{self, Framing};
 
+pub mod dual;
+
+use dual::{DualQueue, Verdict};
+
 /// What a direction of a link does to frames. Chances are in parts per million.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rules {
@@ -42,6 +46,9 @@ pub struct Rules {
     pub rate: u64,
     /// Frames that wait for their turn at most, when there is a rate.
     pub queue: u32,
+    /// Before a link with a rate stand two coupled queues, of `queue` frames together, which mark and
+    /// drop as [`dual`] says. They do not push back.
+    pub dual: bool,
     /// The device refuses frames while its queue is full, instead of losing them.
     pub backpressure: bool,
     /// Nothing gets through.
@@ -94,6 +101,7 @@ impl Rules {
             jitter: Duration::ZERO,
             rate: 0,
             queue: 1000,
+            dual: false,
             backpressure: false,
             blackhole: false,
             narrow: None,
@@ -106,6 +114,7 @@ impl Rules {
         Rules {
             rate: self.rate,
             queue: self.queue,
+            dual: self.dual,
             backpressure: self.backpressure,
             narrow: self.narrow,
             ..clean
@@ -122,6 +131,8 @@ pub struct Tally {
     pub lost: u64,
     /// Frames lost because the queue was full.
     pub overflowed: u64,
+    /// Frames that a dual queue has dropped.
+    pub dropped: u64,
     /// Frames that went into the black hole.
     pub swallowed: u64,
     /// Packets larger than the narrow place.
@@ -194,6 +205,15 @@ fn change_mark(packet: &mut [u8], change: impl Fn(Ecn) -> Ecn) {
     }
 }
 
+/// The ECN bits of an IP packet.
+pub fn mark_of(packet: &[u8]) -> Ecn {
+    match packet {
+        [first, second, ..] if first >> 4 == 4 => Ecn::of(*second),
+        [first, second, ..] if first >> 4 == 6 => Ecn::of(*second >> 4),
+        _ => Ecn::NotEct,
+    }
+}
+
 /// Changes the ECN bits of the TCP header in a packet.
 fn change_ace(packet: &mut [u8], ace: u8) {
     let Some(at) = frame::upper(packet).filter(|up| up.proto == Proto::TCP).map(|up| up.offset)
@@ -227,6 +247,24 @@ pub struct Arrival {
     pub damage: Damage,
 }
 
+/// A frame in a dual queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The frame.
+    pub bytes: Vec<u8>,
+    /// The payload of the segments that it was cut into, or will be; 0: it is whole.
+    pub segment_size: u16,
+}
+
+/// What a dual queue has come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// What leaves, and what becomes of it.
+    pub frame: Option<(Held, Passage)>,
+    /// When it is to be asked again.
+    pub again: Option<Instant>,
+}
+
 /// What becomes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passage {
@@ -242,8 +280,12 @@ pub struct Direction {
     pub rules: Rules,
     /// What it did.
     pub tally: Tally,
-    /// How long frames have waited, in microseconds, where that decides about marks.
+    /// How long frames have waited, in microseconds, where that decides about marks; in a dual queue
+    /// those of its low-latency half.
     pub waits: Vec<u32>,
+    dual: DualQueue<Held>,
+    /// The dual queue will be asked again.
+    is_served: bool,
     rng: Rng,
     bad: bool,
     busy_until: Instant,
@@ -258,6 +300,8 @@ impl Direction {
             rules,
             tally: Tally::default(),
             waits: Vec::new(),
+            dual: DualQueue::new(Instant::ZERO),
+            is_served: false,
             rng,
             bad: false,
             busy_until: Instant::ZERO,
@@ -268,7 +312,7 @@ impl Direction {
 
     /// How many frames the sending device takes now.
     pub fn room(&mut self, now: Instant) -> u32 {
-        if !self.rules.backpressure || self.rules.rate == 0 {
+        if !self.rules.backpressure || self.rules.rate == 0 || self.rules.dual {
             return u32::MAX;
         }
         self.depart(now);
@@ -302,9 +346,60 @@ impl Direction {
             self.tally.overflowed += 1;
             return lost("queue full");
         };
+        if self.rules.mark_above.is_some() {
+            self.waits.push(micros(left.since(now)));
+        }
+        self.pass(left, left.since(now), false)
+    }
+
+    /// A frame with these ECN bits begins to wait in the dual queue, or says why not. When the queue
+    /// is to be asked what leaves, if nobody will do that already.
+    pub fn wait(
+        &mut self,
+        now: Instant,
+        held: Held,
+        ecn: Ecn,
+    ) -> Result<Option<Instant>, &'static str> {
+        self.tally.sent += 1;
+        if self.rules.blackhole {
+            self.tally.swallowed += 1;
+            return Err("swallowed");
+        }
+        if self.dual.len() >= self.rules.queue as usize {
+            self.tally.overflowed += 1;
+            return Err("queue full");
+        }
+        let len = held.bytes.len();
+        self.dual.push(now, held, len, ecn);
+        let is_idle = !std::mem::replace(&mut self.is_served, true);
+        Ok(is_idle.then_some(self.busy_until.max(now)))
+    }
+
+    /// What leaves the dual queue now.
+    pub fn serve(&mut self, now: Instant) -> Served {
+        let mut frame = None;
+        while let Some(turn) = self.dual.pop(now) {
+            if turn.verdict == Verdict::Dropped {
+                self.tally.dropped += 1;
+                continue;
+            }
+            self.busy_until = self.busy_until.max(now) + self.time_of(turn.len);
+            let (left, waited) = (self.busy_until, self.busy_until.since(turn.since));
+            if turn.low_latency {
+                self.waits.push(micros(waited));
+            }
+            frame = Some((turn.frame, self.pass(left, waited, turn.verdict == Verdict::Marked)));
+            break;
+        }
+        self.is_served = !self.dual.is_empty();
+        Served { frame, again: self.is_served.then_some(self.busy_until) }
+    }
+
+    /// What becomes of a frame that has left then, after it has waited so long.
+    fn pass(&mut self, left: Instant, waited: Duration, is_marked: bool) -> Passage {
         if self.chance_loses() {
             self.tally.lost += 1;
-            return lost("lost");
+            return Passage { arrivals: [None; 2], remark: "lost" };
         }
         let mut remark = "";
         let jitter = Duration::from_nanos(self.rng.between(0, self.rules.jitter.as_nanos()));
@@ -318,11 +413,12 @@ impl Direction {
             at = at.max(self.last_arrival);
             self.last_arrival = at;
         }
-        if self.rules.mark_above.is_some() {
-            self.waits.push((left.since(now).as_nanos() / 1_000) as u32);
-        }
         let damage = match self.damage() {
-            Damage::None => self.change(left.since(now)),
+            Damage::None if is_marked => {
+                self.tally.marked += 1;
+                Damage::Mark
+            }
+            Damage::None => self.change(waited),
             damage => damage,
         };
         if damage != Damage::None {
@@ -348,10 +444,14 @@ impl Direction {
         if self.departures.len() as u32 >= self.rules.queue && !self.rules.backpressure {
             return None;
         }
-        let ns = len as u64 * 8 * 1_000_000_000 / self.rules.rate;
-        self.busy_until = self.busy_until.max(now) + Duration::from_nanos(ns);
+        self.busy_until = self.busy_until.max(now) + self.time_of(len);
         self.departures.push_back(self.busy_until);
         Some(self.busy_until)
+    }
+
+    /// How long the link is busy with so many bytes.
+    fn time_of(&self, len: usize) -> Duration {
+        Duration::from_nanos(len as u64 * 8 * 1_000_000_000 / self.rules.rate.max(1))
     }
 
     fn chance_loses(&mut self) -> bool {
@@ -393,6 +493,10 @@ impl Direction {
         self.tally.marked += 1;
         change
     }
+}
+
+fn micros(time: Duration) -> u32 {
+    (time.as_nanos() / 1_000) as u32
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::actor::{LastWords, Ledger, SharedLedger};
 use crate::checks;
 use crate::frame::{self, Framing};
 use crate::host::{Host, HostSpec, Waiting};
-use crate::link::{Arrival, Damage, Direction, Rules};
+use crate::link::{self, Arrival, Damage, Direction, Held, Rules};
 use crate::nic::{self, Handed, Port};
 use crate::observe::{Observer, Passing, Seen};
 use crate::recorder::Recorder;
@@ -32,6 +32,8 @@ enum Happening {
         segment_size: u16,
         injected: bool,
     },
+    /// The dual queue of one end of a link is asked what leaves.
+    Serves { link: usize, end: usize },
     /// The scenario acts.
     Deed(Deed),
 }
@@ -310,6 +312,7 @@ impl World {
                 Happening::Arrives { host, iface, bytes, damage, segment_size, injected } => {
                     self.arrives(host, Waiting { iface, bytes, segment_size }, damage, injected);
                 }
+                Happening::Serves { link, end } => self.serve(link, end),
                 Happening::Deed(deed) => deed(self),
             }
         }
@@ -462,12 +465,36 @@ impl World {
                 return self.judge(host, sound.and(verdict));
             }
         }
+        if direction.rules.dual && direction.rules.rate > 0 {
+            let ecn = link::mark_of(port.framing.packet(&bytes).unwrap_or_default());
+            let held = Held { bytes: bytes.clone(), segment_size };
+            let waits = direction.wait(self.now, held, ecn);
+            self.record(host, iface, &bytes, waits.err().unwrap_or_default());
+            if let Ok(Some(at)) = waits {
+                self.schedule(at, Happening::Serves { link: port.link, end: port.end });
+            }
+            return self.judge(host, sound.and(verdict));
+        }
         let passage = direction.send(self.now, bytes.len());
         self.record(host, iface, &bytes, passage.remark);
         for arrival in passage.arrivals.into_iter().flatten() {
             self.travel(&port, &bytes, arrival, segment_size);
         }
         self.judge(host, sound.and(verdict));
+    }
+
+    fn serve(&mut self, link: usize, end: usize) {
+        let (host, iface, direction) = &mut self.links[link].ends[end];
+        let served = direction.serve(self.now);
+        let port = self.hosts[*host].ports[usize::from(iface.0)];
+        if let Some((held, passage)) = served.frame {
+            for arrival in passage.arrivals.into_iter().flatten() {
+                self.travel(&port, &held.bytes, arrival, held.segment_size);
+            }
+        }
+        if let Some(at) = served.again {
+            self.schedule(at, Happening::Serves { link, end });
+        }
     }
 
     fn judge(&mut self, host: usize, verdict: Result<(), String>) {
