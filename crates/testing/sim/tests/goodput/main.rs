@@ -12,7 +12,7 @@ use path::{MBIT, Path, fairness};
 #[test]
 fn bbr_fills_nine_tenths_of_a_path_that_loses_one_frame_in_a_hundred() {
     for (rtt_ms, buffer) in [(1, 400), (20, 100), (66, 100), (100, 400)] {
-        let path = Path { rate: 20 * MBIT, rtt_ms, buffer, loss: 10_000, marks: None };
+        let path = Path { buffer, loss: 10_000, ..Path::of(20 * MBIT, rtt_ms) };
         let share = path.share(Congestion::Bbr, 2, 12);
         std::println!("{share} thousandths of {path:?}");
         assert!(share >= 900, "{share} thousandths of {path:?}");
@@ -22,7 +22,7 @@ fn bbr_fills_nine_tenths_of_a_path_that_loses_one_frame_in_a_hundred() {
 #[test]
 fn bbr_fills_a_path_without_losses_whatever_its_buffer() {
     for (rtt_ms, buffer) in [(1, 100), (20, 20), (20, 400), (66, 20), (100, 100)] {
-        let path = Path { rate: 20 * MBIT, rtt_ms, buffer, loss: 0, marks: None };
+        let path = Path { buffer, ..Path::of(20 * MBIT, rtt_ms) };
         let share = path.share(Congestion::Bbr, 3, 12);
         assert!(share >= 900, "{share} thousandths of {path:?}");
     }
@@ -32,7 +32,7 @@ fn bbr_fills_a_path_without_losses_whatever_its_buffer() {
 fn cubic_and_reno_fill_a_path_with_a_buffer_of_one_round_trip() {
     for congestion in [Congestion::Cubic, Congestion::Reno] {
         for rtt_ms in [1, 20, 66] {
-            let path = Path { rate: 20 * MBIT, rtt_ms, buffer: 100, loss: 0, marks: None };
+            let path = Path::of(20 * MBIT, rtt_ms);
             let share = path.share(congestion, 4, 10);
             assert!(share >= 930, "{share} thousandths of {path:?} with {congestion:?}");
         }
@@ -42,7 +42,7 @@ fn cubic_and_reno_fill_a_path_with_a_buffer_of_one_round_trip() {
 #[test]
 fn a_pacing_rate_bounds_any_algorithm_and_is_used_up() {
     for congestion in [Congestion::Cubic, Congestion::Reno, Congestion::Bbr] {
-        let path = Path { rate: 40 * MBIT, rtt_ms: 20, buffer: 100, loss: 0, marks: None };
+        let path = Path::of(40 * MBIT, 20);
         let limited =
             ConnOptions { congestion, max_pacing_rate: Some(1_250_000), ..ConnOptions::default() };
         let share = path.run(&[limited], Duration::from_secs(1), Duration::from_secs(5)).shares[0];
@@ -54,7 +54,7 @@ fn a_pacing_rate_bounds_any_algorithm_and_is_used_up() {
 #[test]
 fn two_streams_of_one_algorithm_share_a_path() {
     for congestion in [Congestion::Cubic, Congestion::Reno, Congestion::Bbr] {
-        let path = Path { rate: 20 * MBIT, rtt_ms: 20, buffer: 100, loss: 0, marks: None };
+        let path = Path::of(20 * MBIT, 20);
         let stream = ConnOptions { congestion, ..ConnOptions::default() };
         let shares =
             path.run(&[stream; 2], Duration::from_secs(10), Duration::from_secs(20)).shares;
@@ -68,7 +68,7 @@ fn two_streams_of_one_algorithm_share_a_path() {
 
 /// Frames that a stream loses within six seconds, and its share of the path, in a queue of eight round trips.
 fn lost_in_a_deep_queue(congestion: Congestion, change: impl FnOnce(&mut Config)) -> (u64, u64) {
-    let path = Path { rate: 40 * MBIT, rtt_ms: 40, buffer: 800, loss: 0, marks: None };
+    let path = Path { buffer: 800, ..Path::of(40 * MBIT, 40) };
     let stream = ConnOptions { congestion, ..ConnOptions::default() };
     let time = Duration::from_secs(5);
     let outcome = path.run_with(&[stream], Duration::from_secs(1), time, change);

@@ -1,15 +1,18 @@
 //! Streams over one path in virtual time, for tests of how much they get of it.
 
 use clearway_base::{Duration, Instant, Rng};
-use clearway_proto::{Config, Congestion, ConnOptions, EcnMode};
+use clearway_proto::{Config, Congestion, ConnOptions, EcnMode, ListenSpec, Table};
 use clearway_sim::conditions::{Conditions, Device, Weather};
 use clearway_sim::frame::Framing;
 use clearway_sim::host::{HostSpec, RxKind};
 use clearway_sim::link::Rules;
-use clearway_sim::stage::{A, B, Stage, join};
+use clearway_sim::stage::{A, B, PORT, Stage, address, connect, join, third};
 use clearway_sim::talk::{Act, Conversation, Expect, Part};
 use clearway_sim::world::World;
+use clearway_wire::Endpoint;
 
+/// The number of the far host.
+const FAR: u8 = 3;
 const MTU: u32 = 1500;
 /// Payload of a full segment, beside timestamps.
 const PAYLOAD: u64 = 1448;
@@ -30,6 +33,12 @@ pub(crate) struct Path {
     pub loss: u32,
     /// What can be marked is, when it waits for longer than this.
     pub marks: Option<Duration>,
+    /// A dual queue stands in front of it (RFC 9332).
+    pub dual: bool,
+    /// The round trip of all streams behind the first, which end at another host; 0: the same.
+    pub far_ms: u64,
+    /// What the way back varies by.
+    pub jitter_us: u64,
 }
 
 /// What streams came to.
@@ -60,6 +69,20 @@ fn host(name: &'static str) -> HostSpec {
 }
 
 impl Path {
+    /// With a buffer of one round trip, that drops what it has no place for.
+    pub(crate) const fn of(rate: u64, rtt_ms: u64) -> Path {
+        Path {
+            rate,
+            rtt_ms,
+            buffer: 100,
+            loss: 0,
+            marks: None,
+            dual: false,
+            far_ms: 0,
+            jitter_us: 0,
+        }
+    }
+
     fn stage(&self, seed: u64, change: impl FnOnce(&mut Config)) -> Stage {
         let delay = Duration::from_micros(self.rtt_ms * 500);
         let under_way = self.rate / 8 * self.rtt_ms / 1000;
@@ -69,9 +92,11 @@ impl Path {
             queue,
             loss: self.loss,
             mark_above: self.marks,
+            dual: self.dual,
             ..Rules::clean(delay)
         };
-        let rules = [there, Rules::clean(delay)];
+        let jitter = Duration::from_micros(self.jitter_us);
+        let rules = [there, Rules { jitter, ..Rules::clean(delay) }];
         let mut hosts = [host("a"), host("b")];
         change(&mut hosts[0].config);
         let conditions = Conditions {
@@ -98,7 +123,41 @@ impl Path {
         let mut stage = Stage { world, conditions, rng: Rng::seed(seed), listener: None };
         let accepts = ConnOptions { ecn: EcnMode::AcceptAccurate, ..ConnOptions::default() };
         stage.listen_as(128, Duration::ZERO, accepts);
+        if self.far_ms > 0 {
+            self.add_far(&mut stage, link, accepts);
+        }
         stage
+    }
+
+    /// Another host that listens, from which the way back is longer.
+    fn add_far(&self, stage: &mut Stage, link: usize, options: ConnOptions) {
+        let spec = third(&stage.conditions.hosts[B]);
+        let world = &mut stage.world;
+        let far = world.add_host(&spec, stage.conditions.buf_len);
+        let back = Duration::from_micros(self.far_ms * 1000 - self.rtt_ms * 500);
+        join(world, &stage.conditions, far, link, 0, Rules::clean(back));
+        let local = Endpoint::new(address(false, 0, far as u8 + 1), PORT);
+        let spec = ListenSpec {
+            table: Table::default(),
+            local,
+            v6_only: false,
+            backlog: 128,
+            token: 0,
+            options,
+        };
+        let host = &mut world.hosts[far];
+        host.actor.listen(&mut host.stack, spec, Duration::ZERO).expect("it listens");
+    }
+
+    /// Adds a conversation that begins after a while, to the far host if there is one.
+    fn converse(&self, stage: &mut Stage, wait: Duration, n: usize, talk: Conversation) -> usize {
+        if n == 0 || self.far_ms == 0 {
+            return stage.converse(wait, talk);
+        }
+        let number = stage.world.ledger.borrow_mut().add(talk);
+        let spec = stage.connect_spec(None, Endpoint::new(address(false, 0, FAR), PORT));
+        stage.world.after(wait, move |w| connect(w, A, number, 0, spec));
+        number
     }
 
     /// Streams that begin half a second after each other run for `warm`, and then for `time`, which
@@ -123,7 +182,7 @@ impl Path {
             .map(|(n, options)| {
                 let from_a = Part { options: *options, ..Part::new(vec![Act::Send(1 << 40)]) };
                 let talk = Conversation::new(from_a, Part::new(vec![Act::AwaitEnd]), Expect::Whole);
-                stage.converse(begin(n), talk)
+                self.converse(&mut stage, begin(n), n, talk)
             })
             .collect();
         let mut world = stage.world;

@@ -30,8 +30,16 @@ const ONE: u32 = 1 << 20;
 /// g of RFC 8257 3.3: the average follows by a sixteenth.
 const GAIN_SHIFT: u32 = 4;
 
+/// The virtual round trip of the draft's 2.4.4: over shorter ones the rate of who sends for long
+/// grows and is cut as over this one, lest who is near takes all from who is far.
+const VIRTUAL_RTT: Duration = Duration::from_millis(25);
+
+/// Round trips behind slow start after which that begins: until then it is more important to find
+/// one's share soon.
+const TRANSITION: u16 = 500;
+
 /// A round trip that is not known yet, and the shortest that is believed.
-const UNKNOWN_RTT: Duration = Duration::from_millis(25);
+const UNKNOWN_RTT: Duration = VIRTUAL_RTT;
 const SHORTEST_RTT: Duration = Duration::from_micros(100);
 
 /// Data leaves at the window over the round trip, in hundredths: faster in slow start, whose window
@@ -41,6 +49,9 @@ const PACING_GAIN: u32 = 110;
 
 /// log2 of the nanoseconds in a tick: about a microsecond.
 const TICK_SHIFT: u32 = 10;
+
+/// A virtual round trip in ticks.
+const VIRTUAL_TICKS: u32 = (VIRTUAL_RTT.as_nanos() >> TICK_SHIFT) as u32;
 
 /// What is known of the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +65,17 @@ enum Stage {
     Samples,
     /// The average follows the share of marks.
     Follows,
+}
+
+/// How long marks cut the window no further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    /// The next mark cuts.
+    None,
+    /// Until what was in flight is acknowledged.
+    InFlight,
+    /// Until a time, in ticks: a virtual round trip.
+    Virtual,
 }
 
 /// What the connection has measured with an ACK, beside what that says.
@@ -80,9 +102,11 @@ pub(crate) struct Prague {
     since: u32,
     /// What the last division by the window left over.
     rest: u32,
-    /// The window was cut, and what was in flight then is not acknowledged before this.
+    /// The window was cut, and is cut no further before this.
     cut_until: Seq,
-    is_cut: bool,
+    cut: Cut,
+    /// Round trips behind the first average, [`TRANSITION`] at most.
+    rounds: u16,
     stage: Stage,
 }
 
@@ -94,7 +118,8 @@ impl Prague {
         since: 0,
         rest: 0,
         cut_until: Seq(0),
-        is_cut: false,
+        cut: Cut::None,
+        rounds: 0,
         stage: Stage::Unmarked,
     };
 
@@ -120,8 +145,8 @@ impl Prague {
             self.average(ack, marked, round_trip);
             return;
         }
-        if self.is_cut && ack.una.ge(self.cut_until) {
-            self.is_cut = false;
+        if self.is_cut_over(ack) {
+            self.cut = Cut::None;
             if self.stage == Stage::Drains {
                 self.refill(w, ack.now);
             }
@@ -129,7 +154,7 @@ impl Prague {
         match self.stage {
             Stage::Unmarked if marked > 0 => {
                 self.stage = Stage::Drains;
-                self.cut(w, ack.nxt);
+                self.cut(w, ack, round_trip);
             }
             Stage::Drains => {
                 let least = rtt.min().unwrap_or_default().as_nanos();
@@ -137,17 +162,17 @@ impl Prague {
                 let carried = u32::try_from(bytes).unwrap_or(u32::MAX);
                 self.delivered = self.delivered.max(carried);
             }
-            Stage::Follows if marked > 0 => self.cut(w, ack.nxt),
+            Stage::Follows if marked > 0 => self.cut(w, ack, round_trip),
             Stage::Unmarked | Stage::Samples | Stage::Follows => {}
         }
         if self.average(ack, marked, round_trip) {
-            self.cut(w, ack.nxt);
+            self.cut(w, ack, round_trip);
         }
         let unmarked = ack.credit.saturating_sub(marked);
         if ack.acked > 0 && ack.cwnd_limited && unmarked > 0 {
             let left = if w.in_slow_start() { w.slow_start(unmarked) } else { unmarked };
             if left > 0 && !w.in_slow_start() {
-                self.grow(w, left);
+                self.grow(w, left, round_trip);
             }
         }
     }
@@ -161,8 +186,8 @@ impl Prague {
         }
         self.delivered = self.delivered.saturating_add(ack.delivered);
         self.marked = self.marked.saturating_add(marked);
-        let elapsed = u64::from(ticks(ack.now).wrapping_sub(self.since));
-        if elapsed < rtt.as_nanos() >> TICK_SHIFT || self.delivered == 0 {
+        let round = if self.is_virtual() { rtt.max(VIRTUAL_RTT) } else { rtt };
+        if self.is_within(self.since, ack.now, round) || self.delivered == 0 {
             return false;
         }
         let all = u64::from(self.delivered);
@@ -176,7 +201,19 @@ impl Prague {
             self.alpha = (i64::from(self.alpha) + step).max(0) as u32;
         }
         self.begin_round(ack.now);
+        self.rounds = (self.rounds + 1).min(TRANSITION);
         is_first
+    }
+
+    /// Whether a round trip that is shorter than the virtual one counts as that. Nothing is shared
+    /// by marks where none have come for so long that the average is nothing.
+    fn is_virtual(&self) -> bool {
+        self.stage == Stage::Follows && self.rounds >= TRANSITION && self.alpha > 0
+    }
+
+    /// Whether less than `time` has passed since some ticks.
+    fn is_within(&self, since: u32, now: Instant, time: Duration) -> bool {
+        u64::from(ticks(now).wrapping_sub(since)) < time.as_nanos() >> TICK_SHIFT
     }
 
     fn begin_round(&mut self, now: Instant) {
@@ -192,19 +229,41 @@ impl Prague {
         self.begin_round(now);
     }
 
-    /// Once in a round trip, marks cut the window by half of their average share.
-    fn cut(&mut self, w: &mut Window, nxt: Seq) {
-        if self.is_cut {
+    /// Whether marks may cut the window again.
+    fn is_cut_over(&self, ack: &AckInfo) -> bool {
+        match self.cut {
+            Cut::None => false,
+            Cut::InFlight => ack.una.ge(self.cut_until),
+            // What is left is no longer than it was; else it is long over.
+            Cut::Virtual => !(1..=VIRTUAL_TICKS).contains(&left(self.cut_until, ack.now)),
+        }
+    }
+
+    /// Once in a round trip, real or virtual, marks cut the window by half of their average share.
+    fn cut(&mut self, w: &mut Window, ack: &AckInfo, rtt: Duration) {
+        if self.cut != Cut::None {
             return;
         }
-        (self.is_cut, self.cut_until) = (true, nxt);
+        (self.cut, self.cut_until) = if self.is_virtual() && rtt < VIRTUAL_RTT {
+            (Cut::Virtual, Seq(ticks(ack.now).wrapping_add(VIRTUAL_TICKS)))
+        } else {
+            (Cut::InFlight, ack.nxt)
+        };
         let cut = u64::from(w.cwnd) * u64::from(self.alpha) / u64::from(2 * ONE);
         w.cut_to(w.cwnd - cut as u32);
     }
 
-    /// Additive increase for `acked` bytes that were not marked: one segment for a window.
-    fn grow(&mut self, w: &mut Window, acked: u32) {
-        let sum = u64::from(acked) * u64::from(w.mss()) + u64::from(self.rest);
+    /// Additive increase for `acked` bytes that were not marked: one segment for a window. Where a
+    /// round trip counts as the virtual one, by the square of its part of that: then the rate rises
+    /// by as much in the same time.
+    fn grow(&mut self, w: &mut Window, acked: u32, rtt: Duration) {
+        let full = u64::from(acked) * u64::from(w.mss());
+        let part = match self.is_virtual() {
+            true => (rtt.min(VIRTUAL_RTT).as_nanos() << 16) / VIRTUAL_RTT.as_nanos(),
+            false => 1 << 16,
+        };
+        let scaled = (u128::from(full) * u128::from(part * part)) >> 32;
+        let sum = scaled as u64 + u64::from(self.rest);
         let window = u64::from(w.cwnd);
         self.rest = (sum % window) as u32;
         w.cwnd = (window + sum / window).min(u64::from(MAX_CWND)) as u32;
@@ -213,9 +272,12 @@ impl Prague {
     /// Its part of a record ([`crate::export`]), under the numbers that CUBIC has of its own: which
     /// of them it is, is among the options of the connection.
     pub(super) fn fields(&mut self, from: u16, f: &mut impl Fields) {
-        let Prague { alpha, delivered, marked, since, rest, cut_until, is_cut, stage } = self;
+        let Prague { alpha, delivered, marked, since, rest, cut_until, cut, rounds, stage } = self;
         let now = ticks(f.now());
         let mut age = now.wrapping_sub(*since);
+        let mut is_cut = *cut == Cut::InFlight;
+        // Ticks are of this stack's clock; what is left of them is not.
+        let mut cut_left = if *cut == Cut::Virtual { left(*cut_until, f.now()) } else { 0 };
         f.u32(from + 2, rest);
         let from = from + 20;
         f.u32(from, alpha);
@@ -223,10 +285,17 @@ impl Prague {
         f.u32(from + 2, marked);
         f.u32(from + 4, &mut age);
         f.seq(from + 5, cut_until);
-        f.bool(from + 6, is_cut);
+        f.bool(from + 6, &mut is_cut);
+        f.u32(from + 7, &mut cut_left);
+        f.u16(from + 8, rounds);
         const STAGES: [Stage; 4] = [Stage::Unmarked, Stage::Drains, Stage::Samples, Stage::Follows];
         f.choice(from + 3, stage, &STAGES);
         *since = now.wrapping_sub(age);
+        *cut = if is_cut { Cut::InFlight } else { Cut::None };
+        if (1..=VIRTUAL_TICKS).contains(&cut_left) {
+            (*cut, *cut_until) = (Cut::Virtual, Seq(now.wrapping_add(cut_left)));
+        }
+        *rounds = (*rounds).min(TRANSITION);
         *alpha = (*alpha).min(ONE);
     }
 }
@@ -247,6 +316,11 @@ impl Algorithm for Prague {
     fn advice(&self) -> Advice {
         Advice::BY_WINDOW
     }
+}
+
+/// Ticks that are left until a time.
+fn left(until: Seq, now: Instant) -> u32 {
+    until.0.wrapping_sub(ticks(now))
 }
 
 fn ticks(now: Instant) -> u32 {

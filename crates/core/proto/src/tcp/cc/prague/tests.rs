@@ -3,7 +3,7 @@
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
-use super::{Measured, ONE, Prague, Stage, TICK_SHIFT};
+use super::{Measured, ONE, Prague, Stage, TICK_SHIFT, TRANSITION};
 use crate::config::Congestion;
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::cc::tests::ack;
@@ -221,4 +221,68 @@ fn the_first_share_that_is_known_in_fast_recovery_cuts_nothing_there() {
     path.cc.on_measured_ack(&info, &rtt_of(path.rtt), held);
     assert_eq!((inside(&path.cc).stage, inside(&path.cc).alpha), (Stage::Follows, ONE / 2));
     assert_eq!(path.cc.cwnd(), 100 * MSS);
+}
+
+/// Two paths whose windows stand for the same rate, of which one is five times shorter; their
+/// queue has been marking for `rounds` round trips.
+fn near_and_far(rounds: u16, alpha: u32) -> [Path; 2] {
+    [(5_000, 20), (25_000, 100)].map(|(rtt_us, segments)| {
+        let mut path = Path::new(rtt_us, segments * MSS);
+        path.cc.window.ssthresh = segments * MSS;
+        path.follows(alpha);
+        let Law::Prague(prague) = &mut path.cc.law else { unreachable!() };
+        prague.rounds = rounds;
+        path
+    })
+}
+
+/// Bytes in a second that the window stands for after a while.
+fn rate_after(path: &mut Path, time: Duration, marked: impl Fn(u32) -> bool) -> u64 {
+    let end = path.now + time;
+    while path.now < end {
+        path.round(&marked);
+    }
+    u64::from(path.cc.cwnd()) * 1_000_000 / (path.rtt.as_nanos() / 1000)
+}
+
+#[test]
+fn below_25_ms_the_rate_grows_as_over_25_ms() {
+    let [near, far] = near_and_far(TRANSITION, ONE / 8)
+        .map(|mut path| rate_after(&mut path, Duration::from_secs(1), |_| false));
+    // Of 4 MB/s.
+    assert!(near > 5_000_000 && near.abs_diff(far) * 20 < far, "{near} {far}");
+}
+
+#[test]
+fn below_25_ms_the_rate_is_cut_as_over_25_ms() {
+    let time = Duration::from_millis(200);
+    let [near, far] = near_and_far(TRANSITION, ONE / 8)
+        .map(|mut path| rate_after(&mut path, time, |n| n % 2 == 0));
+    assert!(near < 3_000_000 && near.abs_diff(far) * 10 < far, "{near} {far}");
+}
+
+#[test]
+fn a_short_round_trip_counts_as_such_at_first_and_where_nothing_is_marked() {
+    // For five hundred round trips; and when the average has become nothing.
+    for (rounds, alpha) in [(0, ONE / 8), (TRANSITION, 0)] {
+        let [mut near, _] = near_and_far(rounds, alpha);
+        for _ in 0..10 {
+            near.round(|_| false);
+        }
+        assert!(near.cc.cwnd() >= 28 * MSS, "about a segment in each of ten round trips");
+    }
+    // After a loss, where no mark has ever come.
+    let mut path = Path::new(5_000, 20 * MSS);
+    path.cc.window.ssthresh = 20 * MSS;
+    for _ in 0..10 {
+        path.round(|_| false);
+    }
+    assert!(path.cc.cwnd() >= 28 * MSS);
+    // Five hundred round trips over a queue that marks a little are over at some time.
+    let [mut near, _] = near_and_far(0, ONE / 8);
+    for _ in 0..520 {
+        near.round(|n| n == 3);
+    }
+    assert_eq!(inside(&near.cc).rounds, TRANSITION);
+    assert!(inside(&near.cc).is_virtual());
 }
