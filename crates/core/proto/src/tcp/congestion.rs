@@ -148,8 +148,8 @@ impl<E: Env> Conn<E> {
         let sack = self.sack(p);
         let board = sack.get(&p.boards);
         let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
-        let sample =
-            paced.delivery.on_ack(info.now, (una, board), lost, self.rtt.min().unwrap_or_default());
+        let times = (self.rtt.min().unwrap_or_default(), info.clock_step);
+        let sample = paced.delivery.on_ack(info.now, (una, board), lost, times);
         let by_window = paced.bbr.is_none();
         let marked = core::mem::take(&mut paced.marked);
         if let Some(bbr) = &mut paced.bbr {
@@ -177,6 +177,8 @@ impl<E: Env> Conn<E> {
         let own = own_rate(self.settings.congestion(), &self.cc, self.rtt.srtt());
         if let Some(paced) = self.cc.paced().get_mut(&mut p.paced) {
             paced.set_rate(limit, own, mss);
+            let gain = paced.bbr.as_ref().map_or(100, |bbr| bbr.info().pacing_gain);
+            paced.pacer.on_ack(sample.newly_acked, gain, info.clock_step);
         }
     }
 

@@ -24,6 +24,11 @@ pub(crate) const MARKERS: usize = 32;
 
 const NANOS: u128 = 1_000_000_000;
 
+/// A clock whose steps are longer than this is coarse: between two of them a good part of a round
+/// trip goes by. Then what is delivered is counted from the first ACK of a step to the first of
+/// another, which come when the clock says; any other may come as much as a step later.
+pub(crate) const COARSE: Duration = Duration::from_millis(2);
+
 /// The end of what left at one time, and how things stood then: the P of the draft.
 #[derive(Clone, Copy, Debug)]
 struct Marker {
@@ -33,6 +38,8 @@ struct Marker {
     first_sent: Instant,
     delivered_at: Instant,
     delivered: u64,
+    /// What of that the ACKs behind the first of that time have brought.
+    in_step: u32,
     lost: u64,
     is_app_limited: bool,
     again: bool,
@@ -67,6 +74,8 @@ pub(crate) struct RateSample {
     pub lost: u64,
     /// The owner had too little to send when it left.
     pub is_app_limited: bool,
+    /// Before this no ACK has come at this time, as far as a coarse clock can tell.
+    pub is_first: bool,
 }
 
 /// The estimator of one connection: the C of the draft.
@@ -75,6 +84,8 @@ pub(crate) struct Delivery {
     /// Bytes delivered in all, and when that last became more.
     delivered: u64,
     delivered_at: Instant,
+    /// What had been delivered with the first ACK of that time.
+    at_step: u64,
     /// When the first of what is being measured left.
     first_sent: Instant,
     /// Bytes lost in all, as far as is known.
@@ -98,6 +109,7 @@ impl Delivery {
             first_sent: now,
             delivered_at: now,
             delivered: 0,
+            in_step: 0,
             lost: 0,
             is_app_limited: false,
             again: false,
@@ -105,6 +117,7 @@ impl Delivery {
         Delivery {
             delivered: 0,
             delivered_at: now,
+            at_step: 0,
             first_sent: now,
             lost: 0,
             app_limited: 0,
@@ -138,6 +151,7 @@ impl Delivery {
             first_sent: self.first_sent,
             delivered_at: self.delivered_at,
             delivered: self.delivered,
+            in_step: (self.delivered - self.at_step) as u32,
             lost: self.lost,
             is_app_limited: self.app_limited > 0,
             again,
@@ -154,7 +168,7 @@ impl Delivery {
         srtt: Duration,
     ) {
         if before == 0 {
-            (self.first_sent, self.delivered_at) = (now, now);
+            self.restart(now);
         }
         let in_flight = before.saturating_add(len);
         if let Some(last) = self.markers().last_mut() {
@@ -173,11 +187,15 @@ impl Delivery {
         }
     }
 
+    fn restart(&mut self, now: Instant) {
+        (self.first_sent, self.delivered_at, self.at_step) = (now, now, self.delivered);
+    }
+
     /// `span` left once more; `before` bytes were in flight.
     pub(crate) fn on_sent_again(&mut self, before: u32, span: Span, now: Instant) {
         if before == 0 {
             // All was lost: the time that it took to see that says nothing of how fast data arrives.
-            (self.first_sent, self.delivered_at) = (now, now);
+            self.restart(now);
         }
         let in_flight = before.saturating_add(span.len());
         let anew = self.marker(span.end, in_flight, now, true);
@@ -205,14 +223,14 @@ impl Delivery {
         Some((first.in_flight, self.lost - first.lost.min(self.lost), first.is_app_limited))
     }
 
-    /// An ACK has come. All below `una` has arrived, and what `board` says; `lost` bytes were lost
+    /// An ACK has come, by a clock with such steps. All below `una` has arrived, and what `board` says; `lost` bytes were lost
     /// in all. No time is told that is shorter than `min_rtt`: then the ACK was for something else.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
         (una, board): (Seq, Option<&Scoreboard>),
         lost: u64,
-        min_rtt: Duration,
+        (min_rtt, clock_step): (Duration, Duration),
     ) -> RateSample {
         let held = board.map_or(0, Scoreboard::bytes);
         let newly =
@@ -220,13 +238,24 @@ impl Delivery {
         (self.una, self.held) = (una, held);
         let newly_lost = lost.saturating_sub(self.lost);
         self.lost = self.lost.max(lost);
+        let is_coarse = clock_step > COARSE;
+        let is_first = !is_coarse || now != self.delivered_at;
         if newly > 0 {
             self.delivered += u64::from(newly);
+            if is_first {
+                self.at_step = self.delivered;
+            }
             self.delivered_at = now;
         }
-        let mut sample = RateSample { newly_acked: newly, newly_lost, ..RateSample::default() };
+        let mut sample =
+            RateSample { newly_acked: newly, newly_lost, is_first, ..RateSample::default() };
         if let Some(marker) = self.take_delivered(una, board) {
             self.measure(&marker, now, min_rtt, &mut sample);
+        }
+        if is_coarse {
+            // Half a step is the least that can be told: twice that, which may be in flight, lasts
+            // for the round trip that it stands for.
+            sample.rtt = sample.rtt.map(|rtt| rtt.max(clock_step.per(2)));
         }
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
@@ -274,7 +303,9 @@ impl Delivery {
         let interval =
             marker.sent.since(marker.first_sent).max(self.delivered_at.since(marker.delivered_at));
         if interval >= min_rtt && interval > Duration::ZERO {
-            let rate = u128::from(sample.delivered) * NANOS / u128::from(interval.as_nanos());
+            let before = marker.delivered - u64::from(marker.in_step);
+            let delivered = self.at_step - before.min(self.at_step);
+            let rate = u128::from(delivered) * NANOS / u128::from(interval.as_nanos());
             sample.rate = rate.min(u128::from(u64::MAX)) as u64;
         }
     }

@@ -10,6 +10,8 @@
 
 use clearway_base::{Duration, Instant};
 
+use super::delivery::COARSE;
+
 const NANOS: u128 = 1_000_000_000;
 
 /// The most that leaves at one time.
@@ -31,11 +33,42 @@ pub(crate) struct Pacer {
     next: Instant,
     /// Something waits for that: how late it leaves is not its own fault.
     waits: bool,
+    /// Bytes that ACKs let out before the clock says that it is time.
+    credit: u32,
+    /// The step of the clock, where that is coarse.
+    step: Duration,
 }
 
 impl Pacer {
     pub(crate) const fn new() -> Pacer {
-        Pacer { rate: None, quantum: 0, next: Instant::ZERO, waits: false }
+        Pacer {
+            rate: None,
+            quantum: 0,
+            next: Instant::ZERO,
+            waits: false,
+            credit: 0,
+            step: Duration::ZERO,
+        }
+    }
+
+    /// So many bytes were acknowledged, and `gain` hundredths of that are to leave for them, by a
+    /// clock with such steps. Where it is coarse, time does not pace within a step: ACKs do, which
+    /// come as fast as the path carries. Else all that a step is worth would leave at its end as one
+    /// burst, for which a short queue has no place.
+    pub(crate) fn on_ack(&mut self, bytes: u32, gain: u32, clock_step: Duration) {
+        if clock_step > COARSE {
+            let earned = u64::from(bytes) * u64::from(gain) / 100;
+            let kept = u64::from(self.credit.min(self.quantum));
+            self.credit = u32::try_from(kept + earned).unwrap_or(u32::MAX);
+            self.step = clock_step;
+        }
+    }
+
+    /// What ACKs have let out, as far as a clock that is about to step would.
+    fn ahead(&self, rate: u64, now: Instant) -> u32 {
+        let left = (now + self.step).since(self.next);
+        let most = u128::from(left.as_nanos()) * u128::from(rate) / NANOS;
+        u32::try_from(most).unwrap_or(u32::MAX).min(self.credit)
     }
 
     /// From now on at `rate`, in so many `pieces` a second, of two segments of `mss` bytes at least;
@@ -62,7 +95,7 @@ impl Pacer {
     pub(crate) fn budget(&mut self, now: Instant) -> Option<u32> {
         let rate = self.rate?;
         if now < self.next {
-            return Some(0);
+            return Some(self.ahead(rate, now));
         }
         if !core::mem::replace(&mut self.waits, false) {
             // Nothing waited: nothing was earned.
@@ -77,6 +110,7 @@ impl Pacer {
         if let Some(rate) = self.rate {
             let nanos = u128::from(bytes) * NANOS / u128::from(rate);
             self.next += Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+            self.credit = self.credit.saturating_sub(bytes);
         }
     }
 

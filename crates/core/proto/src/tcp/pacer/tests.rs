@@ -108,3 +108,40 @@ proptest! {
         prop_assert!(sent <= most, "{sent} {most}");
     }
 }
+
+#[test]
+fn between_two_steps_of_a_coarse_clock_acks_let_out_what_time_would() {
+    let step = Duration::from_micros(16_000);
+    let mut pacer = Pacer::new();
+    // 1 MB/s: a segment in a millisecond, and an ACK for each.
+    pacer.set_rate(Some(1_000_000), PIECES, MSS);
+    let mut largest = 0;
+    let mut all = 0;
+    for at in (0..1_600_000).step_by(1000) {
+        pacer.on_ack(MSS, 100, step);
+        let budget = pacer.budget(us(at - at % 16_000)).unwrap();
+        pacer.on_sent(budget);
+        pacer.wait();
+        (largest, all) = (largest.max(budget), all + budget);
+    }
+    // The first piece is a quantum; without it a piece would be 16 segments.
+    assert!(largest <= 3 * MSS, "{largest}");
+    assert!((1_590_000..=1_620_000).contains(&all), "{all}");
+    // However many ACKs come, no more than a step is worth leaves before it is over.
+    let mut most = 0;
+    for _ in 0..100 {
+        pacer.on_ack(10 * MSS, 100, step);
+        let budget = pacer.budget(us(1_600_000)).unwrap();
+        pacer.on_sent(budget);
+        pacer.wait();
+        most += budget;
+    }
+    assert!((15_000..=20_000).contains(&most), "{most}");
+    // A fine clock paces by itself.
+    let mut pacer = Pacer::new();
+    pacer.set_rate(Some(1_000_000), PIECES, MSS);
+    pacer.on_sent(4 * MSS);
+    pacer.on_ack(MSS, 100, Duration::from_millis(1));
+    pacer.wait();
+    assert_eq!(pacer.budget(us(0)), Some(0));
+}

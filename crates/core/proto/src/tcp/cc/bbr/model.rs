@@ -161,6 +161,11 @@ impl Bbr {
     // ---- 5.5.9: ACKs that come in bunches
 
     pub(super) fn update_ack_aggregation(&mut self, w: &Window, i: &Input) {
+        if !i.sample.is_first {
+            // What ACKs bring within a step of a coarse clock has no time of its own.
+            self.extra_acked_delivered += u64::from(i.sample.newly_acked);
+            return;
+        }
         let expected = |bw: u64, since: Instant| {
             (u128::from(bw) * u128::from(i.now.since(since).as_nanos()) / 1_000_000_000)
                 .min(u128::from(u64::MAX)) as u64

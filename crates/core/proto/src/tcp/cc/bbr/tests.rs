@@ -12,6 +12,9 @@ const MSS: u32 = 1000;
 /// The path is looked at in steps of this.
 const STEP: Duration = Duration::from_micros(100);
 
+/// The clock's.
+const NANO: Duration = Duration::from_nanos(1);
+
 /// What a path does.
 #[derive(Clone, Copy)]
 struct Path {
@@ -91,7 +94,8 @@ impl Flow {
             // loss costs.
             self.lost += if lost { u64::from(MSS) } else { 0 };
             self.delivered += if lost { 0 } else { u64::from(MSS) };
-            let sample = self.delivery.on_ack(self.now, (Seq(self.una), None), self.lost, least);
+            let sample =
+                self.delivery.on_ack(self.now, (Seq(self.una), None), self.lost, (least, NANO));
             let input = Input {
                 now: self.now,
                 sample,
@@ -237,6 +241,7 @@ fn marks_on_all_that_arrives_shrink_what_is_in_flight() {
             prior_delivered: Some(delivered),
             delivered: u64::from(MSS),
             rate: 2_000_000,
+            is_first: true,
             ..RateSample::default()
         };
         let in_flight = flow.in_flight();
