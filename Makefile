@@ -15,7 +15,7 @@ PACKAGES := \
 	qemu-system-x86 busybox-static
 
 # Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).
-TEST_PACKAGES := prometheus chromium python3-yaml fonts-dejavu-core mandoc strace systemd \
+TEST_PACKAGES := prometheus chromium python3-yaml fonts-dejavu-core mandoc strace bpftrace systemd \
 	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools bird2 golang-go
 
 # The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.
@@ -56,6 +56,8 @@ install: ## Build, then install the program, its libraries, manual pages and com
 	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/clearway
 	install -D -m 644 packaging/grafana/clearway.json $(DESTDIR)$(PREFIX)/share/clearway/grafana/clearway.json
 	install -D -m 644 packaging/prometheus/clearway-alerts.yml $(DESTDIR)$(PREFIX)/share/clearway/prometheus/clearway-alerts.yml
+	install -d $(DESTDIR)$(PREFIX)/share/clearway/bpftrace
+	for script in packaging/bpftrace/*.bt; do sed 's,/usr/bin/,$(PREFIX)/bin/,' $$script >$(DESTDIR)$(PREFIX)/share/clearway/bpftrace/$$(basename $$script); done
 	install -d $(DESTDIR)$(PREFIX)/share/doc/clearway/examples
 	install -m 644 packaging/clearway.toml crates/api/capi/examples/*.c crates/api/clearway/examples/*.rs $(DESTDIR)$(PREFIX)/share/doc/clearway/examples/
 

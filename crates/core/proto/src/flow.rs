@@ -8,9 +8,10 @@ use alloc::boxed::Box;
 
 use clearway_base::FlowMap;
 use clearway_base::sip::sip_1_3;
-use clearway_wire::{Addr, Endpoint};
+use clearway_wire::{Addr, Endpoint, Segment};
 
 use crate::ids::Table;
+use crate::trace::{Ends, TracedSegment};
 
 /// The name of a flow: both endpoints, as seen from here, and the routing table they live in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +36,24 @@ impl FlowKey {
         u64::from(self.table.0) << 32
             | u64::from(self.remote_port) << 16
             | u64::from(self.local_port)
+    }
+
+    /// What who traces the stack is told of the flow.
+    #[inline(always)]
+    pub(crate) fn traced(&self) -> Ends<'_> {
+        Ends {
+            local: &self.local,
+            remote: &self.remote,
+            local_port: self.local_port,
+            remote_port: self.remote_port,
+        }
+    }
+
+    /// As [`FlowKey::traced`], of a segment with `len` bytes of payload.
+    #[inline(always)]
+    pub(crate) fn traced_segment(&self, seg: &Segment, len: u32) -> TracedSegment<'_> {
+        let Segment { seq, ack, flags, .. } = seg;
+        TracedSegment { ends: self.traced(), seq: seq.0, ack: ack.0, len, flags: flags.0 }
     }
 
     pub(crate) fn local_endpoint(&self) -> Endpoint {

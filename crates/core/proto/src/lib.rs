@@ -28,6 +28,7 @@ mod ports;
 mod records;
 mod stack;
 mod tcp;
+mod trace;
 mod udp;
 
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub use tcp::{
     BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, RunningTimer, State, TcpInfo,
     TimerKind,
 };
+pub use trace::{Ends, Trace, TracedSegment};
 pub use udp::{
     Datagram, MAX_UDP_SEGMENTS, UdpError, UdpErrorReport, UdpFragmenting, UdpLeft, UdpOut, UdpSpec,
     UdpStamp, UdpStamped, UdpSummary,

@@ -1,9 +1,10 @@
 //! The types that the host's stacks are built over.
 
 use clearway_pkt::PoolBuf;
-use clearway_proto::Env;
+use clearway_proto::{Env, Trace};
 
 use crate::store::{FifoRx, FifoTx};
+use crate::traced;
 
 /// The host's stores: the programs' FIFOs.
 pub enum HostEnv {}
@@ -12,6 +13,11 @@ impl Env for HostEnv {
     type Buf = PoolBuf;
     type Rx = FifoRx;
     type Tx = FifoTx;
+
+    #[inline(always)]
+    fn trace(what: Trace<'_>) {
+        traced::tell(what);
+    }
 }
 
 /// The stack of one worker.

@@ -17,6 +17,7 @@ pub mod quota;
 pub mod session_fds;
 pub mod sessions;
 pub mod store;
+mod traced;
 pub mod worker;
 
 pub use env::HostEnv;

@@ -54,6 +54,7 @@ const fn open(scope: &'static str, storeys: &'static [Storey]) -> Order {
 #[rustfmt::skip]
 pub const ORDERS: &[Order] = &[
     settled("proto", &[
+        floor("what is told as it happens", &["trace"]),
         floor("words and tools", &["counters", "error", "hash", "ids", "limits", "payload", "ports",
             "records", "store"]),
         floor("keys and choices", &["bind", "config", "event", "export", "flow"]),
@@ -94,7 +95,7 @@ pub const ORDERS: &[Order] = &[
             "shortage", "syn_rcvd", "table", "time_wait", "verbs"]),
     ]),
     settled("session", &[
-        floor("words and tools", &["errno", "interfaces", "mailbox", "memory"]),
+        floor("words and tools", &["errno", "interfaces", "mailbox", "memory", "traced"]),
         floor("limits", &["quota"]),
         floor("programs, and what they hold", &["program", "session_fds"]),
         floor("FIFOs", &["store"]),

@@ -369,8 +369,13 @@ impl Ip {
     }
 
     /// Looks at IP's timers.
-    pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
-        self.neighbours.expire(now, &mut counters.neighbours);
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        counters: &mut Counters,
+        on_failed: &mut dyn FnMut(Iface, Addr),
+    ) {
+        self.neighbours.expire(now, &mut counters.neighbours, on_failed);
         self.groups.expire(now);
         if self.path_mtus.expire(now) {
             self.changed();

@@ -138,6 +138,14 @@ pub(crate) enum Claimed {
     Unknown,
 }
 
+/// A neighbour that was asked for, and has answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Resolved {
+    pub(crate) iface: Iface,
+    pub(crate) addr: Addr,
+    pub(crate) mac: Mac,
+}
+
 /// A frame that waits for a neighbour.
 struct Waiting {
     bytes: Box<[u8]>,
@@ -170,6 +178,8 @@ pub(crate) struct Neighbours {
     per_neighbour: u8,
     /// Some neighbour that frames wait for may have answered.
     released: bool,
+    /// One that has answered, until somebody asks who.
+    resolved: Option<Resolved>,
     /// No entry's state ends before this.
     next_due: Instant,
 }
@@ -228,6 +238,7 @@ impl Neighbours {
             unreached: List::new(),
             per_neighbour,
             released: false,
+            resolved: None,
             next_due: Instant::NEVER,
         }
     }
@@ -331,6 +342,7 @@ impl Neighbours {
                 entry.mac = mac;
                 entry.settle(answer.then_some(reachable_until));
                 self.asking.remove(&mut self.entries.links(|e| &mut e.ask), at.index());
+                self.resolved = Some(Resolved { iface: claim.iface, addr: claim.addr, mac });
                 self.put_on(at, On::Known);
                 self.released = true;
             }
@@ -513,6 +525,11 @@ impl Neighbours {
         self.remove(index, counters);
     }
 
+    /// Whom the packet that was just taken is the answer of, told once.
+    pub(crate) fn take_resolved(&mut self) -> Option<Resolved> {
+        self.resolved.take()
+    }
+
     /// The oldest frame that nobody answered for, and the interface that it was to leave by. It
     /// stays until [`Neighbours::drop_unreached`].
     pub(crate) fn next_unreached(&self) -> Option<(u32, Iface)> {
@@ -552,7 +569,14 @@ impl Neighbours {
     }
 
     /// Ends the states whose time is over: asks again, gives up.
-    pub(crate) fn expire(&mut self, now: Instant, counters: &mut NeighbourCounters) {
+    ///
+    /// Tells `on_failed` of each that did not answer.
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        counters: &mut NeighbourCounters,
+        on_failed: &mut dyn FnMut(Iface, Addr),
+    ) {
         if now < self.next_due {
             return;
         }
@@ -575,6 +599,7 @@ impl Neighbours {
                 MAX_UNICAST_SOLICIT
             };
             if entry.tries >= most {
+                on_failed(entry.iface, entry.addr);
                 self.give_up(index, counters);
                 continue;
             }

@@ -17,9 +17,11 @@ use super::Stack;
 use super::classify::{Class, Known, NO_IFACE, NO_V4, SNAP, Scratch, classify};
 use crate::counters::Drop;
 use crate::flow::{FlowRef, Found, Name};
+use crate::net::neigh::Resolved;
 use crate::payload::{BufferMaker, Payload};
 use crate::store::Env;
 use crate::tcp::{Arrival, Cx};
+use crate::trace::Trace;
 
 impl<E: Env> Stack<E> {
     /// Takes the packets of a burst in. What they ask for is only marked: `emit` sends.
@@ -227,6 +229,7 @@ impl<E: Env> Stack<E> {
     ) {
         let at = self.scratch.at;
         let Some(meta) = burst.meta(at).copied() else { return };
+        let len = burst.peek(at).map_or(0, |(buf, _)| buf.bytes().len() as u32);
         let result = match (result, burst.take_buf(at)) {
             (Some(result), _) => result,
             (None, Some(buf)) => self.deliver_any(now, at, &meta, buf),
@@ -239,6 +242,7 @@ impl<E: Env> Stack<E> {
         if let Err(why) = result {
             self.counters.ip.delivered -= 1;
             self.counters.dropped(why);
+            E::trace(Trace::Drop { why: why.name(), iface: meta.iface, len });
             on_drop(why, &meta, &self.scratch.snap[..self.scratch.snapped]);
         }
     }
@@ -255,7 +259,13 @@ impl<E: Env> Stack<E> {
         let Some(look) = scratch.looks.get(at) else { return Ok(()) };
         let key = match look.class {
             Class::Refused => return Err(look.why),
-            Class::Slow => return self.slow(now, meta, buf),
+            Class::Slow => {
+                let result = self.slow(now, meta, buf);
+                if let Some(Resolved { iface, addr, mac }) = self.ip.neighbours.take_resolved() {
+                    E::trace(Trace::NeighbourResolved { iface, addr, mac });
+                }
+                return result;
+            }
             Class::Tcp => look.key,
             Class::TcpV4 => look.v4.key(),
         };

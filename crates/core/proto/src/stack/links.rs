@@ -23,6 +23,7 @@ use crate::net::replies::{LinkWhat, ReplyLink};
 use crate::net::route::{NextHop, Route, RouteError, masked};
 use crate::store::Env;
 use crate::tcp::Cx;
+use crate::trace::Trace;
 use crate::udp::UdpErrorReport;
 
 /// Type and code of the ICMP errors that say what this host says to itself: nobody answers on the
@@ -419,7 +420,9 @@ impl<E: Env> Stack<E> {
 
     /// Looks at the timers below TCP.
     pub(crate) fn expire_links(&mut self, now: Instant) {
-        self.ip.expire(now, &mut self.counters);
+        self.ip.expire(now, &mut self.counters, &mut |iface, addr| {
+            E::trace(Trace::NeighbourFailed { iface, addr });
+        });
         while let Some((place, iface)) = self.ip.neighbours.next_unreached() {
             self.tell_unreached(now, place, iface);
             self.ip.neighbours.drop_unreached();

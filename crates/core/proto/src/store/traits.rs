@@ -3,6 +3,8 @@
 use clearway_base::Duration;
 use clearway_pkt::{Buf, Piece};
 
+use crate::trace::Trace;
+
 /// What is reserved for each queue of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Minimum {
@@ -41,6 +43,12 @@ pub trait Env {
     type Rx: RxStore<Self::Buf>;
     /// Where written bytes wait until they are acknowledged.
     type Tx: TxStore;
+
+    /// Something has happened: for probes. Must be quick, and changes nothing.
+    #[inline(always)]
+    fn trace(what: Trace<'_>) {
+        let _ = what;
+    }
 }
 
 /// Received bytes.

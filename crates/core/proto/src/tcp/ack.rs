@@ -19,6 +19,7 @@ use super::sack::{self, SackUpdate, Scoreboard};
 use super::span::Span;
 use crate::event::ConnEvents;
 use crate::store::{Env, TxStore};
+use crate::trace::Trace;
 
 /// A round trip that a timestamp echo tells of is believed up to this: beyond it the echo is
 /// garbage.
@@ -486,6 +487,7 @@ fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -
                 c.ecn_is_cut(cx.pools);
             }
             cx.stack.counters.tcp.fast_recoveries += 1;
+            E::trace(Trace::RecoveryEnter { ends: c.key.traced(), flight });
             c.wants_turn();
         }
         Signal::Left => {
@@ -495,8 +497,12 @@ fn signal<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, info: &AckInfo) -
             let flight = if is_reduced { u32::MAX } else { info.flight };
             c.on_congestion(cx.pools, cx.stack.now, Event::Recovered { flight });
             c.recovered(cx.pools);
+            E::trace(Trace::RecoveryExit { ends: c.key.traced(), from: "fast" });
         }
-        Signal::Nothing | Signal::Partial { .. } | Signal::Repaired => {}
+        Signal::Repaired => {
+            E::trace(Trace::RecoveryExit { ends: c.key.traced(), from: "timeout" });
+        }
+        Signal::Nothing | Signal::Partial { .. } => {}
     }
     signal
 }

@@ -16,6 +16,7 @@ use crate::counters::Drop;
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::store::Env;
+use crate::trace::Trace;
 
 /// A segment in SYN-SENT.
 pub(crate) fn on_segment<E: Env>(
@@ -92,6 +93,7 @@ fn fast_open_answered<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: 
     if c.rtt.syn_repeated && taken == 0 {
         cx.pools.fast_open.lost(cx.stack.now, &c.key);
         cx.counters.tcp.fast_open_lost += 1;
+        E::trace(Trace::FastOpen { ends: c.key.traced(), what: "lost" });
     } else {
         cx.pools.fast_open.answered(cx.stack.now, &c.key, seg.opts.fast_open, c.peer_mss);
     }
@@ -100,10 +102,12 @@ fn fast_open_answered<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: 
     }
     if taken > 0 {
         cx.counters.tcp.fast_open_active += 1;
+        E::trace(Trace::FastOpen { ends: c.key.traced(), what: "taken" });
         c.note_rare(cx.pools, |t| t.fast_open = EarlySyn::Taken);
         ack::take_acked(c, cx, taken, seg.ack);
     } else {
         cx.counters.tcp.fast_open_not_taken += 1;
+        E::trace(Trace::FastOpen { ends: c.key.traced(), what: "not-taken" });
     }
     // What was not taken leaves again at once, as if it had never left (RFC 7413 4.2.1).
     c.snd.nxt = c.snd.una;

@@ -25,6 +25,7 @@ use crate::export::Fields;
 use crate::flow::FlowKey;
 use crate::net::path_cache::RouteCache;
 use crate::store::{Env, RxStore, TxStore};
+use crate::trace::Trace;
 
 /// Deadlines and the times that they are reckoned from. The wheel knows one instant for each
 /// connection: the earliest, or one before it.
@@ -241,12 +242,22 @@ impl<E: Env> Conn<E> {
     #[inline]
     pub(crate) fn go(&mut self, cause: Cause) {
         match after(self.state, cause) {
-            Some(to) => self.state = to,
+            Some(to) => self.enter(to),
             None => {
                 debug_assert!(false, "no transition from {} by {}", self.state, cause.name());
                 self.fail(Failure::Broken);
             }
         }
+    }
+
+    /// It is in this state from now on. Those that go round the table end it.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, to: State) {
+        if to != self.state {
+            let (from, to) = (self.state.name(), to.name());
+            E::trace(Trace::StateChange { ends: self.key.traced(), from, to });
+        }
+        self.state = to;
     }
 
     /// The owner shall look.
@@ -277,7 +288,7 @@ impl<E: Env> Conn<E> {
 
     /// The connection is over.
     pub(crate) fn end(&mut self) {
-        self.state = State::Closed;
+        self.enter(State::Closed);
         self.marks.clear(
             Marks::EMIT
                 .with(Marks::ACK_NOW)
@@ -292,7 +303,7 @@ impl<E: Env> Conn<E> {
     pub(crate) fn reset(&mut self) {
         // A peer that never heard of us needs no reset.
         let known = self.state != State::SynSent && self.state != State::Closed;
-        self.state = State::Closed;
+        self.enter(State::Closed);
         self.marks
             .clear(Marks::ACK_NOW.with(Marks::SYN_DUE).with(Marks::PROBE_DUE).with(Marks::FORCE));
         if known {

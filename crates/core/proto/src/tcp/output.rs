@@ -32,6 +32,7 @@ use crate::flow::FlowKey;
 use crate::limits;
 use crate::net::output::{IpOut, OutError, Transport};
 use crate::store::{Env, RxStore, TxStore};
+use crate::trace::Trace;
 use plan::{Again, Plan, View, Why, next};
 
 /// What became of a connection's turn.
@@ -181,7 +182,7 @@ fn emit_last<E: Env, S: Sink>(
         {
             return Ok(Turn::Done);
         }
-        c.state = State::Closed;
+        c.enter(State::Closed);
         emit_reset(c, cx)?;
     }
     Ok(Turn::Done)
@@ -868,6 +869,7 @@ fn emit_span<E: Env, S: Sink>(
         c.note_sent(p, *now, Span::new(span.start, end));
     }
     out.counters.tcp.segs_out += u64::from(segments);
+    E::trace(Trace::SegmentOut(c.key.traced_segment(&seg, len)));
     // Where more is on its way with it, or about to be, a probe may tell of a loss before the timer
     // does. A FIN alone is alone.
     let is_burst = segments > 1 || len > 0 && !seg.flags.contains(Flags::PSH);
@@ -886,6 +888,12 @@ fn emit_span<E: Env, S: Sink>(
     }
     if again != Again::New {
         out.counters.tcp.retransmitted_segs += u64::from(segments);
+        let why = match again {
+            _ if c.recovery.is_probing() => "tail-probe",
+            Again::Rescue => "rescue",
+            _ => "lost",
+        };
+        E::trace(Trace::Retransmit { ends: c.key.traced(), seq: span.start.0, len, why });
         let stamp = seg.opts.ts.map(|(ours, _)| ours);
         c.note_rare(p, |t| {
             t.bytes_retransmitted += u64::from(len);
@@ -1054,6 +1062,7 @@ fn put<E: Env, S: Sink>(
         room.finish(header_len, Transport::Tcp { header_len: header_len as u8, segment_size: 0 });
     out.commit(done);
     out.counters.tcp.segs_out += 1;
+    E::trace(Trace::SegmentOut(c.key.traced_segment(seg, 0)));
     Ok(())
 }
 
@@ -1116,6 +1125,8 @@ fn emit_syn<E: Env, S: Sink>(
     if c.rtt.syn_repeated {
         c.note_rare(p, |t| t.syns_retransmitted += 1);
         out.counters.tcp.retransmitted_segs += 1;
+        let (ends, seq) = (c.key.traced(), c.iss.0);
+        E::trace(Trace::Retransmit { ends, seq, len: payload, why: "syn" });
     } else if !c.marks.has(Marks::TIMING) {
         c.marks.set(Marks::TIMING);
         c.times.timed = Recent::of(now);
@@ -1187,6 +1198,7 @@ fn put_syn<E: Env, S: Sink>(
     let done = room.finish(used, Transport::Tcp { header_len: header_len as u8, segment_size: 0 });
     out.commit(done);
     out.counters.tcp.segs_out += 1;
+    E::trace(Trace::SegmentOut(c.key.traced_segment(seg, payload)));
     c.data_segs_out = c.data_segs_out.wrapping_add(1);
     Ok(())
 }

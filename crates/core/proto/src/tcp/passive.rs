@@ -26,6 +26,7 @@ use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::ids::ListenerId;
 use crate::store::{Env, RxStore, TxStore};
+use crate::trace::Trace;
 
 /// How long after the last cookie an ACK is still held against cookies: as long as one may be good.
 const COOKIE_LIFE: Duration = Duration::from_secs(128);
@@ -199,6 +200,7 @@ impl<E: Env> Tcp<E> {
             None => return Opening::Plain(None),
             Some(brought) if brought.is_request() => {
                 cx.counters.tcp.fast_open_cookies_given += 1;
+                E::trace(Trace::FastOpen { ends: key.traced(), what: "cookie-given" });
                 return Opening::Plain(fresh());
             }
             Some(brought) => match fast_open::judge(config, &how.keys, key, &brought) {
@@ -206,6 +208,7 @@ impl<E: Env> Tcp<E> {
                 Judged::Old => renewed = fresh(),
                 Judged::Wrong => {
                     cx.counters.tcp.fast_open_cookies_refused += 1;
+                    E::trace(Trace::FastOpen { ends: key.traced(), what: "cookie-refused" });
                     return Opening::Plain(fresh());
                 }
             },
@@ -219,6 +222,7 @@ impl<E: Env> Tcp<E> {
             || self.flows.is_full()
         {
             cx.counters.tcp.fast_open_overflows += 1;
+            E::trace(Trace::FastOpen { ends: key.traced(), what: "overflow" });
             return Opening::Plain(None);
         }
         Opening::Early(renewed)
@@ -256,6 +260,9 @@ impl<E: Env> Tcp<E> {
         let index = self.make_open(cx, &seeds, &first)?;
         self.pools.fast_open.opened(*key, id, renewed);
         cx.counters.tcp.fast_open_passive += 1;
+        E::trace(Trace::FastOpen { ends: key.traced(), what: "opened" });
+        let (from, to) = (State::Listen.name(), State::SynReceived.name());
+        E::trace(Trace::StateChange { ends: key.traced(), from, to });
         if let Some(c) = self.open.by_index_mut(index) {
             c.state = State::SynReceived;
             c.segs_out = 0;
@@ -402,6 +409,8 @@ impl<E: Env> Tcp<E> {
             syn_rcvd: None,
         };
         let open = self.make_open(cx, &seeds, seg)?;
+        let (from, to) = (State::SynReceived.name(), State::Established.name());
+        E::trace(Trace::StateChange { ends: seeds.key.traced(), from, to });
         cx.counters.tcp.syn_cookies_accepted += 1;
         self.deliver(cx, open, arrival)
     }

@@ -21,6 +21,7 @@ use super::sack::SackUpdate;
 use super::span::Span;
 use crate::config::TcpConfig;
 use crate::store::Env;
+use crate::trace::Trace;
 
 /// What an ACK says, as far as a probe is concerned.
 pub(super) struct Answer<'a> {
@@ -111,6 +112,7 @@ pub(super) fn is_for_probe<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) 
         return false;
     }
     cx.counters.tcp.tail_loss_probes += 1;
+    E::trace(Trace::TailLossProbe { ends: c.key.traced(), flight: c.outstanding() });
     c.recovery.begin_probe();
     // RFC 8985 7.3: whatever leaves, the retransmission timer runs from now on.
     c.arm(Timer::Retransmit, now + rto);

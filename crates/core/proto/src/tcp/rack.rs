@@ -22,6 +22,7 @@ use super::recovery::Phase;
 use super::sack::Scoreboard;
 use super::span::Span;
 use crate::store::Env;
+use crate::trace::Trace;
 
 impl<E: Env> Conn<E> {
     /// `span` leaves now, behind or among other bytes in flight. Called before that is noted
@@ -241,6 +242,7 @@ impl<E: Env> Conn<E> {
     /// Nothing was lost: recovery is over, and congestion control goes on from where it was (RFC
     /// 4015 3.2).
     pub(super) fn take_back(&mut self, p: &mut Pools<E>, now: Instant) {
+        E::trace(Trace::Undone { ends: self.key.traced() });
         let mut undo = None;
         // After a timeout nothing says that the order was another.
         let reordered = u32::from(self.recovery.is_frozen());

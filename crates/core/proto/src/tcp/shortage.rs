@@ -16,6 +16,7 @@ use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::store::lending::{LOOK, moves_enough};
 use crate::store::{Env, RxStore, TxStore};
+use crate::trace::Trace;
 
 /// How often a part of the line is looked at while memory is short.
 const EVERY: Duration = Duration::from_millis(100);
@@ -124,6 +125,7 @@ impl<E: Env> Tcp<E> {
             return;
         }
         cx.counters.tcp.shortage_resets += 1;
+        E::trace(Trace::ShortageReset { ends: c.key.traced() });
         self.end_for_others(cx, loan.conn);
     }
 

@@ -11,9 +11,11 @@ use super::context::{Arrival, Cx};
 use super::ecn::TOS_BITS;
 use super::options::{self, Agreed};
 use super::rcv::Rcv;
+use super::state::State;
 use crate::counters::Drop;
 use crate::flow::{FlowKey, FlowRef, LifePhase};
 use crate::store::Env;
+use crate::trace::Trace;
 
 /// Challenge ACKs that one handshake may cause (RFC 5961 7).
 const CHALLENGES: u8 = 8;
@@ -216,6 +218,8 @@ impl<E: Env> Tcp<E> {
             syn_rcvd: Some(index),
         };
         let open = self.make_open(cx, &seeds, seg)?;
+        let (from, to) = (State::SynReceived.name(), State::Established.name());
+        E::trace(Trace::StateChange { ends: seeds.key.traced(), from, to });
         self.deliver(cx, open, arrival)
     }
 

@@ -21,6 +21,7 @@ use crate::payload::Payload;
 use crate::ports::Ports;
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::listen_table::ListenTable;
+use crate::trace::{Trace, TracedSegment};
 
 use super::clock::{DueFar, Recent, Tick};
 use super::conn::Conn;
@@ -321,6 +322,13 @@ impl<E: Env> Tcp<E> {
     ) -> Result<(), Drop> {
         let Some(c) = self.open.by_index_mut(index) else { return Err(Drop::TcpPortClosed) };
         cx.counters.tcp.segs_in += 1;
+        E::trace(Trace::SegmentIn(TracedSegment {
+            ends: c.key.traced(),
+            seq: seg.seq.0,
+            ack: seg.ack.0,
+            len: payload.len,
+            flags: seg.flags.0,
+        }));
         let work = &mut ConnCx { pools: &mut self.pools, stack: cx };
         let result = open::on_expected::<E, true>(c, work, (seg, &SackBlocks::NONE), payload);
         if c.marks.any(UNSETTLED.with(Marks::ORPHAN).with(Marks::PENDING)) {
@@ -340,6 +348,7 @@ impl<E: Env> Tcp<E> {
         arrival: &mut Arrival<'_, E::Buf>,
     ) -> Result<(), Drop> {
         cx.counters.tcp.segs_in += 1;
+        E::trace(Trace::SegmentIn(arrival.key.traced_segment(arrival.seg, arrival.len())));
         let at = arrival.found.at;
         if at.is_open() && self.is_at(at, arrival.key) {
             return self.deliver(cx, at.index(), arrival);

@@ -15,6 +15,7 @@ use super::recovery::Phase;
 use super::state::{Cause, State};
 use crate::error::Failure;
 use crate::store::Env;
+use crate::trace::Trace;
 
 /// Retransmissions for a connection without owner before it is given up: nobody waits for it.
 const ORPHAN_RETRIES: u8 = 8;
@@ -159,6 +160,8 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         c.recovery.tries = c.recovery.tries.saturating_add(1);
     }
     cx.counters.tcp.retransmit_timeouts += 1;
+    let (flight, tries) = (c.outstanding(), c.recovery.tries.into());
+    E::trace(Trace::RetransmitTimeout { ends: c.key.traced(), flight, tries });
     c.full_segments_vanish(cx);
     c.back_off(cx);
     c.arm(Timer::Retransmit, cx.now + c.rtt.rto(&cx.config.tcp));

@@ -29,6 +29,7 @@ use crate::ports::Share;
 use crate::store::{Env, RxStore, TxStore};
 use crate::tcp::listen_table::Listener;
 use crate::tcp::{ConnectSpec, ListenSpec};
+use crate::trace::Trace;
 
 impl<E: Env> Tcp<E> {
     fn handle(id: ConnId) -> Option<Handle<Conn<E>>> {
@@ -765,6 +766,9 @@ impl<E: Env> Tcp<E> {
     pub(crate) fn end_for_shortage(&mut self, cx: &mut Cx<'_>, id: ConnId) {
         if self.end_because(cx, id, Failure::NoMemory) {
             cx.counters.tcp.shortage_resets += 1;
+            if let Some(c) = self.owned(id) {
+                E::trace(Trace::ShortageReset { ends: c.key.traced() });
+            }
         }
     }
 

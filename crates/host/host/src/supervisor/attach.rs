@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use clearway_base::Handle;
+use clearway_probes::{self as probes, Text};
 use clearway_session::errno::{Refusal, refuse};
 use clearway_session::memory::Memory;
 use clearway_session::program::Program;
@@ -21,7 +22,9 @@ use clearway_shm::{Notifier, RingConsumer, RingProducer, Segment, ShmError, sock
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
-use super::state::{Entry, KIND_PROCESS, Member, Process, Supervisor, SupervisorCounts, word};
+use super::state::{
+    Entry, KIND_PROCESS, Member, Process, Supervisor, SupervisorCounts, traced, word,
+};
 use crate::answer::{Asker, Doorway};
 use crate::namespaces::{DEFAULT, counted, same_bytes, within};
 
@@ -185,6 +188,9 @@ impl Supervisor {
                 why,
                 "refused"
             );
+            probes::refused(|| {
+                (pid.into(), Text::of(&hello.program), Text::of(&wanted), Text::of(&why))
+            });
             self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).count(&wanted, false);
             attach_socket.answer(&Reply::Error { errno: errno as i32, why }, &[]);
         }
@@ -382,6 +388,7 @@ impl Supervisor {
             namespace = program.namespace,
             "attached"
         );
+        probes::attach(|| traced(process.pid, program));
         self.namespaces
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
+use clearway_probes::{self as probes, Text};
 use clearway_session::program::Program;
 use clearway_shm::attach_socket::worker_of;
 
-use super::state::{Process, SessionFd, Supervisor};
+use super::state::{Process, SessionFd, Supervisor, traced};
 
 /// Bytes of a program's memory that the system may have given beyond twice what is charged: what
 /// lies in blocks that are being filled.
@@ -25,6 +26,7 @@ impl Supervisor {
         let Some(member) = process.member else { return self.strangers.remove(handle) };
         let number = member.number;
         tracing::info!(pid = process.pid, app = member.program.number, "detached");
+        probes::detach(|| traced(process.pid, &member.program));
         for worker in 0..self.workers.count() {
             let remove = move |worker: &mut clearway_session::Worker| {
                 let time = worker.time();
@@ -124,6 +126,10 @@ impl Supervisor {
         self.counts.cut_off += 1;
         tracing::warn!(app = number, name = %program.name, namespace = %program.namespace, why,
             "program cut off");
+        probes::cut_off(|| {
+            let (name, namespace) = (Text::of(&program.name), Text::of(&program.namespace));
+            (number.into(), name, namespace, Text::of(why))
+        });
         for worker in 0..self.workers.count() {
             let program = Arc::clone(&program);
             let reset = move |worker: &mut clearway_session::Worker| {

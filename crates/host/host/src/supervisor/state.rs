@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 
 use clearway_base::{Handle, Slab};
+use clearway_probes::Text;
 use clearway_session::mailbox::Inbox;
 use clearway_session::program::Program;
 use clearway_session::quota::{Permit, Quota};
@@ -263,4 +264,10 @@ impl Doorway {
     pub(super) fn new(socket: OwnedFd) -> Doorway {
         Doorway { socket, is_busy: AtomicBool::new(false) }
     }
+}
+
+/// What probes tell of a process.
+pub(super) fn traced(pid: u32, program: &Program) -> (u64, Text, Text, u64) {
+    let (name, namespace) = (Text::of(&program.name), Text::of(&program.namespace));
+    (pid.into(), name, namespace, program.number.into())
 }

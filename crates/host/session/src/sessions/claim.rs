@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
+use clearway_probes as probes;
 use clearway_shm::attach_socket::{self, SessionId, worker_of};
 use clearway_shm::layout::{AcceptRecord, Message, taken_by};
 use nix::errno::Errno;
@@ -124,6 +125,7 @@ impl Sessions {
     ) {
         let Some(session) = self.table.get_mut(handle) else { return };
         let untold = std::mem::take(&mut session.untold);
+        probes::accept(|| session.traced());
         if let Some(parent) = session.parent.take() {
             self.waits_no_more(stack, program, parent, id);
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
+use clearway_probes::{self as probes, Text};
 use clearway_shm::attach_socket::SessionId;
 
 use super::state::{Session, Sessions, What};
@@ -74,6 +75,10 @@ impl Sessions {
                 self.cut_forwarders(session.id);
             }
         }
+        let program = &session.program;
+        probes::session_close(|| {
+            (session.id, Text::of(&program.name), Text::of(&program.namespace))
+        });
         drop(session.permit);
         self.unstall(&session.program);
     }

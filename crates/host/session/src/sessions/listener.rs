@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::{Duration, Handle, Instant};
 use clearway_options::stamping::notes_arrival;
+use clearway_probes::{self as probes, Text};
 use clearway_proto::{FastOpenListener, ListenSpec};
 use clearway_shm::attach_socket::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{AcceptRecord, Message, event, flags, state};
@@ -121,6 +122,10 @@ impl Sessions {
         session.what = What::Listener(Box::new(listening));
         session.local = stack.listener_local(listener).map(|local| session.shown(local));
         session.set_state(state::LISTENING | state::BOUND);
+        probes::listen(|| {
+            let (local, name) = (Text::of_any(session.local), Text::of(&program.name));
+            (id, local, backlog.into(), name)
+        });
         self.remote_listener_out(stack, handle, spec, sizes);
         self.tune(stack, handle, None);
         self.describe(stack, handle)
@@ -216,6 +221,7 @@ impl Sessions {
         session.local = stack.local(conn).map(|e| session.shown(e));
         session.remote = stack.remote(conn).map(|e| session.shown(e));
         session.set_state(state::CONNECTED | state::BOUND);
+        probes::incoming(|| session.traced());
         if !session.options.quick_ack {
             stack.set_quick_ack(conn, false);
         }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use clearway_base::{Handle, Instant, Slab};
+use clearway_probes::Text;
 use clearway_proto::{BindId, ConnId, Datagram, Table, UdpId};
 use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{Message, state};
@@ -152,6 +153,8 @@ pub struct Sessions {
     pub(super) reclaim: Reclaim,
     pub(super) scratch: Box<[u8]>,
     pub(super) had_work: bool,
+    /// It said that its worker may sleep, and has not heard of the end of that.
+    pub(super) sleeps: bool,
     /// When this turn began, and whether the notifier of any process was held at the end of the
     /// last one.
     pub(super) now: Instant,
@@ -270,6 +273,7 @@ impl Sessions {
             reclaim: Reclaim::default(),
             scratch: vec![0; datagram_fifos::SCRATCH].into_boxed_slice(),
             had_work: false,
+            sleeps: false,
             now: Instant::ZERO,
             holds_notifiers: false,
             partly_woken: VecDeque::new(),
@@ -359,6 +363,12 @@ pub(super) fn id_of(worker: usize, handle: Handle<Session>) -> SessionId {
 }
 
 impl Session {
+    /// What probes tell of a connection.
+    pub(super) fn traced(&self) -> (u64, Text, Text, Text) {
+        let (local, remote) = (Text::of_any(self.local), Text::of_any(self.remote));
+        (self.id, local, remote, Text::of(&self.program.name))
+    }
+
     pub(super) fn token(handle: Handle<Session>) -> u64 {
         handle.to_bits()
     }

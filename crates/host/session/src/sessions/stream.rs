@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_engine::Time;
+use clearway_probes as probes;
 use clearway_proto::{BindSpec, ConnEvents, ConnId, ConnectSpec, FastOpenConnect};
 use clearway_shm::attach_socket::SessionId;
 use clearway_shm::layout::{event, state};
@@ -106,6 +107,7 @@ impl Sessions {
         session.local = stack.local(conn).map(|local| session.shown(local));
         session.remote = Some(remote);
         session.set_state(state::BOUND | if waits { state::CONNECTED } else { state::CONNECTING });
+        probes::connect(|| session.traced());
         self.heed_stamping(stack, handle);
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clearway_base::{Handle, Instant};
 use clearway_engine::{App, Time};
+use clearway_probes as probes;
 use clearway_proto::Event;
 use clearway_shm::layout::event;
 use clearway_shm::sleep;
@@ -134,12 +135,16 @@ impl App<HostEnv> for Sessions {
     fn may_sleep(&mut self) -> bool {
         self.notify_all();
         sleep::doze(self.context.page().sleeps(self.index));
-        !(self.is_asked)()
+        self.sleeps = !(self.is_asked)()
             && self.unfinished.is_empty()
             && self.unpassed.is_empty()
             // Each gets its time in the next turn.
             && self.leavers.have_their_time()
-            && self.queue_pairs.iter().all(|queue_pair| queue_pair.is_quiet())
+            && self.queue_pairs.iter().all(|queue_pair| queue_pair.is_quiet());
+        if self.sleeps {
+            probes::sleep(|| (self.index as u64, self.table.len().into()));
+        }
+        self.sleeps
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -148,6 +153,9 @@ impl App<HostEnv> for Sessions {
 
     fn woke(&mut self, rung: bool) {
         sleep::rise(self.context.page().sleeps(self.index));
+        if std::mem::take(&mut self.sleeps) {
+            probes::wake(|| (self.index as u64, rung.into()));
+        }
         if rung {
             self.notifier_set.settle();
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_base::Handle;
 use clearway_engine::Time;
+use clearway_probes::{self as probes, Text};
 use clearway_proto::ConnOptions;
 use clearway_shm::attach_socket::{self, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{SessionHead, event, state};
@@ -135,12 +136,18 @@ impl Sessions {
             asks_stamps: false,
             asks_everywhere: false,
         });
-        if let Some(session) = made.and_then(|handle| self.table.get(handle)) {
+        let handle = made.ok_or_else(|| {
+            refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)")
+        })?;
+        if let Some(session) = self.table.get(handle) {
             session.head.stamping.store(session.options.timestamping, Ordering::Release);
         }
-        made.ok_or_else(|| {
-            refuse(Errno::ENFILE, "the host has all sessions that it may (limits.sessions)")
-        })
+        probes::session_open(|| {
+            let kind = if birth.kind == Kind::Datagram { "datagram" } else { "stream" };
+            let id = super::state::id_of(index, handle);
+            (id, Text::of(kind), Text::of(&program.name), Text::of(&program.namespace))
+        });
+        Ok(handle)
     }
 
     pub(super) fn subscribe_to(&mut self, handle: Handle<Session>, process: u32) {

@@ -19,6 +19,7 @@ mod nstat;
 mod orderly;
 #[path = "../common/preload.rs"]
 mod preload;
+mod probes;
 mod programs;
 #[path = "../common/schema.rs"]
 mod schema;

@@ -38,7 +38,7 @@ impl World {
         let end = self.now + d;
         while self.n.next_deadline() <= end {
             self.now = self.n.next_deadline();
-            self.n.expire(self.now, &mut self.c);
+            self.n.expire(self.now, &mut self.c, &mut |_, _| {});
         }
         self.now = end;
     }

@@ -23,6 +23,7 @@ use crate::stack::Stack;
 use crate::stack::classify::{Look, segment, verify};
 use crate::store::Env;
 use crate::tcp::{Arrival as TcpArrival, Cx};
+use crate::trace::Trace;
 use crate::udp::{Arrival, UdpErrorReport};
 
 /// How a frame came.
@@ -611,7 +612,18 @@ impl<E: Env> Stack<E> {
             }
         }
         if let IcmpError::PacketTooBig { mtu } = error {
-            self.ip.learn_path_mtu(now, table, &key.local, &key.remote, mtu, &mut self.counters);
+            let known = self.counters.ip.path_mtu_learned;
+            let mtu = self.ip.learn_path_mtu(
+                now,
+                table,
+                &key.local,
+                &key.remote,
+                mtu,
+                &mut self.counters,
+            );
+            if let Some(mtu) = mtu.filter(|_| self.counters.ip.path_mtu_learned != known) {
+                E::trace(Trace::PathMtu { remote: key.remote, mtu });
+            }
         }
         self.counters.icmp.messages_in += 1;
         self.counters.icmp.errors_in += 1;

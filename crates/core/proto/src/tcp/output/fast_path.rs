@@ -24,6 +24,7 @@ use crate::tcp::context::Pools;
 use crate::tcp::span::Span;
 use crate::tcp::state::State;
 use crate::tcp::window::Offer;
+use crate::trace::{Trace, TracedSegment};
 
 /// What leaves another way.
 const SPECIAL: Marks = PLANNED.with(Marks::RST_DUE).with(Marks::PROBE_DUE).with(Marks::SEND_URGENT);
@@ -141,6 +142,13 @@ fn leave<E: Env, S: Sink, const V4: bool, const STAMPED: bool, const BEHIND: boo
         return Ok(false);
     }
     counters.tcp.segs_out += 1;
+    E::trace(Trace::SegmentOut(TracedSegment {
+        ends: c.key.traced(),
+        seq: span.start.0,
+        ack: c.rcv.nxt.0,
+        len,
+        flags: Flags::ACK.union(Flags::PSH).0,
+    }));
     if BEHIND && at > 0 {
         c.note_sent(pools, now, span);
     }
