@@ -385,8 +385,11 @@ pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bo
     )?;
     let Some(held) = TABLE.get(fd) else { return fail(libc::EBADF) };
     for fd in descriptors(&held) {
-        object::put(fd, None);
-        replace(fd, kernels.as_fd())?;
+        let was_ours = object::begin_close(fd);
+        let replaced = replace(fd, kernels.as_fd());
+        object::end_close(fd);
+        drop(was_ours);
+        replaced?;
     }
     socket.client().stayed(
         &format!("connect {remote}"),

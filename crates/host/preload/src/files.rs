@@ -96,14 +96,20 @@ fn inside_close(fd: c_int) -> Inside<c_int> {
     if !is_own() {
         return None;
     }
-    let held = object::put(fd, None)?;
+    let held = object::begin_close(fd)?;
     before_close(fd, &held);
-    let Object::Ours(mine) = &*held else { return None };
+    let Object::Ours(mine) = &*held else {
+        drop(held);
+        let answer = close_now(fd);
+        object::end_close(fd);
+        return Some(answer);
+    };
     if held.is_last() {
         // SAFETY: the descriptor is open until it is closed below.
         mine.socket.close_by_message(unsafe { BorrowedFd::borrow_raw(fd) });
     }
     let answer = close_now(fd);
+    object::end_close(fd);
     if held.is_last() {
         mine.socket.closed();
     }
@@ -116,11 +122,13 @@ fn close_now(fd: c_int) -> Answer<c_int> {
     check(unsafe { libc::syscall(libc::SYS_close, fd) } as c_int)
 }
 
-/// A descriptor is about to be closed or replaced.
-fn forget(fd: c_int) {
-    if let Some(held) = object::put(fd, None) {
-        before_close(fd, &held);
+/// A descriptor is about to be closed; says whether it was one that we know.
+fn begin_close(fd: c_int) -> bool {
+    let held = object::begin_close(fd);
+    if let Some(held) = &held {
+        before_close(fd, held);
     }
+    held.is_some()
 }
 
 fn before_close(fd: c_int, held: &Held<Object>) {
@@ -143,12 +151,14 @@ unsafe fn inside_close_range(first: c_uint, last: c_uint, flags: c_int) -> Insid
     }
     let last_fd = c_int::try_from(last).unwrap_or(c_int::MAX);
     let first_fd = c_int::try_from(first).unwrap_or(c_int::MAX);
-    TABLE.range(first_fd, last_fd).for_each(forget);
+    let known: Vec<c_int> = TABLE.range(first_fd, last_fd).filter(|&fd| begin_close(fd)).collect();
     let internals = (first..=last.min(LAST_INTERNAL)).filter(|&fd| is_internal(fd as c_int));
-    Some(around(first, last, internals, |first, last| {
+    let answer = around(first, last, internals, |first, last| {
         // SAFETY: closes descriptors, as the caller asks.
         check(unsafe { real::close_range(first, last, flags) })
-    }))
+    });
+    known.into_iter().for_each(object::end_close);
+    Some(answer)
 }
 
 /// Does something to each part of a range between the exceptions, which come in order.
@@ -200,7 +210,7 @@ fn copied_to(from: c_int, to: c_int, copy: impl FnOnce() -> Answer<c_int>) -> In
             return Some(copy());
         }
     }
-    if let Some(old) = object::put(to, None) {
+    if let Some(old) = object::begin_close(to) {
         before_close(to, &old);
         let answer = copy();
         // When it failed, the old one is still there.

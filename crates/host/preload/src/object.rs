@@ -26,6 +26,18 @@ pub(crate) fn put(fd: c_int, object: Option<Held<Object>>) -> Option<Held<Object
     old
 }
 
+/// Gives what a descriptor was that is about to be closed or replaced. Other threads' calls on it
+/// wait until [`end_close`] or [`put`]: the kernel still has a descriptor of ours there.
+pub(crate) fn begin_close(fd: c_int) -> Option<Held<Object>> {
+    TABLE.begin_close(fd)
+}
+
+/// It is closed.
+pub(crate) fn end_close(fd: c_int) {
+    TABLE.end_close(fd);
+    stdio::follow(fd);
+}
+
 /// What a descriptor is.
 pub(crate) enum Object {
     /// A socket of the internet that is still the kernel's, and may become Clearway's.

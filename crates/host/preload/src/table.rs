@@ -24,6 +24,11 @@ const CHUNK: usize = 1024;
 /// kernel.
 const CHUNKS: usize = 1024;
 
+/// How often who finds a descriptor that is being closed lets others run before it takes it for the
+/// kernel's: who closes it may wait for just that, in a signal's handler, or be no thread of this
+/// process, behind a fork.
+const YIELDS: u32 = 10_000;
+
 type Chunk<T> = [AtomicPtr<Node<T>>; CHUNK];
 
 /// A table of counted objects by descriptor.
@@ -32,6 +37,9 @@ pub(crate) struct Table<T: 'static> {
     /// Taken by whoever changes which chunks exist or takes a free node.
     lock: Lock,
     free: UnsafeCell<Vec<&'static Node<T>>>,
+    /// What stands at a descriptor that is being closed or replaced: a node that nobody can hold.
+    /// Null: none was closed yet.
+    going: AtomicPtr<Node<T>>,
 }
 
 // SAFETY: the free list is only touched under the lock; the rest is atomic; objects are shared
@@ -125,6 +133,7 @@ impl<T: Send + Sync> Table<T> {
             chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
             lock: Lock::new(),
             free: UnsafeCell::new(Vec::new()),
+            going: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -162,10 +171,11 @@ impl<T: Send + Sync> Table<T> {
         self.slot(fd).is_some_and(|slot| !slot.load(Ordering::Relaxed).is_null())
     }
 
-    /// What is at this descriptor.
+    /// What is at this descriptor. While another thread closes or replaces it, it is waited for.
     #[inline]
     pub(crate) fn get(&self, fd: c_int) -> Option<Held<T>> {
         let slot = self.slot(fd)?;
+        let mut yields = 0;
         loop {
             let node = slot.load(Ordering::Acquire);
             // SAFETY: nodes are never freed.
@@ -174,7 +184,64 @@ impl<T: Send + Sync> Table<T> {
                 if let Some(held) = held {
                     return Some(held);
                 }
+                if self.is_going(node) {
+                    yields += 1;
+                    if yields > YIELDS {
+                        return None;
+                    }
+                    std::thread::yield_now();
+                }
             }
+        }
+    }
+
+    #[cold]
+    fn is_going(&self, node: *mut Node<T>) -> bool {
+        ptr::eq(node, self.going.load(Ordering::Acquire))
+    }
+
+    /// Takes away what is at a descriptor that is about to be closed or replaced. Until
+    /// [`Table::end_close`] or [`Table::put`] says what is there, other threads wait: it is not the
+    /// kernel's yet, which has a descriptor of ours there.
+    pub(crate) fn begin_close(&'static self, fd: c_int) -> Option<Held<T>> {
+        let slot = self.slot(fd)?;
+        let going = self.going();
+        loop {
+            let node = slot.load(Ordering::Acquire);
+            if ptr::eq(node, going) {
+                return None;
+            }
+            // SAFETY: nodes are never freed.
+            let known = unsafe { node.as_ref() }?;
+            if slot.compare_exchange(node, going, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                // The slot's share of the count.
+                return Some(Held(known));
+            }
+        }
+    }
+
+    /// The descriptor is closed. Who has got its number since may have put something there.
+    pub(crate) fn end_close(&'static self, fd: c_int) {
+        let Some(slot) = self.slot(fd) else { return };
+        let none = ptr::null_mut();
+        let _ = slot.compare_exchange(self.going(), none, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    fn going(&'static self) -> *mut Node<T> {
+        let known = self.going.load(Ordering::Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        let node = ptr::from_mut(Box::leak(Box::new(Node {
+            count: AtomicU32::new(0),
+            table: self,
+            object: UnsafeCell::new(None),
+        })));
+        let none = ptr::null_mut();
+        match self.going.compare_exchange(none, node, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => node,
+            // Another thread was first. Once in a process's life a few bytes are lost.
+            Err(known) => known,
         }
     }
 
@@ -208,6 +275,9 @@ impl<T: Send + Sync> Table<T> {
             node
         });
         let old = slot.swap(node, Ordering::AcqRel);
+        if !old.is_null() && self.is_going(old) {
+            return None;
+        }
         // SAFETY: nodes are never freed, and the slot's share of the count goes to the `Held`.
         unsafe { old.as_ref() }.map(Held)
     }

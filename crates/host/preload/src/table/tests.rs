@@ -111,3 +111,33 @@ fn readers_never_see_an_object_that_is_gone() {
     }
     assert_eq!(DROPPED.load(Ordering::Relaxed) - before, ROUNDS);
 }
+
+#[test]
+fn who_finds_a_descriptor_that_is_being_closed_waits_for_what_it_becomes() {
+    let table = table();
+    assert!(table.begin_close(5).is_none(), "nothing is there");
+    for becomes in [None, Some(2)] {
+        table.put(5, Some(table.make(thing(1))));
+        let old = table.begin_close(5).expect("it was there");
+        assert!(old.value == 1 && old.is_last() && table.has(5));
+        assert!(table.begin_close(5).is_none(), "closed twice");
+        let found = thread::scope(|scope| {
+            let looks = scope.spawn(|| table.get(5).map(|held| held.value));
+            thread::yield_now();
+            match becomes {
+                // Somebody has got the number before the first one is done.
+                Some(value) => assert!(table.put(5, Some(table.make(thing(value)))).is_none()),
+                None => table.end_close(5),
+            }
+            looks.join().unwrap()
+        });
+        assert_eq!(found, becomes);
+        table.end_close(5);
+        assert_eq!(table.get(5).map(|held| held.value), becomes);
+        table.put(5, None);
+    }
+    // Who was to end it is gone: it is the kernel's after a while.
+    table.put(5, Some(table.make(thing(1))));
+    table.begin_close(5).expect("it was there");
+    assert!(table.get(5).is_none());
+}
