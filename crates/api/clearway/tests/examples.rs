@@ -308,40 +308,43 @@ fn a_server_that_is_told_to_end_finishes_its_answers_and_takes_no_more() {
     assert_eq!(server.rest(), "answered 1 requests\n");
 }
 
+/// A connection whose answer is under way.
+fn under_way() -> TcpStream {
+    let mut busy = connect(80);
+    busy.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    busy.read_exact(&mut [0; 64]).unwrap();
+    busy
+}
+
+/// The server ends, says whom it cut off, and that one sees a reset.
+fn ends_and_cuts_off(server: &mut Running, busy: &mut TcpStream) {
+    let from = busy.local_addr().unwrap();
+    let said = server.rest();
+    assert_eq!(said, format!("{from} was cut off in Established\nanswered 1 requests\n"));
+    let why = busy.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset, "the answer is cut off");
+}
+
 #[test]
 fn a_second_signal_ends_a_server_that_waits_for_an_answer() {
     let Some(_site) = Site::new("") else { return };
     let mut server = Running::example("signals", &["8000000", "60"]);
-    let mut busy = connect(80);
-    busy.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    busy.read_exact(&mut [0; 64]).unwrap();
+    let mut busy = under_way();
     server.signal(Signal::SIGTERM);
     assert_eq!(server.line(), "draining");
-    let from = busy.local_addr().unwrap();
     server.signal(Signal::SIGINT);
-    let said = server.rest();
-    assert_eq!(said, format!("{from} was cut off in Established\nanswered 1 requests\n"));
-    let mut rest = Vec::new();
-    let why = busy.read_to_end(&mut rest).unwrap_err();
-    assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset, "the answer is cut off");
+    ends_and_cuts_off(&mut server, &mut busy);
 }
 
 #[test]
 fn a_drain_ends_with_its_patience_and_names_who_was_cut_off() {
     let Some(_site) = Site::new("") else { return };
     let mut server = Running::example("signals", &["8000000", "1"]);
-    let mut busy = connect(80);
-    busy.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    busy.read_exact(&mut [0; 64]).unwrap();
-    let from = busy.local_addr().unwrap();
+    let mut busy = under_way();
     server.signal(Signal::SIGTERM);
     assert_eq!(server.line(), "draining");
     // It reads nothing more, and the answer is longer than what buffers hold.
-    let said = server.rest();
-    assert_eq!(said, format!("{from} was cut off in Established\nanswered 1 requests\n"));
-    let mut rest = Vec::new();
-    let why = busy.read_to_end(&mut rest).unwrap_err();
-    assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset, "the answer is cut off");
+    ends_and_cuts_off(&mut server, &mut busy);
 }
 
 #[test]
