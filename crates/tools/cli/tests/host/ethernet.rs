@@ -17,7 +17,8 @@ const OURS: [&str; 2] = ["10.98.0.2", "fd98::2"];
 const WIRE: Namespace = Namespace { id: "wire", secret: "abc" };
 
 /// The kernel in a namespace of its own, and a host with a TAP device there.
-fn wire() -> (Netns, Host) {
+/// A host with a TAP device, whose other end is the kernel's.
+pub(crate) fn wire() -> (Netns, Host) {
     wire_with(&[])
 }
 

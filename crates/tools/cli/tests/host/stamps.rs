@@ -3,7 +3,8 @@
 
 use std::process::Stdio;
 
-use crate::netns::{Netns, root};
+use crate::ethernet::wire;
+use crate::netns::root;
 use crate::world::{Host, Namespace, eventually};
 
 const WIRE: Namespace = Namespace { id: "wire", secret: "abc" };
@@ -88,21 +89,7 @@ fn stamps_of_both_ends_of_a_wire_are_in_order() {
     if !root() {
         return;
     }
-    let netns = Netns::new("cwstamps");
-    let host = Host::inside(
-        &netns,
-        &[],
-        &[
-            "create tap id 0 host-if-name cw0",
-            "set interface state tap0 up",
-            "set interface ip address tap0 10.98.0.2/24",
-            "set interface ip address tap0 fd98::2/64",
-            "app ns add id wire secret abc if tap0",
-        ],
-    );
-    netns.ip("addr add 10.98.0.1/24 dev cw0");
-    netns.ip("addr add fd98::1/64 dev cw0 nodad");
-    netns.ip("link set cw0 up");
+    let (netns, host) = wire();
     for (kernel, ours) in [("10.98.0.1", "10.98.0.2"), ("fd98::1", "fd98::2")] {
         let arguments = |script, address| ["-uc", script, address];
         let mut receiver = host.command(WIRE, "python3", &arguments(RECEIVER, ours));
