@@ -21,22 +21,7 @@ pub enum Ndp<'a> {
         options: Options<'a>,
     },
     /// Type 134.
-    RouterAdvert {
-        /// Hop limit to use; 0 when not said.
-        hop_limit: u8,
-        /// Addresses come from DHCPv6.
-        managed: bool,
-        /// Other configuration comes from DHCPv6.
-        other: bool,
-        /// How long to use the sender as default router; 0 when it is none.
-        lifetime_s: u16,
-        /// How long a neighbour counts as reachable; 0 when not said.
-        reachable_ms: u32,
-        /// Time between solicitations; 0 when not said.
-        retrans_ms: u32,
-        /// Source link address, MTU, prefixes.
-        options: Options<'a>,
-    },
+    RouterAdvert(Advert<'a>),
     /// Type 135.
     NeighborSolicit {
         /// Whose link address is asked for.
@@ -68,6 +53,40 @@ pub enum Ndp<'a> {
     },
 }
 
+/// What a router says of itself and of the link (RFC 4861 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advert<'a> {
+    /// Hop limit to use; 0 when not said.
+    pub hop_limit: u8,
+    /// Addresses come from DHCPv6.
+    pub managed: bool,
+    /// Other configuration comes from DHCPv6.
+    pub other: bool,
+    /// Whether it is to be default router before others (RFC 4191 2.2). The value that is reserved
+    /// counts as medium.
+    pub preference: Preference,
+    /// How long to use the sender as default router; 0 when it is none.
+    pub lifetime_s: u16,
+    /// How long a neighbour counts as reachable; 0 when not said.
+    pub reachable_ms: u32,
+    /// Time between solicitations; 0 when not said.
+    pub retrans_ms: u32,
+    /// Source link address, MTU, prefixes, routes, servers of names.
+    pub options: Options<'a>,
+}
+
+/// Which router goes before another (RFC 4191 2.1), the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Preference {
+    /// After others.
+    Low,
+    /// As most.
+    #[default]
+    Medium,
+    /// Before others.
+    High,
+}
+
 /// A list of options that is well formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options<'a>(&'a [u8]);
@@ -85,8 +104,12 @@ pub enum NdOption<'a> {
     Redirected(&'a [u8]),
     /// Type 5: the MTU of the link in bytes.
     Mtu(u32),
-    /// Any other type, or a link address that is not Ethernet's; `body` is what follows type and
-    /// length.
+    /// Type 24.
+    Route(RouteInfo),
+    /// Type 25.
+    Dns(Dns<'a>),
+    /// Any other type, or one of those above whose length does not fit (a link address that is not
+    /// Ethernet's); `body` is what follows type and length.
     Other {
         /// The type field.
         kind: u8,
@@ -112,11 +135,50 @@ pub struct Prefix {
     pub preferred_s: u32,
 }
 
+/// A route by the sender, more specific than its being a default router (RFC 4191 2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteInfo {
+    /// Where to; bits beyond its length are without meaning.
+    pub prefix: Addr,
+    /// 0–128; other values come too, and then the option is to be ignored.
+    pub prefix_len: u8,
+    /// Before which others; None for the value that is reserved, and then the option is to be
+    /// ignored.
+    pub preference: Option<Preference>,
+    /// All ones is for ever.
+    pub lifetime_s: u32,
+}
+
+/// Servers of names (RFC 8106 5.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dns<'a> {
+    /// All ones is for ever; 0 means that they are to be used no more.
+    pub lifetime_s: u32,
+    servers: &'a [u8],
+}
+
+impl<'a> Dns<'a> {
+    /// At least one server; `octets` are their addresses, one after the other.
+    ///
+    /// None when that is not a whole number of addresses, or more than an option takes.
+    pub fn new(lifetime_s: u32, octets: &'a [u8]) -> Option<Dns<'a>> {
+        let fits = !octets.is_empty() && octets.len() % 16 == 0 && octets.len() <= 127 * 16;
+        fits.then_some(Dns { lifetime_s, servers: octets })
+    }
+
+    /// The servers, the best first.
+    pub fn servers(&self) -> impl Iterator<Item = Addr> + use<'a> {
+        self.servers.chunks_exact(16).filter_map(|b| b.first_chunk().copied()).map(Addr::v6)
+    }
+}
+
 const SOURCE_LINK: u8 = 1;
 const TARGET_LINK: u8 = 2;
 const PREFIX: u8 = 3;
 const REDIRECTED: u8 = 4;
 const MTU: u8 = 5;
+const ROUTE: u8 = 24;
+const DNS: u8 = 25;
 
 /// Type and code, checksum and four more bytes.
 const BASE: usize = 8;
@@ -149,16 +211,7 @@ pub(crate) fn check<'a>(
             if !src.is_link_local() {
                 return Err(Malformed::NdpBadSource);
             }
-            let b = bytes.first_chunk::<16>().ok_or(Malformed::NdpTooShort)?;
-            Ok(Ndp::RouterAdvert {
-                hop_limit: b[4],
-                managed: b[5] & 0x80 != 0,
-                other: b[5] & 0x40 != 0,
-                lifetime_s: u16_at(b, 6),
-                reachable_ms: u32_at(b, 8),
-                retrans_ms: u32_at(b, 12),
-                options: Options::check(bytes, 16)?,
-            })
+            Advert::read(bytes).map(Ndp::RouterAdvert)
         }
         135 => check_solicit(src, dst, bytes),
         136 => {
@@ -173,6 +226,61 @@ pub(crate) fn check<'a>(
         }
         _ => check_redirect(src, bytes),
     }
+}
+
+impl<'a> Advert<'a> {
+    /// Bytes before the options.
+    pub const HEADER_LEN: usize = 16;
+
+    /// Reads what [`Advert::header`] and the bytes of the options are, type field first.
+    ///
+    /// # Errors
+    /// [`Malformed::NdpTooShort`] and [`Malformed::NdpBadOption`]. Neither type and code nor the
+    /// checksum are looked at, nor who sent it.
+    pub fn read(bytes: &'a [u8]) -> Result<Advert<'a>, Malformed> {
+        let b = bytes.first_chunk::<16>().ok_or(Malformed::NdpTooShort)?;
+        Ok(Advert {
+            hop_limit: b[4],
+            managed: b[5] & 0x80 != 0,
+            other: b[5] & 0x40 != 0,
+            preference: preference(b[5]).unwrap_or_default(),
+            lifetime_s: u16_at(b, 6),
+            reachable_ms: u32_at(b, 8),
+            retrans_ms: u32_at(b, 12),
+            options: Options::check(bytes, Self::HEADER_LEN)?,
+        })
+    }
+
+    /// What stands before the options, with a checksum field of 0.
+    pub fn header(&self) -> [u8; 16] {
+        let mut b = [0; 16];
+        b[0] = 134;
+        b[4] = self.hop_limit;
+        b[5] = u8::from(self.managed) << 7 | u8::from(self.other) << 6 | bits(self.preference);
+        put16(&mut b, 6, self.lifetime_s);
+        put32(&mut b, 8, self.reachable_ms);
+        put32(&mut b, 12, self.retrans_ms);
+        b
+    }
+}
+
+/// Two bits in the midst of a byte (RFC 4191 2.1).
+fn preference(flags: u8) -> Option<Preference> {
+    match flags >> 3 & 3 {
+        0 => Some(Preference::Medium),
+        1 => Some(Preference::High),
+        3 => Some(Preference::Low),
+        _ => None,
+    }
+}
+
+fn bits(preference: Preference) -> u8 {
+    let value = match preference {
+        Preference::Medium => 0,
+        Preference::High => 1,
+        Preference::Low => 3,
+    };
+    value << 3
 }
 
 /// RFC 4861 7.1.1.
@@ -246,7 +354,8 @@ impl<'a> Options<'a> {
     }
 
     /// Writes options into `scratch`, for a message to be emitted. Link addresses and the MTU take
-    /// 8 bytes each, a prefix 32; a redirected packet is cut to a multiple of 8.
+    /// 8 bytes each, a prefix 32, a route 24, servers of names 8 and 16 for each; a redirected
+    /// packet is cut to a multiple of 8.
     ///
     /// # Panics
     /// When `scratch` is too short.
@@ -256,6 +365,11 @@ impl<'a> Options<'a> {
             at += emit_option(option, &mut scratch[at..]);
         }
         Options(&scratch[..at])
+    }
+
+    /// Their bytes.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.0
     }
 
     /// The options in order.
@@ -309,6 +423,11 @@ impl<'a> Iterator for Iter<'a> {
             (MTU, 8) => NdOption::Mtu(u32_at(first, 4)),
             (REDIRECTED, _) => NdOption::Redirected(body),
             (PREFIX, 32) => NdOption::Prefix(prefix(option.first_chunk::<32>()?)),
+            (ROUTE, 8 | 16 | 24) if route_fits(option) => NdOption::Route(route(option)?),
+            // RFC 8106 5.3.1: 3 units or more, and an odd number of them.
+            (DNS, len) if len % 16 == 8 && len >= 24 => {
+                NdOption::Dns(Dns { lifetime_s: u32_at(first, 4), servers: body })
+            }
             (kind, _) => NdOption::Other { kind, body: option.get(2..)? },
         })
     }
@@ -325,6 +444,24 @@ fn prefix(b: &[u8; 32]) -> Prefix {
         valid_s: u32_at(b, 4),
         preferred_s: u32_at(b, 8),
     }
+}
+
+/// RFC 4191 2.3: as many bytes of the prefix as its length needs, or more.
+fn route_fits(option: &[u8]) -> bool {
+    option.get(2).is_some_and(|len| (usize::from(*len)).div_ceil(64) * 8 + 8 <= option.len())
+        || option.get(2).is_some_and(|len| *len > 128)
+}
+
+fn route(option: &[u8]) -> Option<RouteInfo> {
+    let (first, body) = option.split_first_chunk::<8>()?;
+    let mut octets = [0; 16];
+    octets.get_mut(..body.len())?.copy_from_slice(body);
+    Some(RouteInfo {
+        prefix: Addr::v6(octets),
+        prefix_len: first[2],
+        preference: preference(first[3]),
+        lifetime_s: u32_at(first, 4),
+    })
 }
 
 fn emit_option(option: &NdOption<'_>, out: &mut [u8]) -> usize {
@@ -350,6 +487,20 @@ fn emit_option(option: &NdOption<'_>, out: &mut [u8]) -> usize {
             let len = ((body.len() + 2).div_ceil(8)).min(255) * 8;
             plain(kind, len, 2, &body[..body.len().min(len - 2)])
         }
+        NdOption::Route(route) => {
+            plain(ROUTE, 24, 8, route.prefix.octets());
+            let b = head::<8>(out);
+            b[2] = route.prefix_len;
+            // The value that is reserved is 2.
+            b[3] = route.preference.map_or(2 << 3, bits);
+            put32(b, 4, route.lifetime_s);
+            24
+        }
+        NdOption::Dns(dns) => {
+            let len = plain(DNS, 8 + dns.servers.len(), 8, dns.servers);
+            put32(head::<8>(out), 4, dns.lifetime_s);
+            len
+        }
         NdOption::Prefix(prefix) => {
             plain(PREFIX, 32, 16, prefix.prefix.octets());
             let b = head::<32>(out);
@@ -367,7 +518,7 @@ impl Ndp<'_> {
     pub fn emitted_len(&self) -> usize {
         match self {
             Ndp::RouterSolicit { options } => BASE + options.0.len(),
-            Ndp::RouterAdvert { options, .. } => 16 + options.0.len(),
+            Ndp::RouterAdvert(advert) => Advert::HEADER_LEN + advert.options.0.len(),
             Ndp::NeighborSolicit { options, .. } | Ndp::NeighborAdvert { options, .. } => {
                 24 + options.0.len()
             }
@@ -385,22 +536,9 @@ pub(crate) fn emit(message: &Ndp<'_>, out: &mut [u8]) -> usize {
             *head::<8>(out) = [133, 0, 0, 0, 0, 0, 0, 0];
             options
         }
-        Ndp::RouterAdvert {
-            hop_limit,
-            managed,
-            other,
-            lifetime_s,
-            reachable_ms,
-            retrans_ms,
-            options,
-        } => {
-            let b = head::<16>(out);
-            b[..5].copy_from_slice(&[134, 0, 0, 0, *hop_limit]);
-            b[5] = u8::from(*managed) << 7 | u8::from(*other) << 6;
-            put16(b, 6, *lifetime_s);
-            put32(b, 8, *reachable_ms);
-            put32(b, 12, *retrans_ms);
-            options
+        Ndp::RouterAdvert(advert) => {
+            *head::<16>(out) = advert.header();
+            &advert.options
         }
         Ndp::NeighborSolicit { target, options } => {
             let b = head::<24>(out);

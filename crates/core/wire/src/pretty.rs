@@ -16,7 +16,7 @@ use crate::ipv4;
 use crate::ipv6;
 use crate::ipv6_ext;
 use crate::malformed::Malformed;
-use crate::ndp::{NdOption, Ndp, Options};
+use crate::ndp::{Advert, NdOption, Ndp, Options};
 use crate::tcp::{self, Flags, RawOption};
 use crate::udp;
 
@@ -363,7 +363,7 @@ fn ndp_line(f: &mut Formatter<'_>, message: &Ndp<'_>) -> Result {
             f.write_str("router solicitation")?;
             options
         }
-        Ndp::RouterAdvert { hop_limit, managed, other, lifetime_s, options, .. } => {
+        Ndp::RouterAdvert(Advert { hop_limit, managed, other, lifetime_s, options, .. }) => {
             write!(f, "router advertisement, hop limit {hop_limit}, lifetime {lifetime_s}s")?;
             flags(f, &[(*managed, "managed"), (*other, "other")])?;
             options
@@ -397,6 +397,10 @@ fn nd_options(f: &mut Formatter<'_>, options: &Options<'_>) -> Result {
             NdOption::Prefix(p) => write!(f, ", prefix {}/{}", p.prefix, p.prefix_len)?,
             NdOption::Redirected(packet) => write!(f, ", {}", Quoted(packet))?,
             NdOption::Mtu(mtu) => write!(f, ", mtu {mtu}")?,
+            NdOption::Route(r) => write!(f, ", route {}/{}", r.prefix, r.prefix_len)?,
+            NdOption::Dns(dns) => {
+                dns.servers().try_for_each(|server| write!(f, ", dns {server}"))?;
+            }
             NdOption::Other { kind, .. } => write!(f, ", option {kind}")?,
         }
     }

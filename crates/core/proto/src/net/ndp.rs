@@ -28,7 +28,7 @@ pub(crate) fn ingest(
     // A link without addresses has nobody to discover.
     let from = from.ok_or(Drop::NdpUnsolicited)?;
     match *message {
-        Ndp::RouterSolicit { .. } | Ndp::RouterAdvert { .. } => Err(Drop::RouterMessage),
+        Ndp::RouterSolicit { .. } | Ndp::RouterAdvert(_) => Err(Drop::RouterMessage),
         Ndp::Redirect { .. } => Err(Drop::Redirect),
         Ndp::NeighborSolicit { target, options } => {
             let Some(ours) = ip.locals.find_mut(table, iface, &target) else {

@@ -4,7 +4,7 @@ use clearway_wire::arp::{Arp, Operation};
 use clearway_wire::eth::{Mac, Tag};
 use clearway_wire::icmpv4::Icmpv4;
 use clearway_wire::icmpv6::Icmpv6;
-use clearway_wire::ndp::{NdOption, Ndp, Options, Prefix};
+use clearway_wire::ndp::{Advert, Dns, NdOption, Ndp, Options, Preference, Prefix, RouteInfo};
 use clearway_wire::{
     Addr, EtherType, Flags, Proto, Segment, Seq, TcpOptions, arp, checksum, eth, icmpv4, icmpv6,
     ipv4, ipv6, ipv6_ext, tcp, udp,
@@ -335,23 +335,38 @@ fn control_v6(list: &mut Vec<Packet>) {
         valid_s: 86400,
         preferred_s: 3600,
     };
-    let (mut a, mut b, mut c) = ([0; 64], [0; 8], [0; 64]);
+    let route = RouteInfo {
+        prefix: addr("2001:db8:5::"),
+        prefix_len: 48,
+        preference: Some(Preference::Low),
+        lifetime_s: 600,
+    };
+    let servers = [[0x20; 16], [0xfe; 16]].concat();
+    let dns = Dns::new(600, &servers).unwrap();
+    let (mut a, mut b, mut c) = ([0; 128], [0; 8], [0; 64]);
     let router = Options::build(
         &mut a,
-        &[NdOption::SourceLink(MAC), NdOption::Mtu(1500), NdOption::Prefix(prefix)],
+        &[
+            NdOption::SourceLink(MAC),
+            NdOption::Mtu(1500),
+            NdOption::Prefix(prefix),
+            NdOption::Route(route),
+            NdOption::Dns(dns),
+        ],
     );
     let source = Options::build(&mut b, &[NdOption::SourceLink(MAC)]);
     let target_link =
         Options::build(&mut c, &[NdOption::TargetLink(MAC), NdOption::Redirected(&quoted[..48])]);
-    let advert = Ndp::RouterAdvert {
+    let advert = Ndp::RouterAdvert(Advert {
         hop_limit: 64,
         managed: false,
         other: true,
+        preference: Preference::High,
         lifetime_s: 1800,
         reachable_ms: 30_000,
         retrans_ms: 1000,
         options: router,
-    };
+    });
     let target = addr(me);
     let (router, solicited, override_) = (false, true, true);
     let neighbor =

@@ -155,7 +155,7 @@ fn read_icmpv6(
         Icmpv6::Ndp(ndp) => {
             use clearway_wire::ndp::Ndp::*;
             let (RouterSolicit { options }
-            | RouterAdvert { options, .. }
+            | RouterAdvert(clearway_wire::ndp::Advert { options, .. })
             | NeighborSolicit { options, .. }
             | NeighborAdvert { options, .. }
             | Redirect { options, .. }) = ndp;
@@ -164,6 +164,13 @@ fn read_icmpv6(
                 options.target_link(),
                 options.mtu(),
                 options.prefixes().count(),
+                options
+                    .iter()
+                    .map(|option| match option {
+                        clearway_wire::ndp::NdOption::Dns(dns) => dns.servers().count(),
+                        _ => 0,
+                    })
+                    .sum::<usize>(),
             );
             assert!(options.iter().count() <= clearway_wire::ndp::MAX_OPTIONS);
             Ok("ndp")

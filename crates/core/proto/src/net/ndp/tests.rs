@@ -196,15 +196,16 @@ fn router_messages_and_redirects_change_nothing() {
     let mut net = net();
     let router = "fe80::99";
     let routes: Vec<_> = net.stack.routes().collect();
-    let ra = Ndp::RouterAdvert {
+    let ra = Ndp::RouterAdvert(Advert {
         hop_limit: 1,
         managed: false,
         other: false,
+        preference: Preference::Low,
         lifetime_s: 1800,
         reachable_ms: 0,
         retrans_ms: 0,
         options: Options::NONE,
-    };
+    });
     assert_eq!(
         net.ingest(&ip_frame(&icmp_v6(router, OURS, 255, &Icmpv6::Ndp(ra)))),
         Some(Drop::RouterMessage)
