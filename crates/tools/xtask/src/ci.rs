@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: the gates, one after the other; what may, beside the tests.
 
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -11,7 +12,7 @@ use self::step::{Outcome, Step};
 use crate::finding::{self, Finding};
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
-use crate::{book, built, cost, deny, drawing, layers, order, programs, rfc, tidy};
+use crate::{book, built, cost, deny, drawing, layers, order, programs, rfc, suite, tidy};
 
 /// Which gates to run, and how.
 #[derive(Args, Debug, Default)]
@@ -47,7 +48,7 @@ const STEPS: &[Step] = &[
         what: "licences, duplicates, sources and advisories of other people's crates",
         run: denied,
     },
-    Step { name: TESTS, what: "cargo test --workspace", run: tests },
+    Step { name: TESTS, what: "all test programs, several at a time", run: tests },
     Step { name: "loom", what: "every order of the handshakes in shared memory", run: loom },
     Step { name: "goodput", what: "what share of simulated paths TCP fills", run: goodput },
     Step { name: "scripts", what: "the packet scripts against the core", run: scripts },
@@ -133,13 +134,12 @@ fn found(findings: &mut [Finding], note: String) -> Outcome {
 }
 
 fn tests(root: &Path) -> Result<Outcome> {
-    // Every test program runs, also after one has failed, so that one run shows everything that is
-    // broken.
     for build in BUILDS {
         run(&mut cargo(root, &build.split_whitespace().collect::<Vec<_>>()))?;
     }
-    let mut command = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
-    let (tally, failure) = run_tests(command.env("CLEARWAY_TESTS_BUILT", "1"))?;
+    // One more than processors, since most wait most of the time.
+    let jobs = thread::available_parallelism().map_or(2, |processors| processors.get() + 1);
+    let (tally, failure) = suite::run(root, &own_target(root, "tests"), jobs)?;
     Ok(Outcome::Tested(tally, failure))
 }
 

@@ -22,5 +22,6 @@ pub mod programs;
 pub mod rfc;
 pub mod run;
 pub mod source;
+mod suite;
 pub mod tally;
 pub mod tidy;

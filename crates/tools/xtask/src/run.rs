@@ -34,8 +34,13 @@ pub fn workspace_root() -> Result<PathBuf> {
 pub fn cargo(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root);
-    // What cargo told *us* about our own package must not reach the packages that this cargo
-    // builds.
+    without_our_package(&mut command);
+    command
+}
+
+/// What cargo told *us* about our own package must not reach a program of another: the packages that
+/// a cargo builds, the tests of one.
+pub(crate) fn without_our_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let told = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
@@ -44,7 +49,6 @@ pub fn cargo(root: &Path, args: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command
 }
 
 /// Runs `command` with our own output streams. An exit code other than 0 is an error that names the

@@ -40,6 +40,51 @@ impl Tally {
     }
 }
 
+/// What a test program printed about its tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many ended how, over all that printed a result.
+    pub tally: Tally,
+    /// The tests that failed, by name.
+    pub failed: Vec<String>,
+    /// The tests that it called slow and of which no end was told.
+    pub under_way: Vec<String>,
+}
+
+impl Report {
+    /// Reads all that a test program printed, or several of them one after the other.
+    pub fn read(printed: &str) -> Report {
+        let mut report = Report::default();
+        // The list of names stands last before the result; what the tests printed stands in a list
+        // with the same heading before.
+        let mut listed: Option<Vec<String>> = None;
+        for line in printed.lines() {
+            if let Some(tally) = Tally::from_line(line) {
+                report.tally.add(tally);
+                report.failed.extend(listed.take().unwrap_or_default());
+            } else if line == "failures:" {
+                listed = Some(Vec::new());
+            } else if let (Some(names), Some(name)) = (&mut listed, line.strip_prefix("    ")) {
+                names.push(name.to_owned());
+            } else if let Some(test) = line.strip_prefix("test ") {
+                match test.split_once(SLOW) {
+                    Some((name, _)) => report.under_way.push(name.to_owned()),
+                    None => report.under_way.retain(|name| !ends(test, name)),
+                }
+            }
+        }
+        report
+    }
+}
+
+/// What the harness says of a test that takes long.
+const SLOW: &str = " has been running for over";
+
+/// Whether `test` is the end of the line that tells how the test `name` ended.
+fn ends(test: &str, name: &str) -> bool {
+    test.strip_prefix(name).is_some_and(|rest| rest.starts_with(" ... "))
+}
+
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)?;

@@ -1,4 +1,4 @@
-use super::Tally;
+use super::{Report, Tally};
 
 #[test]
 fn the_last_line_of_a_test_program_is_read() {
@@ -31,4 +31,32 @@ fn counts_add_up() {
     let mut sum = Tally { passed: 1, failed: 2, skipped: 3 };
     sum.add(Tally { passed: 10, failed: 20, skipped: 30 });
     assert_eq!(sum, Tally { passed: 11, failed: 22, skipped: 33 });
+}
+
+#[test]
+fn failed_tests_are_read_from_the_last_list() {
+    let printed = "\
+running 3 tests
+test a ... ok
+test slow has been running for over 60 seconds
+test stuck has been running for over 60 seconds
+test b::c ... FAILED
+test slow ... ok
+
+failures:
+
+---- b::c stdout ----
+    this is no name
+
+failures:
+    b::c
+
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+running 1 test
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+";
+    let report = Report::read(printed);
+    assert_eq!(report.tally, Tally { passed: 3, failed: 1, skipped: 0 });
+    assert_eq!(report.failed, ["b::c"]);
+    assert_eq!(report.under_way, ["stuck"]);
 }
