@@ -6,6 +6,7 @@ use std::ffi::c_int;
 
 use clearway_script::Backend;
 
+use crate::control::Message;
 use crate::world::{Errno, World};
 
 /// `SO_EE_ORIGIN_ZEROCOPY` and `SO_EE_CODE_ZEROCOPY_COPIED` (`linux/errqueue.h`).
@@ -72,24 +73,33 @@ pub(crate) fn settle(world: &World, fd: c_int) -> bool {
     })
 }
 
-/// The next notification, as `recvmsg` has it in a control message: level, type and value.
-pub(crate) fn take(world: &World, fd: c_int) -> Result<(c_int, c_int, Vec<u8>), Errno> {
+/// `struct sock_extended_err` as a control message: errno, origin and code, info and data. Nobody
+/// told of it, so no address does.
+pub(crate) fn extended(
+    v6: bool,
+    errno: Errno,
+    (origin, code): (u8, u8),
+    (info, data): (u32, u32),
+) -> Message {
+    let mut error = errno.to_ne_bytes().to_vec();
+    error.extend([origin, 0, code, 0]);
+    error.extend(info.to_ne_bytes());
+    error.extend(data.to_ne_bytes());
+    error.extend(vec![0; OFFENDER[usize::from(v6)]]);
+    match v6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, error),
+        false => (libc::IPPROTO_IP, libc::IP_RECVERR, error),
+    }
+}
+
+/// The next notification, as `recvmsg` has it in a control message.
+pub(crate) fn take(world: &World, fd: c_int) -> Result<Message, Errno> {
     settle(world, fd);
     let v6 = world.flags().net.v6();
     let mut state = world.enter();
     let socket = state.sockets.get_mut(&fd).ok_or(libc::EBADF)?;
     let (first, last) = socket.copies.done.pop_front().ok_or(libc::EAGAIN)?;
-    let mut error = vec![0; 4];
-    error.extend([ORIGIN, 0, COPIED, 0]);
-    error.extend(first.to_ne_bytes());
-    error.extend(last.to_ne_bytes());
-    error.extend(vec![0; OFFENDER[usize::from(v6)]]);
-    let (level, kind) = if v6 {
-        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
-    } else {
-        (libc::IPPROTO_IP, libc::IP_RECVERR)
-    };
-    Ok((level, kind, error))
+    Ok(extended(v6, 0, (ORIGIN, COPIED), (first, last)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use libc::{iovec, msghdr, off64_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::table::{Data, with};
 use crate::world::{Errno, World};
-use crate::{address, control, copies};
+use crate::{address, control, copies, stamps};
 
 /// The most that is read or written at a time.
 const MOST: usize = 1 << 30;
@@ -84,6 +84,19 @@ unsafe fn scatter(
     into: &[(*mut u8, usize)],
     flags: c_int,
 ) -> Result<usize, Errno> {
+    Ok(scatter_with(world, fd, into, flags)?.0)
+}
+
+/// As [`scatter`], with what is told beside the bytes.
+///
+/// # Safety
+/// As for [`pieces`].
+unsafe fn scatter_with(
+    world: &World,
+    fd: c_int,
+    into: &[(*mut u8, usize)],
+    flags: c_int,
+) -> Result<(usize, Vec<control::Message>), Errno> {
     let len = into.iter().map(|(_, len)| len).sum();
     let reply = receive(world, fd, len, flags)?;
     let mut rest = &reply.data[..];
@@ -92,7 +105,8 @@ unsafe fn scatter(
         std::ptr::copy_nonoverlapping(rest.as_ptr(), room, count);
         rest = &rest[count..];
     }
-    Ok(reply.data.len() - rest.len())
+    let count = reply.data.len() - rest.len();
+    Ok((count, stamps::beside(world, fd, count, flags & libc::MSG_PEEK != 0)))
 }
 
 /// # Safety
@@ -115,7 +129,9 @@ fn transmit(world: &World, fd: c_int, bytes: Vec<u8>, flags: c_int) -> Result<us
         let asks = flags & libc::MSG_ZEROCOPY != 0
             && socket.option(libc::SOL_SOCKET, libc::SO_ZEROCOPY) != 0;
         socket.copies.wrote(count, asks);
+        socket.stamps.wrote(count);
     }
+    stamps::look(world, &mut world.enter());
     Ok(count)
 }
 
@@ -198,17 +214,19 @@ pub(crate) unsafe extern "C" fn recvmsg(
         let msg = msg.as_mut().ok_or(libc::EFAULT)?;
         let into = pieces(msg.msg_iov, msg.msg_iovlen)?;
         if flags & libc::MSG_ERRQUEUE != 0 {
-            let (level, kind, error) = copies::take(world, fd)?;
-            (msg.msg_flags, msg.msg_namelen) = (libc::MSG_ERRQUEUE, 0);
-            control::put(msg, level, kind, &error);
+            let (messages, flags) = match copies::take(world, fd) {
+                Ok(message) => (vec![message], libc::MSG_ERRQUEUE),
+                Err(_) => stamps::take(world, fd)?,
+            };
+            (msg.msg_flags, msg.msg_namelen) = (flags, 0);
+            control::put(msg, &messages);
             return Ok(0);
         }
-        let count = scatter(world, fd, &into, flags)?;
+        let (count, mut messages) = scatter_with(world, fd, &into, flags)?;
         (msg.msg_flags, msg.msg_namelen) = (0, 0);
-        match left(world, fd) {
-            Some(left) => control::put(msg, libc::IPPROTO_TCP, TCP_INQ, &left.to_ne_bytes()),
-            None => msg.msg_controllen = 0,
-        }
+        let left = left(world, fd);
+        messages.extend(left.map(|left| (libc::IPPROTO_TCP, TCP_INQ, left.to_ne_bytes().to_vec())));
+        control::put(msg, &messages);
         Ok(count)
     })
 }

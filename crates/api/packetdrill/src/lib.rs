@@ -25,6 +25,7 @@ mod flags;
 mod kernel;
 mod options;
 mod sockets;
+mod stamps;
 mod table;
 mod waiting;
 mod world;

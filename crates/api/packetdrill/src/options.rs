@@ -8,6 +8,7 @@ use clearway_script::backend::{Info, Op, OptionValue, SetOption};
 use libc::socklen_t;
 
 use crate::data::TCP_INQ;
+use crate::stamps;
 use crate::table::{Data, with};
 use crate::world::{Errno, World};
 
@@ -79,6 +80,10 @@ pub(crate) unsafe extern "C" fn setsockopt(
         } else {
             std::slice::from_raw_parts(value.cast::<u8>(), len as usize)
         };
+        let number = || bytes.first_chunk().map(|b| c_int::from_ne_bytes(*b)).ok_or(libc::EINVAL);
+        if level == libc::SOL_SOCKET && stamps::set(world, fd, name, number)? {
+            return Ok(0);
+        }
         let set = option(level, name, bytes)?;
         if let Some(set) = set {
             world.on(fd, |core| Op::Set(core, set))?;
@@ -118,6 +123,9 @@ fn value(world: &World, fd: c_int, level: c_int, name: c_int) -> Result<Vec<u8>,
     let mut state = world.enter();
     let socket = state.sockets.get(&fd).ok_or(libc::EBADF)?;
     let (core, stream) = (socket.core, socket.stream);
+    if let Some(value) = stamps::get(&socket.stamps, name).filter(|_| level == libc::SOL_SOCKET) {
+        return Ok(value);
+    }
     let was_set = socket.set.get(&(level, name)).cloned();
     let mut info = || world.core(&mut state).info(core).map_err(|_| libc::EINVAL);
     match (level, name) {

@@ -9,6 +9,7 @@ use libc::{sockaddr, socklen_t};
 
 use crate::address;
 use crate::copies::Copies;
+use crate::stamps::Stamps;
 use crate::table::{Data, with};
 use crate::world::{Errno, Socket, World};
 
@@ -24,8 +25,14 @@ impl World {
     /// again: what was there is closed then.
     fn add(&self, core: u32, stream: bool, blocks: bool) -> Result<usize, Errno> {
         let fd = number()?;
-        let socket =
-            Socket { core, stream, blocks, set: HashMap::new(), copies: Copies::default() };
+        let socket = Socket {
+            core,
+            stream,
+            blocks,
+            set: HashMap::new(),
+            copies: Copies::default(),
+            stamps: Stamps::default(),
+        };
         let old = self.enter().sockets.insert(fd, socket);
         if let Some(old) = old {
             self.call(Op::Close(old.core))?;

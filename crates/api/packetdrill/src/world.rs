@@ -15,6 +15,7 @@ use clearway_script::settings::Settings;
 use crate::copies::Copies;
 use crate::flags::Flags;
 use crate::kernel;
+use crate::stamps::{self, Stamps};
 use crate::waiting::Set;
 
 /// What the clock shows at the beginning, in microseconds since 1970.
@@ -44,6 +45,8 @@ pub(crate) struct Socket {
     pub(crate) set: HashMap<(c_int, c_int), Vec<u8>>,
     /// What was sent with `MSG_ZEROCOPY`.
     pub(crate) copies: Copies,
+    /// What is to be told of times.
+    pub(crate) stamps: Stamps,
 }
 
 impl Socket {
@@ -163,14 +166,16 @@ impl World {
         while let Some(sent) = core.sent() {
             state.sent.push_back(Sent { at: sent.at + made, ..sent });
         }
-        let Some((reply, at)) = core.reply() else { return false };
+        let reply = core.reply();
+        stamps::look(self, state);
+        let Some((reply, at)) = reply else { return false };
         state.reply = Some((reply, at + made));
         self.changed.notify_all();
         true
     }
 
     /// What the clock shows.
-    fn now(&self, state: &State) -> Micros {
+    pub(crate) fn now(&self, state: &State) -> Micros {
         state.core.as_ref().map_or(state.early, |Held(core)| core.now() + state.made)
     }
 

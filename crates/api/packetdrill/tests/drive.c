@@ -483,6 +483,76 @@ static void edges(void)
     must((sniff().flags & FIN) != 0);
 }
 
+/* What a stamp says: when, and of what. */
+static int64_t stamped(int conn, uint32_t info, uint32_t data)
+{
+    char control[200];
+    struct msghdr msg = {.msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *head;
+    struct sock_extended_err error;
+    int64_t times[6];
+
+    must(d.recvmsg(d.data, conn, &msg, MSG_ERRQUEUE) == 0 && msg.msg_flags == (MSG_ERRQUEUE | MSG_TRUNC));
+    head = CMSG_FIRSTHDR(&msg);
+    must(head != NULL && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SO_TIMESTAMPING && head->cmsg_len == CMSG_LEN(48));
+    memcpy(times, CMSG_DATA(head), sizeof times);
+    must(times[2] == 0 && times[3] == 0 && times[4] == 0 && times[5] == 0);
+    head = CMSG_NXTHDR(&msg, head);
+    must(head != NULL && head->cmsg_type == (v6 && !mapped ? IPV6_RECVERR : IP_RECVERR));
+    memcpy(&error, CMSG_DATA(head), sizeof error);
+    must(error.ee_errno == ENOMSG && error.ee_origin == SO_EE_ORIGIN_TIMESTAMPING);
+    must(error.ee_info == info && error.ee_data == data);
+    return times[0] * 1000000 + times[1] / 1000;
+}
+
+static int64_t clock_now(void)
+{
+    struct timeval now;
+
+    must(d.gettimeofday(d.data, &now, NULL) == 0);
+    return now.tv_sec * 1000000LL + now.tv_usec;
+}
+
+/* SO_TIMESTAMPING: when bytes left and were acknowledged, and when others came, however late that is asked. Not so late that the FINs of earlier connections leave again. */
+static void stamps(int conn, uint32_t *ours)
+{
+    int wrong = 1 << 30, rx = (1 << 3) | (1 << 4), off = 0;
+    int tx = (1 << 1) | (1 << 8) | (1 << 9) | (1 << 4) | (1 << 7), told[2];
+    socklen_t len = sizeof told;
+    char room[100], control[100];
+    struct iovec into = {room, 20};
+    struct msghdr msg = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct pollfd polled = {.fd = conn, .events = POLLIN};
+    int64_t before, sent, acked, times[2];
+
+    must(d.setsockopt(d.data, conn, SOL_SOCKET, SO_TIMESTAMPING, &wrong, sizeof wrong) == -1 && errno == EINVAL);
+    must(d.setsockopt(d.data, conn, SOL_SOCKET, SO_TIMESTAMPING, &tx, sizeof tx) == 0);
+    must(d.getsockopt(d.data, conn, SOL_SOCKET, SO_TIMESTAMPING, told, &len) == 0 && len == 8 && told[0] == tx && told[1] == 0);
+    before = clock_now();
+    must(d.send(d.data, conn, "hello", 5, 0) == 5 && sniff().len == 5);
+    d.usleep(d.data, 20000);
+    inject(45103, 9393, ACK, 1001, *ours + 9 + 5, 0);
+    d.usleep(d.data, 50000);
+    must(d.poll(d.data, &polled, 1, 0) == 1 && polled.revents == POLLERR);
+    must(stamped(conn, 1, 4) >= before);
+    sent = stamped(conn, 0, 4);
+    acked = stamped(conn, 2, 4);
+    must(sent < before + 1000 && acked >= before + 20000 && acked < before + 30000);
+    must(d.poll(d.data, &polled, 1, 0) == 0);
+    must(d.setsockopt(d.data, conn, SOL_SOCKET, SO_TIMESTAMPING, &rx, sizeof rx) == 0);
+    before = clock_now();
+    inject(45103, 9393, ACK | PSH, 1001, *ours + 9 + 5, 10);
+    d.usleep(d.data, 50000);
+    must(d.recvmsg(d.data, conn, &msg, 0) == 10);
+    must(CMSG_FIRSTHDR(&msg) != NULL && CMSG_FIRSTHDR(&msg)->cmsg_type == SO_TIMESTAMPING);
+    memcpy(times, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof times);
+    sent = times[0] * 1000000 + times[1] / 1000;
+    must(sent >= before && sent < before + 1000);
+    must(d.setsockopt(d.data, conn, SOL_SOCKET, SO_TIMESTAMPING, &off, sizeof off) == 0);
+    must(sniff().ack == 1011);
+    *ours += 5;
+}
+
 /* MSG_ZEROCOPY copies, and says so when the bytes were acknowledged; TCP_INQ tells what waits. */
 static void controls(void)
 {
@@ -512,13 +582,14 @@ static void controls(void)
     must(error.ee_origin == SO_EE_ORIGIN_ZEROCOPY && error.ee_code == SO_EE_CODE_ZEROCOPY_COPIED);
     must(error.ee_errno == 0 && error.ee_info == 0 && error.ee_data <= 1);
 
+    stamps(conn, &ours);
     must(d.setsockopt(d.data, conn, IPPROTO_TCP, TCP_INQ, &one, sizeof one) == 0);
-    inject(45103, 9393, ACK | PSH, 1001, ours + 9, 10);
+    inject(45103, 9393, ACK | PSH, 1011, ours + 9, 10);
     msg = (struct msghdr){.msg_iov = &into, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     must(d.recvmsg(d.data, conn, &msg, 0) == 4);
     must(CMSG_FIRSTHDR(&msg)->cmsg_level == IPPROTO_TCP && CMSG_FIRSTHDR(&msg)->cmsg_type == TCP_INQ);
     must(*(int *)CMSG_DATA(CMSG_FIRSTHDR(&msg)) == 6);
-    must(sniff().ack == 1011);
+    must(sniff().ack == 1021);
     must(d.read(d.data, conn, room, sizeof room) == 6);
     must(d.close(d.data, conn) == 0 && d.close(d.data, listening) == 0);
     must((sniff().flags & FIN) != 0);
