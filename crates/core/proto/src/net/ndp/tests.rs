@@ -4,6 +4,7 @@ use std::vec;
 use std::vec::Vec;
 
 use clearway_base::Duration;
+use clearway_wire::ndp::{Advert, Preference};
 use clearway_wire::{Malformed, eth};
 
 use super::*;
