@@ -229,6 +229,9 @@ fn copied_to(from: c_int, to: c_int, copy: impl FnOnce() -> Answer<c_int>) -> In
 /// function asks.
 unsafe fn inside_fcntl(fd: c_int, command: c_int, word: c_long) -> Inside<c_int> {
     match command {
+        // This library keeps a copy of a descriptor that it closes: the kernel's, and no waiting
+        // for itself.
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if depth() > 1 && TABLE.is_going(fd) => None,
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
             // SAFETY: the caller's own arguments.
             copied(fd, || check(unsafe { real::fcntl(fd, command, word) }))

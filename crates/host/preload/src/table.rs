@@ -184,7 +184,7 @@ impl<T: Send + Sync> Table<T> {
                 if let Some(held) = held {
                     return Some(held);
                 }
-                if self.is_going(node) {
+                if self.is_mark(node) {
                     yields += 1;
                     if yields > YIELDS {
                         return None;
@@ -196,8 +196,15 @@ impl<T: Send + Sync> Table<T> {
     }
 
     #[cold]
-    fn is_going(&self, node: *mut Node<T>) -> bool {
+    fn is_mark(&self, node: *mut Node<T>) -> bool {
         ptr::eq(node, self.going.load(Ordering::Acquire))
+    }
+
+    /// Is this descriptor being closed or replaced, by this thread or another one?
+    pub(crate) fn is_going(&self, fd: c_int) -> bool {
+        self.slot(fd)
+            .map(|slot| slot.load(Ordering::Acquire))
+            .is_some_and(|node| !node.is_null() && self.is_mark(node))
     }
 
     /// Takes away what is at a descriptor that is about to be closed or replaced. Until
@@ -275,7 +282,7 @@ impl<T: Send + Sync> Table<T> {
             node
         });
         let old = slot.swap(node, Ordering::AcqRel);
-        if !old.is_null() && self.is_going(old) {
+        if !old.is_null() && self.is_mark(old) {
             return None;
         }
         // SAFETY: nodes are never freed, and the slot's share of the count goes to the `Held`.

@@ -119,7 +119,7 @@ fn who_finds_a_descriptor_that_is_being_closed_waits_for_what_it_becomes() {
     for becomes in [None, Some(2)] {
         table.put(5, Some(table.make(thing(1))));
         let old = table.begin_close(5).expect("it was there");
-        assert!(old.value == 1 && old.is_last() && table.has(5));
+        assert!(old.value == 1 && old.is_last() && table.has(5) && table.is_going(5));
         assert!(table.begin_close(5).is_none(), "closed twice");
         let found = thread::scope(|scope| {
             let looks = scope.spawn(|| table.get(5).map(|held| held.value));
@@ -133,6 +133,7 @@ fn who_finds_a_descriptor_that_is_being_closed_waits_for_what_it_becomes() {
         });
         assert_eq!(found, becomes);
         table.end_close(5);
+        assert!(!table.is_going(5) && !table.is_going(6));
         assert_eq!(table.get(5).map(|held| held.value), becomes);
         table.put(5, None);
     }

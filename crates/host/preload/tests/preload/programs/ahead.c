@@ -5,7 +5,14 @@
 
 #define MANY 80
 
-static int listening;
+static int listening, yields;
+
+/* In place of the C library's: how often a thread gives up its turn. */
+int sched_yield(void)
+{
+	yields++;
+	return 0;
+}
 
 /* A connection, its server's end closed again; what the client then reads. */
 static int answer(void)
@@ -39,6 +46,16 @@ static void numbers(void)
 	again = dup(0);
 	printf("as before: %d\n", again == first);
 	close(again);
+}
+
+/* Who closes waits for nobody: a descriptor is kept for the next connection meanwhile. */
+static void alone(void)
+{
+	int before = yields;
+
+	for (int i = 0; i < MANY; i++)
+		answer();
+	printf("turns given up: %d\n", yields - before);
 }
 
 /* A child that lives holds nothing that its parent takes later. */
@@ -265,6 +282,7 @@ int main(int argc, char **argv)
 	self_from(argc > 1 ? argv[1] : "127.0.0.1");
 	listening = listener();
 	numbers();
+	alone();
 	child();
 	executed();
 	handed();
