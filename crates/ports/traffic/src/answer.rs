@@ -37,13 +37,16 @@ impl Requests {
 }
 
 /// Answers what comes in on one queue.
-#[derive(Clone, Debug)]
 pub struct Answerer {
     requests: Requests,
     answer: Box<[u8]>,
     closes: bool,
+    server: Option<Server>,
     counts: Reflected,
 }
+
+/// Who is asked before the requests of a burst are answered.
+type Server = Box<dyn FnMut() + Send>;
 
 /// The window that is told, and the sequence number that connections begin with.
 const WINDOW: u16 = u16::MAX;
@@ -63,7 +66,14 @@ struct Asked<'a> {
 impl Answerer {
     /// Answers each request with these bytes; `closes`: and with the end of the connection.
     pub fn new(requests: Requests, answer: &[u8], closes: bool) -> Answerer {
-        Answerer { requests, answer: answer.into(), closes, counts: Reflected::default() }
+        let (answer, counts) = (answer.into(), Reflected::default());
+        Answerer { requests, answer, closes, server: None, counts }
+    }
+
+    /// Calls `server` once for each burst with requests in it, before they are answered: a loop
+    /// whose server is somebody else has to ask it and to wait for it.
+    pub fn asking(self, server: impl FnMut() + Send + 'static) -> Answerer {
+        Answerer { server: Some(Box::new(server)), ..self }
     }
 
     /// What happened so far.
@@ -84,6 +94,7 @@ impl Answerer {
         dev.set_now(now);
         dev.rx(burst)?;
         let came = !burst.is_empty();
+        self.ask(burst);
         for index in 0..burst.len() {
             let Some((buf, _)) = burst.peek(index) else { continue };
             let frame = buf.bytes();
@@ -97,6 +108,19 @@ impl Answerer {
         burst.clear();
         dev.flush();
         Ok(came)
+    }
+
+    /// Asks the server, if there is one and something to ask.
+    fn ask<B: Buf>(&mut self, burst: &Burst<B>) {
+        let Some(server) = &mut self.server else { return };
+        let requests = self.requests;
+        let is_request = |index| {
+            let frame = burst.peek(index).map(|(buf, _)| buf.bytes());
+            frame.and_then(asked).is_some_and(|asked| requests.count(asked.data) > 0)
+        };
+        if (0..burst.len()).any(is_request) {
+            server();
+        }
     }
 
     fn answer<D: Dev>(&mut self, dev: &mut D, asked: &Asked<'_>) {

@@ -1,12 +1,15 @@
 //! `clearway reflect`: sends back every frame that comes.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clearway_base::Instant;
 use clearway_dev::{DevCounters, DevError, Facts as _, RxDrop, TxDrop};
-use clearway_engine::Clock;
+use clearway_engine::{Clock, cores};
 use clearway_pkt::{Burst, PoolBuf};
 use clearway_ports::Port;
 use clearway_traffic::{Answerer, Mirror, Reflected, Reflector, Requests};
@@ -33,6 +36,10 @@ const LONGEST_ANSWER: usize = 1_460;
 /// With --answer, requests over TCP and IPv4 are answered without a stack, each segment from what
 /// stands in it: how many requests a link and its clients carry when the server costs nothing. It
 /// answers no ARP: ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev clearway0
+///
+/// With --server-core too, what comes is first handed to a thread on that core, and answered when
+/// that thread has said so: what a server that is not in the same thread costs at the least, when
+/// one request is under way
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -58,6 +65,10 @@ pub(crate) struct Args {
     /// End each connection with its first answer
     #[arg(long, requires = "answer")]
     close: bool,
+
+    /// Before requests are answered, wake a thread on this core and wait for it
+    #[arg(long, value_name = "CORE", requires = "answer")]
+    server_core: Option<usize>,
 
     /// Stop after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = figures::seconds)]
@@ -132,7 +143,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     };
     let make = |_, _: &Port| {
         Ok(match &answer {
-            Some(answer) => Queue::Answers(Answerer::new(requests, answer, args.close)),
+            Some(answer) => {
+                let answerer = Answerer::new(requests, answer, args.close);
+                Queue::Answers(match args.server_core {
+                    Some(core) => answerer.asking(server(core)?),
+                    None => answerer,
+                })
+            }
             None => Queue::Reflects(Reflector::new(mirror)),
         })
     };
@@ -142,6 +159,32 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         Some((seconds, reports)) => summary(form, seconds, &reports),
         None => Ok(()),
     }
+}
+
+/// Starts a thread that answers whoever asks, on this core; what is returned asks it and waits for
+/// its answer. The thread ends when that is dropped.
+fn server(core: usize) -> anyhow::Result<impl FnMut() + Send> {
+    let (mut asks, mut asked) = UnixStream::pair().context("cannot make a pair of sockets")?;
+    let serve = move || -> anyhow::Result<()> {
+        cores::pin(core)?;
+        let mut word = [0];
+        // The pin has held, before anybody asks.
+        asked.write_all(&word)?;
+        while asked.read(&mut word)? == 1 {
+            asked.write_all(&word)?;
+        }
+        Ok(())
+    };
+    let thread = thread::Builder::new().name("server".into()).spawn(serve)?;
+    let mut word = [0];
+    if asks.read(&mut word)? == 0 {
+        // It has ended, and says why.
+        thread.join().map_err(|_| anyhow!("the server's thread panicked"))??;
+    }
+    Ok(move || {
+        // A thread that was started and pinned answers until the other end is gone.
+        let _ = asks.write_all(&[0]).and_then(|()| asks.read_exact(&mut [0]));
+    })
 }
 
 fn read_answer(path: &Path) -> anyhow::Result<Vec<u8>> {

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use clearway_dev::{FramePool, Mac, PairConfig, PairEnd, PoolBudget, Receive, Transmit, pair};
 use clearway_pkt::{Buf, Offloads, PoolBuf};
 use clearway_wire::{Addr, Malformed};
@@ -129,6 +132,20 @@ fn each_request_of_a_segment_has_its_answer() {
     assert_eq!(answered[0].1, b"$-1\r\n".repeat(16));
     let answered = asks(&mut http(false), Offloads::default(), Flags::ACK, &GET.repeat(2));
     assert_eq!(answered[0].1, b"answeranswer");
+}
+
+#[test]
+fn a_server_is_asked_once_for_each_burst_with_requests_before_they_are_answered() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let mut answerer = http(false).asking(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    asks(&mut answerer, Offloads::default(), Flags::SYN, b"");
+    asks(&mut answerer, Offloads::default(), Flags::ACK, b"half a request");
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    let answered = asks(&mut answerer, Offloads::default(), Flags::ACK, &GET.repeat(2));
+    assert_eq!((asked.load(Ordering::Relaxed), &answered[0].1[..]), (1, &b"answeranswer"[..]));
 }
 
 #[test]

@@ -117,6 +117,9 @@ fn unmodified_servers_over_ethernet_and_over_loopback() {
     for metric in ["requests_per_second", "server_core_busy", "client_core_busy"] {
         ethernet.has(&["clearway", "kernel", "floor"], metric);
     }
+    // What a host has to do at the least: a loop that wakes another thread for each request.
+    let hop = measured("programs", "--points nginx-64-1 --systems kernel,floor,hop,hop-shared");
+    hop.has(&["kernel", "floor", "hop", "hop-shared"], "requests_per_second");
     let left = measured("programs-loopback", "--points redis-get --systems clearway-shared,kernel");
     left.has(&["clearway-shared", "kernel"], "requests_per_second");
     // The programs themselves: the host, a server and a client of it.

@@ -107,7 +107,7 @@ impl Scenario for Programs {
             let note = SystemNote {
                 key: key.into(),
                 about: about.into(),
-                ours: !matches!(host, Over::Kernel | Over::Nothing),
+                ours: !matches!(host, Over::Kernel | Over::Nothing | Over::Hop | Over::HopShared),
                 floor: host == Over::Nothing,
             };
             Box::new(Server { note, link: self.link, host }) as Box<dyn System>
@@ -128,6 +128,11 @@ impl Scenario for Programs {
             let about = "a bare loop on the server's core that answers each segment from what \
                          stands in it (`clearway reflect --answer`): the link and the client alone";
             all.push(system("floor", about, Over::Nothing));
+            let about = "the same loop on the client's core, which wakes a thread on the server's \
+                         for each request and waits for it: as a host has to";
+            all.push(system("hop", about, Over::Hop));
+            let about = "the same with both on the server's core";
+            all.push(system("hop-shared", about, Over::HopShared));
         }
         all
     }
@@ -147,6 +152,17 @@ enum Over {
     Kernel,
     /// There is neither a stack nor a server.
     Nothing,
+    /// Nor here, but a thread on the server's core that has to be woken by a loop on the client's.
+    Hop,
+    /// The same with the loop on the server's core.
+    HopShared,
+}
+
+impl Over {
+    /// What answers is a loop without a stack.
+    fn is_bare(self) -> bool {
+        matches!(self, Over::Nothing | Over::Hop | Over::HopShared)
+    }
 }
 
 struct Server {
@@ -174,8 +190,8 @@ impl Server {
         };
         let (near, far) = (&world.options.client_cores, &world.options.server_cores);
         let host_core = match self.host {
-            Over::ClientCore => near.first(),
-            Over::ServerCore | Over::Itself | Over::Kernel | Over::Nothing => far.first(),
+            Over::ClientCore | Over::Hop => near.first(),
+            _ => far.first(),
         };
         let host_core = *host_core.context("no core for the host")?;
         Ok(match (self.link, self.host) {
@@ -197,8 +213,8 @@ impl Server {
                 host: None,
                 _namespace: None,
             },
-            (Link::Ethernet, Over::Nothing) => Scene {
-                server: TAP.for_answerer(world, far)?,
+            (Link::Ethernet, over) if over.is_bare() => Scene {
+                server: TAP.for_answerer(world, &[host_core])?,
                 client: place(Some(world.ends()?.client.holder()), near),
                 address: TAP.ours,
                 host: None,
@@ -258,7 +274,7 @@ impl System for Server {
         ];
         match self.host {
             Over::Kernel => {}
-            Over::Nothing => needs.push(Need::Tun),
+            over if over.is_bare() => needs.push(Need::Tun),
             _ => needs.extend([Need::Tun, Need::Preload]),
         }
         if self.host == Over::Itself {
@@ -268,16 +284,24 @@ impl System for Server {
     }
 
     fn skip(&self, _world: &World<'_>, point: &Point) -> Option<String> {
-        let is_long = Load::find(&point.key).is_some_and(|load| !load.fits_a_segment());
-        (self.host == Over::Nothing && is_long)
-            .then(|| "an answer of several segments needs a stack".into())
+        let load = Load::find(&point.key).filter(|_| self.host.is_bare())?;
+        if !load.fits_a_segment() {
+            return Some("an answer of several segments needs a stack".into());
+        }
+        // With more of them a host goes on while the server works, and this loop waits for it.
+        (self.host != Over::Nothing && !load.is_one_by_one())
+            .then(|| "only where there is one request at a time".into())
     }
 
     fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
         let load = Load::find(&point.key).context("no such load")?;
         let scene = self.scene(world)?;
         let (serving, ready) = match self.host {
-            Over::Nothing => (load.answer(world, &scene.server, TAP.device)?, ANSWERS),
+            over if over.is_bare() => {
+                let far = world.options.server_cores.first().copied();
+                let hop = far.filter(|_| over != Over::Nothing);
+                (load.answer(world, &scene.server, TAP.device, hop)?, ANSWERS)
+            }
             _ => (
                 load.serve(world, &scene.server, scene.address)?,
                 load.says_when_ready(&scene.server),
@@ -299,7 +323,7 @@ impl System for Server {
             }
             Err(error) => Err(error),
         };
-        if matches!(self.host, Over::Itself | Over::Nothing) {
+        if self.host == Over::Itself || self.host.is_bare() {
             TAP.remove(world)?;
         }
         let mut programs = vec![serving.text()];

@@ -124,12 +124,19 @@ impl Load {
         }
     }
 
-    /// A loop on the device that answers as the server would, without a stack.
+    /// There is one request at a time.
+    pub(super) fn is_one_by_one(&self) -> bool {
+        matches!(self.asks, Asks::Nginx { connections: 1, .. })
+    }
+
+    /// A loop on the device that answers as the server would, without a stack; with `hop`, when a
+    /// thread on that core has been woken and has said so.
     pub(super) fn answer(
         &self,
         world: &World<'_>,
         place: &Place,
         device: &str,
+        hop: Option<usize>,
     ) -> anyhow::Result<Launch> {
         let (requests, answer, close) = match self.asks {
             Asks::Redis { test: "set", .. } => ("redis", "+OK\r\n".into(), false),
@@ -146,7 +153,11 @@ impl Load {
             "reflect --port tap:{device} --requests {requests} {close} --json --answer {}",
             file.display()
         );
-        Ok(place.launch(world, &world.options.program.to_string_lossy(), &words))
+        let launch = place.launch(world, &world.options.program.to_string_lossy(), &words);
+        Ok(match hop {
+            Some(core) => launch.arg("--server-core").arg(core.to_string()),
+            None => launch,
+        })
     }
 
     /// What the server prints when it can be asked.
