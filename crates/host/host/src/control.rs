@@ -9,6 +9,7 @@ mod clear;
 mod dhcp;
 mod drain;
 mod interfaces;
+mod lost;
 mod mode;
 mod packets;
 mod plane;
@@ -19,5 +20,6 @@ mod server;
 mod taps;
 
 pub use dhcp::LeaseKeeper;
+pub use lost::PortWatch;
 pub use plane::{Control, MAX_DEPTH, MetricsFormat, OnDrain, OnReload, classic_metrics};
 pub use server::{ControlSocket, socket_beside};

@@ -34,7 +34,7 @@ pub use clearway_session::{
 };
 pub use config::{ControlOptions, Settings, SettingsError};
 pub use control::{
-    Control, ControlSocket, LeaseKeeper, MAX_DEPTH, MetricsFormat, OnDrain, OnReload,
+    Control, ControlSocket, LeaseKeeper, MAX_DEPTH, MetricsFormat, OnDrain, OnReload, PortWatch,
     classic_metrics,
 };
 pub use descriptors::Descriptors;

@@ -12,7 +12,7 @@ pub mod guard;
 mod open;
 mod port;
 
-pub use clearway_tap::{add_host_address, within};
+pub use clearway_tap::{NetnsId, add_host_address, within};
 pub use error::PortError;
 pub use open::{CaptureTo, Unwrapped, Wrap, describe, open, open_one, open_queues};
 pub use port::Port;

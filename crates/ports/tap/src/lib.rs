@@ -14,6 +14,6 @@ mod queue;
 mod sys;
 mod vnet;
 
-pub use netns::within;
+pub use netns::{NetnsId, within};
 pub use open::{TapFd, add_host_address, bring_up, open};
 pub use queue::TapQueue;

@@ -163,8 +163,9 @@ impl TapQueue {
             Some(libc::EBADFD | libc::EFAULT) => "the interface was removed",
             _ => "the interface cannot be read",
         };
-        DevError::new(&self.port, what, "Make it again and restart; ip link shows what is there")
-            .with_source(error)
+        let remedy = "Make it again: a host takes it back, others have to be restarted; ip link \
+                      shows what is there";
+        DevError::new(&self.port, what, remedy).with_source(error)
     }
 
     /// Has the kernel take the virtio-net header, the first `head` bytes of the room, and `body`

@@ -217,7 +217,8 @@ impl XdpQueue {
         DevError::new(
             &self.port,
             "the interface was removed",
-            "Make it again and restart; ip link shows what is there",
+            "Make it again: a host takes it back, others have to be restarted; ip link shows what is \
+             there",
         )
         .with_source(error)
     }

@@ -247,6 +247,7 @@ impl Butler<'_> {
         options.started = since_1970.map_or(0, |time| time.as_secs());
         let control = Arc::new(Control::new(host.clone(), options));
         let leases = control.keep_leases().context("cannot start a thread")?;
+        let ports = control.watch_ports().context("cannot start a thread")?;
         let scripts: Vec<PathBuf> =
             self.settings.script.iter().chain(&self.args.scripts).cloned().collect();
         control.begin(self.settings, &scripts)?;
@@ -294,7 +295,7 @@ impl Butler<'_> {
         }
         manager.stopping();
         tracing::info!("the host stops");
-        drop((metrics, commands, leases));
+        drop((metrics, commands, leases, ports));
         // A capture that goes on is made whole.
         let _ = control.run(&Command::PcapOff);
         Ok(())

@@ -153,7 +153,7 @@ pub const ORDERS: &[Order] = &[
     settled("host::control", &[
         floor("who carries out", &["plane"]),
         floor("commands", &["begin", "clear", "dhcp", "drain", "interfaces", "mode", "reload", "routes", "save", "server"]),
-        floor("of several interfaces", &["packets", "taps"]),
+        floor("of several interfaces", &["lost", "packets", "taps"]),
         floor("face", &["mod"]),
     ]),
     settled("host::show", &[

@@ -165,6 +165,18 @@ impl<E: Env> Stack<E> {
             // The place of the old one is free.
             let _ = self.put_address(iface, Cidr { addr: link_local(mac), prefix_len: 64 });
         }
+        self.announce(iface);
+        self.ip.changed();
+        Ok(())
+    }
+
+    /// Tells the link anew which addresses we have, with the next `emit`: whoever knew them elsewhere
+    /// looks here from now on. RFC 5227 2.3 wants it where an address begins to be used, and so it is
+    /// where a port came back on which others may never have heard of us.
+    pub fn announce(&mut self, iface: Iface) {
+        if !self.ip.interface(iface).is_some_and(Interface::is_ethernet) {
+            return;
+        }
         let announced: Vec<Addr> =
             self.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr).collect();
         for ours in announced {
@@ -172,8 +184,6 @@ impl<E: Env> Stack<E> {
                 self.counters.icmp.replies_lost += 1;
             }
         }
-        self.ip.changed();
-        Ok(())
     }
 
     /// Gives an interface an address and the route to its subnet, and announces it to the link (RFC

@@ -97,7 +97,7 @@ impl Control {
         Ok(())
     }
 
-    fn now(&self) -> Result<Instant, Gone> {
+    pub(super) fn now(&self) -> Result<Instant, Gone> {
         self.host.ask(0, |worker| worker.time().now)
     }
 

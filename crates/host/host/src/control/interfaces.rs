@@ -234,6 +234,13 @@ impl Control {
         up: bool,
     ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
+        state.made.want_up(iface, up);
+        if state.made.is_lost(iface) {
+            let then = if up { "up" } else { "down" };
+            return Ok(Output::text(format!(
+                "{name} is lost. It will be {then} when its port is there again.\n"
+            )));
+        }
         self.host.ask_all(move |worker| worker.stack().set_up(iface, up))?;
         if up {
             self.lease_link_is_back(state, name)?;

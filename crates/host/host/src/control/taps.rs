@@ -48,7 +48,9 @@ impl Control {
             .map(|spec| spec.parse().map_err(CommandError::Fault))
             .transpose()?;
         let output = self.add_port(state, Some(name), &PortSpec::Tap(spec), fault, Some(line))?;
+        let iface = self.iface(output.text.trim())?;
         for address in &command.host_addresses {
+            state.made.host_address(iface, *address);
             clearway_ports::within(command.netns.as_deref(), || {
                 clearway_ports::add_host_address(&host_name, *address)
             })?;
@@ -97,11 +99,9 @@ impl Control {
                 as MakePort
         });
         let makers = makers.collect();
-        self.add_everywhere(
-            state,
-            InterfaceEntry { name, iface: Iface(0), kind },
-            (line, None),
-            makers,
-        )
+        let entry = InterfaceEntry { name: name.clone(), iface: Iface(0), kind };
+        let output = self.add_everywhere(state, entry, (line, None), makers)?;
+        state.made.opened_by(self.iface(&name)?, spec.clone(), wrap.fault);
+        Ok(output)
     }
 }

@@ -21,6 +21,14 @@ struct Seen {
     link: bool,
     driver: Vec<(String, u64)>,
     error: Option<String>,
+    lost: Option<Gone>,
+}
+
+/// How an interface was lost.
+struct Gone {
+    seconds: u64,
+    why: String,
+    refused: Option<String>,
 }
 
 /// What one worker says of its ports.
@@ -101,6 +109,7 @@ impl Look<'_> {
         let infos = self.host.ask(0, |worker| worker.stack().interfaces().collect::<Vec<_>>())?;
         let rows: Vec<PortRow> = self.host.ask_all(ports)?.into_iter().flatten().collect();
         let sums = counters(self.host)?;
+        let now = self.host.ask(0, |worker| worker.time().now)?;
         let seen = entries.into_iter().filter_map(|entry| {
             let info = *infos.iter().find(|info| info.iface == entry.iface)?;
             let sum = sums
@@ -118,7 +127,12 @@ impl Look<'_> {
             // They are many, so they are told when one interface is asked for.
             let driver =
                 of_it().filter(|_| wanted.is_some()).flat_map(|row| row.driver.clone()).collect();
-            Some(Seen { entry, info, counters, link, driver, error })
+            let lost = self.view.made.find_lost(entry.iface).map(|lost| Gone {
+                seconds: now.since(lost.since).as_secs(),
+                why: lost.why.clone(),
+                refused: lost.refused.clone(),
+            });
+            Some(Seen { entry, info, counters, link, driver, error, lost })
         });
         Ok(seen.collect())
     }
@@ -160,8 +174,26 @@ impl Look<'_> {
                 one.error.as_deref().unwrap_or_default()
             ));
         }
+        for one in &seen {
+            text.push_str(&self.losses(one));
+        }
         let interfaces: Vec<Value> = seen.iter().map(|one| self.interface_json(one)).collect();
         Ok(Output::new(text, json!({ "interfaces": interfaces })))
+    }
+
+    /// That an interface is lost, or was.
+    fn losses(&self, one: &Seen) -> String {
+        let (name, losses) = (&one.entry.name, self.view.made.losses(one.entry.iface));
+        let times = if losses == 1 { "once".into() } else { format!("{losses} times") };
+        match &one.lost {
+            Some(Gone { seconds, why, refused }) => {
+                let refused = refused.as_ref().map(|why| format!("{name}: not back yet: {why}\n"));
+                let refused = refused.unwrap_or_default();
+                format!("{name}: lost {seconds} s ago ({times} so far): {why}\n{refused}")
+            }
+            None if losses > 0 => format!("{name}: lost {times} so far\n"),
+            None => String::new(),
+        }
     }
 
     fn interface_json(&self, one: &Seen) -> Value {
@@ -184,6 +216,9 @@ impl Look<'_> {
             "kind": kind(&one.entry.kind),
             "mac": mac(&one.info),
             "error": one.error,
+            "lost": one.lost.as_ref().map(|lost| json!({
+                "seconds": lost.seconds, "why": lost.why, "not-back": lost.refused })),
+            "losses": self.view.made.losses(one.entry.iface),
             "rx-packets": c.rx_packets,
             "rx-bytes": c.rx_bytes,
             "tx-packets": c.tx_packets,
@@ -251,6 +286,7 @@ pub(super) fn mode_name(mode: Mode) -> &'static str {
 
 fn state(one: &Seen) -> &'static str {
     match (&one.error, one.info.up, one.link) {
+        _ if one.lost.is_some() => "lost",
         (Some(_), _, _) => "failed",
         (None, true, true) => "up",
         (None, true, false) => "no link",

@@ -224,6 +224,31 @@ impl Look<'_> {
         }
         let help = "Frames that an interface lost, by reason; only what happened.";
         all.add(MetricType::Counter, "clearway_interface_drops", help, series);
+        self.about_losses(all)
+    }
+
+    fn about_losses(&self, all: &mut Families) -> Result<(), CommandError> {
+        let see = |worker: &mut Worker| {
+            (worker.time().now, worker.stack().interfaces().collect::<Vec<_>>())
+        };
+        let (now, infos) = self.host.ask(0, see)?;
+        let (mut up, mut lost, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+        for info in infos.iter().filter(|info| self.is_named(info.iface)) {
+            let of = || label("interface", self.name(info.iface));
+            up.push((of(), Number::Whole(info.up.into())));
+            let gone = self.view.made.find_lost(info.iface);
+            lost.push((
+                of(),
+                Number::Whole(gone.map_or(0, |gone| now.since(gone.since).as_secs())),
+            ));
+            losses.push((of(), Number::Whole(self.view.made.losses(info.iface))));
+        }
+        let help = "1 while an interface is up.";
+        all.add(MetricType::Gauge, "clearway_interface_up", help, up);
+        let help = "Since when an interface is lost; 0 while it is there.";
+        all.add(MetricType::Gauge, "clearway_interface_lost_seconds", help, lost);
+        let help = "How often an interface was lost: removed, or unplugged.";
+        all.add(MetricType::Counter, "clearway_interface_losses", help, losses);
         Ok(())
     }
 

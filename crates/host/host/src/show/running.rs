@@ -143,7 +143,9 @@ impl Look<'_> {
         let given = leased.and_then(|leased| leased.address);
         let addresses = seen.addresses.iter().filter(|a| a.iface == iface && Some(a.cidr) != given);
         lines.extend(addresses.map(|a| format!("set interface ip address {name} {}", a.cidr)));
-        if info.up {
+        // One that is lost is down, and up again when it is there.
+        let made = self.view.made;
+        if info.up || made.is_lost(iface) && made.is_wanted_up(iface) {
             lines.push(format!("set interface state {name} up"));
         }
         if leased.is_some() {

@@ -254,6 +254,42 @@ fn a_lease_is_renewed_and_rebound_and_when_it_ends_programs_are_told() {
     let _ = holder.wait();
 }
 
+#[test]
+fn a_card_with_a_lease_that_comes_back_as_another_gets_one_anew() {
+    if !root() || !has_dnsmasq() {
+        return;
+    }
+    let netns = Netns::new("cwdhcp");
+    let plug = || {
+        netns.ip("link add ours type veth peer name cw0");
+        netns.ip("link set ours addrgenmode none");
+        netns.ip("addr add 10.97.0.1/24 dev cw0");
+        netns.ip("link set cw0 up");
+    };
+    plug();
+    let host = Host::inside(&netns, &["--dhcp", "xdp:ours"], &[]);
+    let server = Dnsmasq::new(&netns, &host, &[]);
+    eventually("an address is there", || !lease(&host).is_null());
+    let card = || host.json("show interface port0")["interfaces"][0].clone();
+    let (address, mac) = (lease(&host)["address"].clone(), card()["mac"].clone());
+    drop(server);
+    netns.ip("link del cw0");
+    eventually("it is lost", || card()["losses"] == 1);
+    // What the server gave is good until its time is over.
+    assert_eq!(lease(&host)["address"], address);
+    plug();
+    let _server = Dnsmasq::new(&netns, &host, &[]);
+    eventually("another address is there", || {
+        let now = lease(&host);
+        !now.is_null() && now["address"] != address
+    });
+    assert_ne!(card()["mac"], mac);
+    let leases = fs::read_to_string(host.folder.join("leases")).unwrap();
+    assert!(leases.contains(card()["mac"].as_str().unwrap()), "{leases}");
+    let address = lease(&host)["address"].as_str().unwrap().to_owned();
+    netns.text("ping", &["-c", "1", "-W", "60", address.trim_end_matches("/24")]);
+}
+
 fn refusal(host: &Host, interface: &str) -> String {
     let output = host.try_ctl(&["set", "interface", "dhcp", interface, "on"]);
     assert!(!output.status.success(), "{output:?}");

@@ -13,6 +13,7 @@ mod ethernet;
 mod ip;
 mod iperf;
 mod json;
+mod lost;
 #[path = "../common/netns.rs"]
 mod netns;
 mod nstat;
