@@ -144,7 +144,9 @@ def faults(spec, towards_first):
 
 def address(netns, device, cidr, congestion):
     run("ip", "-n", netns, "addr", "add", cidr, "dev", device)
-    run("ip", "-n", netns, "link", "set", device, "up")
+    # A TAP device drops what does not fit into its queue of 1000 frames, and the kernel sends that much in one go where a window opens:
+    # then not the faults decide, but how often that happens.
+    run("ip", "-n", netns, "link", "set", device, "txqueuelen", str(QUEUE), "up")
     # The namespace may have another congestion control than ours, and may not be told: its route is.
     source, prefix = cidr.split("/")[0], cidr.rsplit(".", 1)[0] + ".0/24"
     run("ip", "-n", netns, "route", "change", prefix, "dev", device, "proto", "kernel", "scope", "link",

@@ -48,12 +48,18 @@ pub(crate) fn step_7_payload<E: Env>(
     }
     learn_size(c, arrival.meta.segment_size, len);
     let start = seg.seq + cut.front;
+    cx.pools.remember_echo(seg.opts.ts);
     if start != c.rcv.nxt || c.marks.has(Marks::HOLE) {
         let is_noted = cut.front > 0 || !cx.config.tcp.dsack;
-        return out_of_order(c, cx.pools, (Span::with_len(start, cut.len), is_noted), buf);
+        let span = Span::with_len(start, cut.len);
+        let result = out_of_order(c, cx.pools, (span, is_noted), buf);
+        // Half of the window lies behind the hole, or has come in at once.
+        if c.window_is_due() || span.end.since(c.rcv.nxt) as i32 > (c.rcv.wnd() / 2) as i32 {
+            right_size::look(c, cx.stack.now, cx.pools);
+        }
+        return result;
     }
     let kept = cx.pools.rx.append(&mut c.rx, buf);
-    cx.pools.remember_echo(seg.opts.ts);
     in_order(c, cx, &seg.plain(), (kept, cut.len))
 }
 

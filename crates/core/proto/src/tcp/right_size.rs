@@ -1,16 +1,19 @@
 //! Dynamic right-sizing: how large a receive window a connection is worth.
 //!
-//! A window has to be twice what the owner consumes in a round trip, or a sender that doubles its
-//! flight in each is held back. It begins at
-//! [`TcpConfig::initial_receive_window`](crate::TcpConfig) and doubles while a round trip brings
-//! more than half of it, up to [`TcpConfig::max_receive_window`](crate::TcpConfig); not while
-//! memory is scarce, and never because of bytes that nobody reads. What was offered is not taken
-//! back.
+//! A window has to be twice what the owner consumes in a round trip: what is on its way, and as
+//! much again until the sender hears of it. For a sender that doubles its flight in each round
+//! trip it has to be six times as much, since what is measured is a round trip old: the window
+//! would else hold it back, and let all that waited go at once when it grows, into a queue on the
+//! way that may not take it. It begins at [`TcpConfig::initial_receive_window`](crate::TcpConfig)
+//! and doubles until that is met, up to
+//! [`TcpConfig::max_receive_window`](crate::TcpConfig); not while memory is scarce, and never
+//! because of bytes that nobody reads. What lies behind a hole is added: its sender goes on while
+//! the hole is filled. What was offered is not taken back.
 //!
 //! ```text
 //!   window │                      ╭───────── what the store takes, or the most that is configured
 //!          │              ╭───────╯
-//!          │      ╭───────╯  consumed in a round trip ≥ window / 2
+//!          │      ╭───────╯  consumed in a round trip ≥ window / 2, or growing towards it
 //!          │──────╯
 //!          └──────────────────────────────▶ consumed
 //! ```
@@ -24,8 +27,10 @@ use super::marks::Marks;
 use super::sizes::{MOST, Measured};
 use crate::store::{Env, RxStore};
 
-/// So often a window's worth of bytes is looked at.
-const LOOKS: u32 = 4;
+/// So often a window's worth of bytes is looked at: often enough that a sender in slow start, which
+/// sends a round trip's worth in one go, has a larger window before it is told that all of that
+/// arrived.
+const LOOKS: u32 = 16;
 /// No look is further ahead than this: what seems to be lies behind.
 const FARTHEST: u32 = MOST / LOOKS;
 /// Timestamps are told in milliseconds, and turns and devices hold segments back: no round trip is
@@ -42,7 +47,7 @@ impl<E: Env> Conn<E> {
 }
 
 /// So many bytes have come that the window is looked at: it grows when they were consumed within a
-/// round trip.
+/// round trip, or lie behind a hole.
 #[cold]
 #[inline(never)]
 pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
@@ -50,17 +55,16 @@ pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
         // The number is that of the FIN by now.
         return;
     }
-    let window = p.sizes.window(c.rcv.step);
-    c.rcv_ahead.look = c.rcv.nxt + (window / LOOKS).clamp(1, FARTHEST);
-    let Some(larger) = p.sizes.next(c.rcv.step) else {
+    next_look(c, p);
+    if p.sizes.next(c.rcv.step).is_none() {
         c.rcv_ahead.look = c.rcv.nxt + FARTHEST;
         return;
-    };
+    }
     let read = c.read_to(&p.rx);
     let echoed = ack::echo_age(now, c, Some(p.ts_echo)).or_else(|| c.rtt.srtt());
     let Some(rtt) = echoed.map(|rtt| rtt.max(SHORTEST)) else { return };
     let before = c.suffered(p).measured;
-    let anew = Measured { since: now, read, rtt };
+    let anew = Measured { since: now, read, rtt, most: before.most };
     if !before.since.is_set() {
         c.note_rare(p, |t| t.measured = anew);
         return;
@@ -69,11 +73,70 @@ pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
     // Within one round trip: all of it. Over more: what one of them has brought.
     let consumed = u128::from(read.since(before.read)) * u128::from(rtt.as_nanos())
         / u128::from(time.max(rtt).as_nanos().max(1));
-    let grows = consumed * 2 >= u128::from(window) && !p.rx.is_scarce();
-    if grows {
-        c.rcv.step = larger;
-        c.rcv_ahead.look = c.rcv.nxt + (p.sizes.window(larger) / LOOKS).clamp(1, FARTHEST);
+    let consumed = consumed.min(MOST.into()) as u32;
+    if !p.rx.is_scarce() {
+        let wanted = Wanted::of(consumed, before.most, early(c, p));
+        while let Some(larger) = p
+            .sizes
+            .next(c.rcv.step)
+            .filter(|&larger| wanted.is_more(p.sizes.window(c.rcv.step), p.sizes.window(larger)))
+        {
+            c.rcv.step = larger;
+        }
+        next_look(c, p);
     }
-    let measured = if grows || time > rtt { anew } else { Measured { rtt, ..before } };
+    // Nothing is consumed while something is missing, and twice as much afterwards: that is one
+    // measurement.
+    let ends = time > rtt && !c.marks.has(Marks::HOLE);
+    let measured = if ends {
+        Measured { most: before.most.max(consumed), ..anew }
+    } else {
+        Measured { rtt, ..before }
+    };
     c.note_rare(p, |t| t.measured = measured);
 }
+
+/// A part of the window on.
+fn next_look<E: Env>(c: &mut Conn<E>, p: &Pools<E>) {
+    c.rcv_ahead.look = c.rcv.nxt + (p.sizes.window(c.rcv.step) / LOOKS).clamp(1, FARTHEST);
+}
+
+/// How far the last byte that is held behind a hole lies ahead: its sender goes on from there while
+/// the hole is filled.
+fn early<E: Env>(c: &Conn<E>, p: &Pools<E>) -> u32 {
+    let map = c.reasm(p).get(&p.reasm);
+    let last = map.and_then(|map| map.parts().0.last());
+    last.map_or(0, |span| span.end.since(c.rcv.nxt))
+}
+
+/// The window that a sender needs.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    /// While it goes on as it does: as much on its way as was consumed, and as much again which it
+    /// is told of a round trip later.
+    now: u64,
+    /// While it goes faster in each round trip.
+    growing: u64,
+}
+
+impl Wanted {
+    /// Of one from whom a round trip has brought `consumed`, none before it more than `most`, and
+    /// whose last byte behind a hole lies so `early`.
+    ///
+    /// A sender in slow start has twice as much on its way when what is measured here has been
+    /// acknowledged, and twice that when what is on its way now has been.
+    fn of(consumed: u32, most: u32, early: u32) -> Wanted {
+        let (consumed, most) = (u64::from(consumed), u64::from(most));
+        let more = consumed.saturating_sub(most);
+        let now = 2 * consumed + u64::from(early);
+        Wanted { now, growing: now + (4 * consumed * more / most.max(1)).min(4 * consumed) }
+    }
+
+    /// Whether a `window` is too small, and the `next` one is not too large.
+    fn is_more(self, window: u32, next: u32) -> bool {
+        self.now >= u64::from(window) || self.growing >= u64::from(next)
+    }
+}
+
+#[cfg(test)]
+mod tests;

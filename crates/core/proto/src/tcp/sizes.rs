@@ -104,12 +104,14 @@ pub(crate) struct Measured {
     pub read: Seq,
     /// The shortest round trip of it.
     pub rtt: Duration,
+    /// The most that a round trip has brought in those before it.
+    pub most: u32,
 }
 
 impl Measured {
     /// None has begun.
     pub(crate) const NONE: Measured =
-        Measured { since: Instant::NEVER, read: Seq(0), rtt: Duration::MAX };
+        Measured { since: Instant::NEVER, read: Seq(0), rtt: Duration::MAX, most: 0 };
 }
 
 #[cfg(test)]
