@@ -15,7 +15,7 @@ PACKAGES := \
 	qemu-system-x86 busybox-static
 
 # Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).
-TEST_PACKAGES := prometheus chromium python3-yaml fonts-dejavu-core mandoc strace bpftrace systemd \
+TEST_PACKAGES := prometheus chromium python3-yaml python3-psutil net-tools fonts-dejavu-core mandoc strace bpftrace systemd \
 	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools bird2 golang-go
 
 # The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use clearway_shm::attach_socket::{
-    self, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, Token,
+    self, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, SocketTable,
+    TablePlace, Token,
 };
 use clearway_shm::socket::AttachSocketError;
 use clearway_shm::{FifoMem, Segment, SessionView};
@@ -187,6 +188,25 @@ impl Client {
             Reply::Interfaces(list) => Ok(list),
             _ => Err(Errno::PROTO),
         }
+    }
+
+    /// A table of the sockets of the namespace's programs, as the kernel has it below /proc/net.
+    ///
+    /// # Errors
+    /// What attaching says when there is no host.
+    pub fn socket_table(&self, table: SocketTable) -> Result<String, Errno> {
+        let attachment = self.enter().map_err(|error| error.errno())?;
+        let (mut text, mut next) = (String::new(), Some(TablePlace::default()));
+        while let Some(from) = next {
+            match self.ask(&attachment, &Request::SocketLines { table, from })?.0 {
+                Reply::SocketLines { text: lines, next: after } => {
+                    text.push_str(&lines);
+                    next = after;
+                }
+                _ => return Err(Errno::PROTO),
+            }
+        }
+        Ok(text)
     }
 
     /// Makes a socket. The descriptor is its session fd: while any copy of it is open in any

@@ -9,6 +9,7 @@
 //! | `CLEARWAY_REQUIRED=1` | rather fail than use the kernel |
 //! | `CLEARWAY_CUT_THROUGH=1` | as `app-scope-local` in the file; 0: not, whatever the file says |
 //! | `CLEARWAY_INTERFACES` | `both`, `clearway` or `kernel`: as `interfaces` in the file |
+//! | `CLEARWAY_PROC_NET=1` | `/proc/net/tcp` and its like tell of the namespace's sockets |
 //! | `CLEARWAY_SPIN_US` | microseconds that a thread looks before it sleeps |
 
 use std::ffi::OsString;
@@ -59,6 +60,9 @@ pub struct AppConfig {
     pub required: bool,
     /// Whose interfaces a program is shown that asks which there are.
     pub interfaces: ShownInterfaces,
+    /// A program that reads `/proc/net/tcp`, `tcp6`, `udp` or `udp6` is told of the sockets of its
+    /// namespace, and not of the kernel's.
+    pub proc_net: bool,
     /// How long a thread looks before it sleeps, in microseconds; None: as the number of processors
     /// suggests.
     pub spin_us: Option<u32>,
@@ -176,6 +180,9 @@ impl AppConfig {
         };
         if let Some(value) = variable("CLEARWAY_CUT_THROUGH") {
             config.cut_through = yes_or_no("CLEARWAY_CUT_THROUGH", value)?;
+        }
+        if let Some(value) = variable("CLEARWAY_PROC_NET") {
+            config.proc_net = yes_or_no("CLEARWAY_PROC_NET", value)?;
         }
         if let Some(value) = variable("CLEARWAY_INTERFACES") {
             let read = value.to_str().and_then(ShownInterfaces::read);

@@ -34,7 +34,7 @@ pub use attach::AttachError;
 pub use back::Renew;
 pub use clearway_shm::attach_socket::{
     Congestion, ErrorReport, GroupChange, Info, Interface, Kind, LONGEST_QUOTE, SentStamp,
-    SocketOptions,
+    SocketOptions, SocketTable,
 };
 pub use clearway_shm::in_process;
 pub use clearway_shm::interrupt;

@@ -251,6 +251,11 @@ pub enum Show {
     Nstat,
     /// What Prometheus is told.
     Metrics,
+    /// A table of sockets as Linux has it below /proc/net.
+    ProcNet {
+        table: ProcNetTable,
+        namespace: Option<String>,
+    },
     Threads,
     /// Where the time of workers goes, by stage of a turn.
     Stages,
@@ -269,6 +274,19 @@ pub enum Show {
     RunningConfig {
         secrets: bool,
     },
+}
+
+/// A table of sockets below /proc/net.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProcNetTable {
+    /// `tcp`
+    Tcp,
+    /// `tcp6`
+    Tcp6,
+    /// `udp`
+    Udp,
+    /// `udp6`
+    Udp6,
 }
 
 /// What a host that is drained does with new connections.

@@ -1,5 +1,6 @@
 //! The host: its supervisor, its workers, and the handle by which everyone else reaches them.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -12,6 +13,7 @@ use clearway_session::quota::{Quota, QuotaInfo};
 use clearway_session::sessions::SessionsReport;
 use clearway_session::worker::{Failed, Worker, WorkerSetup};
 use clearway_shm::HostPage;
+use clearway_shm::attach_socket::SessionId;
 use clearway_shm::host::MAX_WORKERS;
 
 use crate::error::HostError;
@@ -113,6 +115,11 @@ impl HostHandle {
     /// Every program.
     pub fn programs(&self) -> Result<Vec<ProgramInfo>, Gone> {
         self.0.supervisor.ask(|supervisor| supervisor.program_infos())
+    }
+
+    /// What `/proc` calls the descriptors of sessions.
+    pub(crate) fn inodes(&self) -> Result<HashMap<SessionId, u64>, Gone> {
+        self.0.supervisor.ask(|supervisor| supervisor.inodes(|_| true))
     }
 
     /// What the host, its namespaces and their programs have and may have.

@@ -22,6 +22,7 @@ mod placements;
 mod random;
 pub mod setup;
 mod show;
+mod sockets;
 mod supervisor;
 mod tables;
 mod workers;

@@ -12,6 +12,7 @@ mod limits;
 mod linux;
 mod look;
 mod metrics;
+mod proc_net;
 mod programs;
 mod routes;
 mod running;
@@ -73,6 +74,7 @@ pub(crate) fn show(
         Show::Udp => look.udp(),
         Show::Nstat => look.nstat(),
         Show::Metrics => look.metrics(),
+        Show::ProcNet { table, namespace } => look.proc_net(*table, namespace.as_deref()),
         Show::Threads => look.threads(),
         Show::Stages => look.stages(),
         Show::Dhcp => look.dhcp(),

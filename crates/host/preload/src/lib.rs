@@ -14,6 +14,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "without the C names nobody calls the functions"))]
 
 mod addr;
+mod answered;
 mod cancel;
 mod control;
 mod copies;

@@ -105,6 +105,16 @@ real! {
     fn dup(fd: c_int) -> c_int;
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+    fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int;
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int;
+    fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE;
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut libc::FILE;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE;
     fn fileno(stream: *mut libc::FILE) -> c_int;
     fn fileno_unlocked(stream: *mut libc::FILE) -> c_int;

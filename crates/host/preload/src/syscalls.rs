@@ -12,7 +12,7 @@ use libc::{msghdr, size_t, sockaddr, socklen_t, timespec};
 use crate::export::depth;
 use crate::object::TABLE;
 use crate::{
-    copies, epoll, errno, files, process, real, rights, sendfile, sockets, transfer, wait,
+    answered, copies, epoll, errno, files, process, real, rights, sendfile, sockets, transfer, wait,
 };
 
 /// The six words that a system call can have.
@@ -89,6 +89,14 @@ pub(crate) unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
                 words[5] as c_uint,
             )
                 as c_long),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open if answered::is_asked(at(words[0]), words[1] as c_int) => {
+                Some(answered::open(at(words[0]), words[1] as c_int, words[2] as c_uint).into())
+            }
+            libc::SYS_openat if answered::is_asked(at(words[1]), words[2] as c_int) => {
+                let (flags, mode) = (words[2] as c_int, words[3] as c_uint);
+                Some(answered::openat(fd, at(words[1]), flags, mode).into())
+            }
             libc::SYS_socket => {
                 Some(sockets::socket(fd, words[1] as c_int, words[2] as c_int).into())
             }

@@ -20,7 +20,7 @@ use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new
 /// value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Bytes of a packet that a report quotes at most, so that it fits into a message.
 pub const LONGEST_QUOTE: usize = 7 * 1024;
@@ -392,6 +392,39 @@ pub enum Request {
         /// The session.
         session: SessionId,
     },
+    /// Some lines of a table of my namespace's sockets, as the kernel has it below /proc/net. Answer:
+    /// [`Reply::SocketLines`].
+    SocketLines {
+        /// Which table.
+        table: SocketTable,
+        /// Where to go on; as it is made by default for the beginning.
+        from: TablePlace,
+    },
+}
+
+/// A table of sockets as the kernel has it below /proc/net.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SocketTable {
+    /// `tcp`
+    Tcp,
+    /// `tcp6`
+    Tcp6,
+    /// `udp`
+    Udp,
+    /// `udp6`
+    Udp6,
+}
+
+/// A place in a table of sockets. Between two questions sockets may come and go, as they may
+/// between two reads of the kernel's file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TablePlace {
+    /// The worker whose sessions come next.
+    pub worker: u32,
+    /// The first slot of them.
+    pub slot: u32,
+    /// The number of the next line.
+    pub line: u32,
 }
 
 /// What the host answers.
@@ -446,6 +479,13 @@ pub enum Reply {
         rx: Option<FifoPlace>,
         /// Of which bytes it is to be told that they have left, from the processes.
         tx: Option<FifoPlace>,
+    },
+    /// Whole lines, the heading among the first.
+    SocketLines {
+        /// The text.
+        text: String,
+        /// Where the next lines are; None: there are no more.
+        next: Option<TablePlace>,
     },
 }
 
@@ -521,6 +561,9 @@ pub struct Prefixes {
     /// There were more than fit ([`MAX_PREFIXES`]); connect is then asked of the host.
     pub more: bool,
 }
+
+/// Bytes of some lines of a table of sockets at most.
+pub const MAX_LINES_LEN: usize = MAX_MESSAGE - 64;
 
 /// Entries of either list of [`Prefixes`] at most, so that two full ones of IPv6 are one message.
 pub const MAX_PREFIXES: usize = 192;

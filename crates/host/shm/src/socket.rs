@@ -278,6 +278,11 @@ pub fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(rustix::net::sockopt::socket_cookie(fd)?)
 }
 
+/// The number by which `/proc/PID/fd` and `/proc/net` name a socket.
+pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    Ok(rustix::fs::fstat(fd)?.st_ino)
+}
+
 /// Takes what the host left in a session fd, without waiting for it.
 pub fn take_handoff(fd: BorrowedFd<'_>) -> Option<Handoff> {
     let mut buffer = [0; 64];

@@ -65,6 +65,11 @@ pub(crate) struct Args {
     #[arg(long)]
     cut_through: bool,
 
+    /// Tell the program of the sockets of its namespace where it reads /proc/net/tcp, tcp6, udp or
+    /// udp6
+    #[arg(long, conflicts_with = "inproc")]
+    proc_net: bool,
+
     /// Microseconds that a thread looks before it sleeps
     #[arg(long, value_name = "US")]
     spin: Option<u32>,
@@ -150,6 +155,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     if args.cut_through {
         command.env("CLEARWAY_CUT_THROUGH", "1");
+    }
+    if args.proc_net {
+        command.env("CLEARWAY_PROC_NET", "1");
     }
     if args.inproc {
         inproc::prepare(&args, &library, &mut command)?;

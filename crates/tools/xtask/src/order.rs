@@ -125,7 +125,7 @@ pub const ORDERS: &[Order] = &[
     ]),
     settled("host", &[
         floor("words and tools", &["answer", "descriptors", "error", "leases", "made", "namespaces",
-            "placements", "random", "setup", "workers"]),
+            "placements", "random", "setup", "sockets", "workers"]),
         floor("settings and answers", &["config", "outcome"]),
         floor("tables and the supervisor", &["supervisor", "tables"]),
         floor("the host", &["host"]),
@@ -159,7 +159,7 @@ pub const ORDERS: &[Order] = &[
     settled("host::show", &[
         floor("what was seen before", &["last_looks"]),
         floor("where views look", &["grid", "look"]),
-        floor("views", &["counters", "dhcp", "drain", "interfaces", "limits", "programs", "routes", "running",
+        floor("views", &["counters", "dhcp", "drain", "interfaces", "limits", "proc_net", "programs", "routes", "running",
             "sessions"]),
         floor("of the host", &["host", "linux", "threads"]),
         floor("all of it, for Prometheus", &["metrics"]),

@@ -142,6 +142,9 @@ pub(super) const FORMS: &[Form] = &[
         |_| show(Show::Nstat)),
     form("show metrics", "All that is measured, as the text of OpenMetrics.",
         |_| show(Show::Metrics)),
+    form("show proc-net (tcp|tcp6|udp|udp6) [ns NAMESPACE]",
+        "Sockets of programs, or of those in one namespace, in the lines that Linux has below \
+         /proc/net.", show_proc_net),
     form("show threads/thread",
         "How long the host runs, and its workers: core, mode, turns, sleeps, and how busy they are.",
         |_| show(Show::Threads)),
@@ -459,6 +462,16 @@ fn version(got: &Got<'_>) -> IpVersion {
 
 fn show_fib(got: &Got<'_>) -> Made {
     show(Show::Fib { version: version(got), table: got.table("TABLE")?, prefix: got.prefix("NET") })
+}
+
+fn show_proc_net(got: &Got<'_>) -> Made {
+    let table = match () {
+        () if got.has("tcp") => ProcNetTable::Tcp,
+        () if got.has("tcp6") => ProcNetTable::Tcp6,
+        () if got.has("udp") => ProcNetTable::Udp,
+        () => ProcNetTable::Udp6,
+    };
+    show(Show::ProcNet { table, namespace: got.text("NAMESPACE") })
 }
 
 fn show_session(got: &Got<'_>) -> Made {

@@ -1,5 +1,6 @@
 //! What processes ask, and who answers: the session's worker does most of it.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use clearway_session::sessions::Wish;
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::{
     self, Handoff, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SessionId,
-    SocketOptions, worker_of,
+    SocketOptions, SocketTable, TablePlace, worker_of,
 };
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
@@ -21,6 +22,7 @@ use nix::sys::socket::sockopt::SndBuf;
 
 use super::state::{Process, SessionFd, Supervisor};
 use crate::answer::{Asker, Doorway};
+use crate::sockets;
 use crate::workers::Workers;
 
 /// Kinds of sockets that stayed with the kernel that are remembered for each program.
@@ -77,6 +79,7 @@ impl Supervisor {
                 self.ask_revive(asker, request);
             }
             Request::Bind { session, local } => self.ask_bind(asker, session, local),
+            Request::SocketLines { table, from } => self.ask_socket_lines(asker, table, from),
             request => self.ask_worker(asker, request),
         }
     }
@@ -338,6 +341,49 @@ impl Supervisor {
             let (sessions, stack) = worker.both();
             Ok(Reply::Interfaces(fitting(sessions.interfaces(stack, &asker.program))))
         });
+    }
+
+    /// The worker has the sessions, and the supervisor the names of their descriptors.
+    fn ask_socket_lines(&mut self, asker: Asker, table: SocketTable, from: TablePlace) {
+        let at = from.worker as usize;
+        if at >= self.workers.count() {
+            return asker.answer(Err(refuse(Errno::EINVAL, "there is no such worker")), &[]);
+        }
+        let inbox = self.inbox.clone();
+        let job = move |worker: &mut Worker| {
+            asker.hear(worker);
+            let namespace = Some(asker.program.namespace.as_str());
+            let (sockets, slot) = sockets::some(worker, (table, namespace), from.slot);
+            let answer = move |supervisor: &mut Supervisor| {
+                let inodes = supervisor.inodes(|id| sockets.iter().any(|socket| socket.is(id)));
+                let line = from.line.saturating_add(sockets.len() as u32);
+                let next = match slot {
+                    Some(slot) => Some(TablePlace { worker: from.worker, slot, line }),
+                    None => {
+                        let worker = from.worker.saturating_add(1);
+                        let is_there = (worker as usize) < supervisor.workers.count();
+                        is_there.then_some(TablePlace { worker, slot: 0, line })
+                    }
+                };
+                let is_first = from == TablePlace::default();
+                let heading = if is_first { sockets::heading(table) } else { String::new() };
+                let lines = sockets::lines(table, from.line, &sockets, &inodes);
+                asker.answer(
+                    Ok(Reply::SocketLines { text: format!("{heading}{lines}"), next }),
+                    &[],
+                );
+            };
+            // A supervisor that has ended has closed all attach sockets.
+            let _ = inbox.post(Box::new(answer));
+        };
+        self.workers.to_worker(at, Box::new(job));
+    }
+
+    /// What `/proc` calls the descriptors of sessions.
+    pub(crate) fn inodes(&self, wanted: impl Fn(SessionId) -> bool) -> HashMap<SessionId, u64> {
+        let named = |(_, one): (_, &SessionFd)| (one.session.load(Ordering::Acquire), one.inode);
+        let named = self.session_fds.iter().map(named);
+        named.filter(|(session, _)| *session != 0 && wanted(*session)).collect()
     }
 
     fn note_stayed(&mut self, program: u32, what: String, why: String) {

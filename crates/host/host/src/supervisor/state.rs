@@ -103,6 +103,8 @@ pub(super) struct SessionFd {
     pub(super) fd: OwnedFd,
     /// The kernel's name for the program's end.
     pub(super) cookie: u64,
+    /// What `/proc` calls the program's end.
+    pub(super) inode: u64,
     pub(super) program: Arc<Program>,
     pub(super) worker: usize,
     /// 0 until the worker has made it.
@@ -230,11 +232,13 @@ impl Supervisor {
             return Err(Errno::ENFILE);
         }
         let cookie = socket::cookie(theirs.as_fd()).map_err(system)?;
+        let inode = socket::inode(theirs.as_fd()).map_err(system)?;
         let session = Arc::new(AtomicU64::new(session));
         let (program_too, session_too) = (Arc::clone(program), Arc::clone(&session));
         let session_fd = SessionFd {
             fd: ours,
             cookie,
+            inode,
             program: program_too,
             worker,
             session: session_too,

@@ -30,6 +30,10 @@ pub struct SessionInfo {
     pub worker: usize,
     /// The program whose it is.
     pub app: u32,
+    /// The user who began that program.
+    pub owner: u32,
+    /// It was opened as IPv6.
+    pub v6: bool,
     /// How many processes hear of it; 0: a connection that waits to be accepted.
     pub processes: usize,
     /// What it is.
@@ -63,11 +67,25 @@ impl Sessions {
         self.table.iter().map(move |(_, session)| self.info(stack, session))
     }
 
+    /// How many slots there are to look at with [`Sessions::at`].
+    pub fn slots(&self) -> u32 {
+        self.table.entries().len() as u32
+    }
+
+    /// The session in a slot, if there is one, and of this namespace when one is named.
+    pub fn at(&self, stack: &HostStack, slot: u32, namespace: Option<&str>) -> Option<SessionInfo> {
+        let session = self.table.by_index(slot)?;
+        let is_in = namespace.is_none_or(|namespace| session.program.namespace == namespace);
+        is_in.then(|| self.info(stack, session))
+    }
+
     fn info(&self, stack: &HostStack, session: &Session) -> SessionInfo {
         let mut info = SessionInfo {
             id: session.id,
             worker: self.index,
             app: session.program.number,
+            owner: session.program.owner,
+            v6: session.v6,
             processes: session.subscribers.len(),
             kind: SessionKind::Fresh,
             local: session.local,

@@ -141,6 +141,8 @@ const SHOWN: &[(&str, &str)] = &[
     ("show udp", ""),
     ("show nstat", ""),
     ("show metrics", ""),
+    ("show proc-net tcp", ""),
+    ("show proc-net udp6 ns server", "show proc-net tcp"),
     ("show threads", ""),
     ("show stages", ""),
     ("show drain", ""),

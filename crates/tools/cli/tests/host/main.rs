@@ -21,6 +21,7 @@ mod orderly;
 #[path = "../common/preload.rs"]
 mod preload;
 mod probes;
+mod proc_net;
 mod programs;
 #[path = "../common/schema.rs"]
 mod schema;
