@@ -153,7 +153,7 @@ impl Columns {
             parts.push(memory(socket));
         }
         if self.info && socket.json["tcp"].is_object() {
-            parts.push(info(socket));
+            parts.push(info(socket, self.numeric));
         }
         parts.join(" ")
     }
@@ -207,9 +207,10 @@ fn memory(socket: &Socket) -> String {
     format!("skmem:(r{r},rb{rb},t{t},tb{tb},d{d})")
 }
 
-/// Bits a second, as ss(8) shortens them.
-fn rate(bits: f64) -> String {
+/// Bits a second, as ss(8) shortens them, which it does not where numbers are asked for (`-n`).
+fn rate(bits: f64, numeric: bool) -> String {
     match bits {
+        bits if numeric => format!("{bits:.0}bps"),
         bits if bits >= 1e9 => format!("{:.1}Gbps", bits / 1e9),
         bits if bits >= 1e6 => format!("{:.1}Mbps", bits / 1e6),
         bits if bits >= 1e3 => format!("{:.1}Kbps", bits / 1e3),
@@ -224,7 +225,7 @@ const WSCALE: u64 = 4;
 const NO_SSTHRESH: u64 = 0x7fff_ffff;
 
 /// The inner values in the order of ss(8). What is nothing is left out, as there.
-fn info(socket: &Socket) -> String {
+fn info(socket: &Socket, numeric: bool) -> String {
     let get = |key: &str| socket.tcp(key);
     let millis = |key: &str| get(key) as f64 / 1e3;
     let options = get("options");
@@ -268,14 +269,15 @@ fn info(socket: &Socket) -> String {
     }
     let seconds = get("rtt") as f64 / 1e6;
     let send = get("snd_cwnd") as f64 * get("snd_mss") as f64 * 8.0;
-    some(format!("send {}", rate(send / seconds)), seconds > 0.0);
+    some(format!("send {}", rate(send / seconds, numeric)), seconds > 0.0);
     for (name, key) in
         [("lastsnd", "last_data_sent"), ("lastrcv", "last_data_recv"), ("lastack", "last_ack_recv")]
     {
         some(format!("{name}:{}", get(key)), get(key) > 0);
     }
     for key in ["pacing_rate", "delivery_rate"] {
-        some(format!("{key} {}", rate(get(key) as f64 * 8.0)), !matches!(get(key), 0 | u64::MAX));
+        let told = format!("{key} {}", rate(get(key) as f64 * 8.0, numeric));
+        some(told, !matches!(get(key), 0 | u64::MAX));
     }
     some(format!("delivered:{}", get("delivered")), get("delivered") > 0);
     some("app_limited".into(), get("delivery_rate_app_limited") > 0);

@@ -102,14 +102,16 @@ fn ports_have_names_and_programs_their_processes() {
 fn inner_values_follow_in_a_line_of_their_own_or_in_the_same() {
     let inner = "session:0:3 namespace:web processes:1 skmem:(r5,rb65536,t9,tb131072,d0) \
                  ts sack cubic wscale:7,9 rto:204 rtt:1.5/0.25 mss:1448 pmtu:1500 cwnd:10 \
-                 bytes_acked:5000 send 77.2Mbps \
-                 delivery_rate 1.0Mbps retrans:0/2 minrtt:1 snd_wnd:65536";
+                 bytes_acked:5000 send 77226667bps \
+                 delivery_rate 1000000bps retrans:0/2 minrtt:1 snd_wnd:65536";
     let columns = Columns { info: true, memory: true, extended: true, ..plain() };
     let told = text(&columns);
     assert_eq!(told.lines().nth(4), Some(format!("\t {inner}").as_str()), "{told}");
     let told = text(&Columns { oneline: true, ..columns });
     assert_eq!(told.lines().count(), 5, "{told}");
     assert!(told.lines().nth(2).is_some_and(|line| line.ends_with(inner)), "{told}");
+    let told = text(&Columns { info: true, numeric: false, ..plain() });
+    assert!(told.contains(" send 77.2Mbps delivery_rate 1.0Mbps "), "{told}");
 }
 
 /// The local ports of those that fit.

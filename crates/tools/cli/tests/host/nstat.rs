@@ -169,9 +169,31 @@ fn nstat_agrees_with_the_kernels_at_the_other_end_of_a_link_with_losses() {
     let unknown: Vec<&String> = ours.keys().filter(|name| !theirs.contains_key(*name)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 
+    hold_page(&theirs, &ours);
+
     history_and_patterns(&ends);
     drop((reader, server));
     ends.host.stop();
+}
+
+/// The page has a table of a run: of all that happened here, at both ends. Which repairs there were
+/// is another matter each time, so its names are held against what can be counted.
+fn hold_page(theirs: &Counters, ours: &Counters) {
+    let happened = ours.iter().filter(|(name, count)| **count + theirs[*name] > 0);
+    let row = |(name, count): (&String, &u64)| format!("| `{name}` | {} | {count} |", theirs[name]);
+    let fresh: Vec<String> = happened.map(row).collect();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/nstat.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let part = page.split("## Both ends of a run").nth(1).unwrap_or_default();
+    let rows = part.lines().skip_while(|line| !line.starts_with("| `"));
+    let names: Vec<&str> = rows
+        .take_while(|line| line.starts_with("| `"))
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    eprintln!("{}", fresh.join("\n"));
+    assert!(names.contains(&"TcpInSegs") && names.contains(&"TcpPassiveOpens"), "{names:?}");
+    let unknown: Vec<_> = names.iter().filter(|name| !ours.contains_key(**name)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }
 
 /// What is kept between two calls, and which lines are shown.
