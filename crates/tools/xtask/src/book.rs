@@ -23,7 +23,7 @@ const FRONT: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 const TAGS: &[(&str, &[&str])] = &[
     ("sh", &["run", "excerpt"]),
     ("console", &["run"]),
-    ("commands", &[]),
+    ("commands", &["file="]),
     ("usage", &[]),
     ("toml", &["file=", "excerpt"]),
     ("rust", &["file=", "no_run"]),

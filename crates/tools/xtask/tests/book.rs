@@ -47,16 +47,21 @@ fn build(packages: &[&str]) {
 
 /// Types a part of the first page, with these variables; what was said.
 fn typed(part: &str, variables: &[(&str, &Path)]) -> String {
+    typed_from("docs/start.md", part, variables)
+}
+
+/// Types a part of a page.
+fn typed_from(page: &str, part: &str, variables: &[(&str, &Path)]) -> String {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         // `cargo xtask ci` builds both with the features of the whole workspace.
         if std::env::var_os("CLEARWAY_TESTS_BUILT").is_none() {
-            build(&["clearway-cli", "clearway-preload"]);
+            build(&["clearway-cli", "clearway-preload", "clearway-trap"]);
         }
     });
     let path = format!("{}:{}", binaries().display(), std::env::var("PATH").unwrap());
     let mut script = Command::new(root().join("scripts/book-run.sh"));
-    script.arg(root().join("docs/start.md")).arg(part).env("PATH", path).stdin(Stdio::null());
+    script.arg(root().join(page)).arg(part).env("PATH", path).stdin(Stdio::null());
     script.envs(variables.iter().copied());
     let output = script.output().expect("bash");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -79,6 +84,33 @@ fn an_unmodified_program_runs_as_the_first_page_says() {
     has_line(&said, "Hello over Clearway.");
     has_line(&said, "The host stops.");
     assert!(said.contains("10.1.1.1:8080"), "the listener is shown:\n{said}");
+}
+
+/// The pages of which every command is typed.
+const TYPED: [&str; 2] = ["docs/start.md", "docs/tour.md"];
+
+#[test]
+fn an_hour_with_a_host_is_as_the_page_says() {
+    if !is_root() {
+        return;
+    }
+    let typed = |part| typed_from("docs/tour.md", part, &[]);
+    let said = typed("See who talks");
+    has_line(&said, "Hello over Clearway.");
+    has_line(&said, "10.1.1.1");
+    assert!(said.contains("0101010A:1F90 00000000:0000 0A"), "the listener in /proc/net:\n{said}");
+    let said = typed("Measure it, and take it out of service");
+    for line in ["ok", "health ended with 3", "draining", "New connections are taken again."] {
+        has_line(&said, line);
+    }
+    let said = typed("Capture");
+    has_line(&said, "10.1.1.1\t9\tudp-port-closed");
+    assert!(said.contains("clearway:loop0") && said.contains("[SYN, ACK]"), "{said}");
+    let said = typed("Change it while it runs");
+    has_line(&said, "limits.program-sessions 4096 (was 500)");
+    has_line(&said, "# app ns add id web secret *** if loop0");
+    let said = typed("A program without the C library");
+    assert_eq!(said.matches("Hello over Clearway.").count(), 2, "{said}");
 }
 
 #[test]
@@ -146,14 +178,17 @@ fn a_guest_is_served_as_the_first_page_says() {
 
 #[test]
 fn no_block_that_is_to_be_run_is_run_by_nobody() {
-    let text = fs::read_to_string(root().join("docs/start.md")).unwrap();
-    let parts = text.lines().filter(|line| line.starts_with("## ")).count();
-    assert_eq!(parts, 7, "a part more than those above, `Then` and `Where`: give it a test");
+    for (page, count) in TYPED.iter().zip([7, 6]) {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let parts = text.lines().filter(|line| line.starts_with("## ")).count();
+        assert_eq!(parts, count, "{page}: more parts than are typed above: give them a test");
+    }
     for page in clearway_xtask::book::pages(&root()).unwrap() {
         let text = fs::read_to_string(root().join(&page)).unwrap();
         let to_run =
             blocks(&text).iter().any(|block| block.tag == "sh run" || block.tag.contains("file="));
-        assert_eq!(to_run, page == Path::new("docs/start.md"), "{}", page.display());
+        let is_typed = TYPED.iter().any(|typed| page == Path::new(typed));
+        assert_eq!(to_run, is_typed, "{}", page.display());
     }
 }
 
