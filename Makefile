@@ -126,8 +126,8 @@ demo-frames: setup ## Build, then reflect frames over shared memory beside DPDK'
 	cargo build --release
 	@exec scripts/demo-frames.sh
 
-demo-ecmp: PACKAGES += bird2
-demo-ecmp: setup ## Build, then add, drain and kill hosts behind a router with BIRD under load, and show what broke (root; ARGS="--plain")
+demo-ecmp: PACKAGES += bird2 $(if $(findstring --frr,$(ARGS)),frr)
+demo-ecmp: setup ## Build, then add, drain and kill hosts behind a router with BIRD under load, and show what broke (root; ARGS="--frr", ARGS="--plain")
 	cargo build --release
 	cargo build --release -p clearway-preload
 	@exec examples/ecmp/run $(ARGS)
