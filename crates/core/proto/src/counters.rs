@@ -126,8 +126,10 @@ reasons! {
     NdpUnsolicited = "ndp-unsolicited",
     /// Another host claims our IPv6 address (RFC 4862 5.4).
     NdpConflict = "ndp-conflict",
-    /// A router solicitation or advertisement; this host takes its routes from its configuration.
+    /// A router solicitation, or an advertisement on an interface that is not configured by routers.
     RouterMessage = "router-message",
+    /// More router advertisements came than are looked at.
+    RouterFlood = "router-flood",
     /// An ICMP or ICMPv6 redirect; they are ignored.
     Redirect = "redirect",
 

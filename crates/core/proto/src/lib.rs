@@ -49,6 +49,7 @@ pub use net::groups::change::{GroupChange, GroupError, GroupInfo, MulticastOptio
 pub use net::iface::{AddError, AddressInfo, InterfaceInfo, InterfaceSpec, Link};
 pub use net::neigh::{NeighbourInfo, NeighbourState};
 pub use net::route::{NextHop, Route};
+pub use net::routers::RouterNews;
 pub use payload::BufferMaker;
 pub use stack::Stack;
 pub use stack::misdelivered::MisdeliveredPacket;

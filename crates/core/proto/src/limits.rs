@@ -24,6 +24,17 @@ pub const FAST_OPEN_PENDING: usize = 256;
 /// waits.
 pub const RECORD_ENDS: usize = 256;
 
+/// Messages of routers that wait for whoever configures interfaces by them; beyond this they are
+/// dropped.
+pub const ROUTER_NEWS: usize = 16;
+
+/// Bytes of all of them: eight times the longest that a link with the usual MTU carries.
+pub const ROUTER_NEWS_BYTES: usize = 12_000;
+
+/// Router advertisements that are looked at in a second, over all interfaces; eight may come at
+/// once. A router sends one every three seconds at most (RFC 4861 6.2.1) and one for each that asks.
+pub const ROUTER_ADVERTS_PER_SECOND: u32 = 10;
+
 /// How many of each thing a stack holds at most. A table that is full refuses, under one name, and
 /// never grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,3 +18,4 @@ pub(crate) mod pmtu;
 pub(crate) mod rate;
 pub(crate) mod replies;
 pub(crate) mod route;
+pub(crate) mod routers;

@@ -127,6 +127,8 @@ pub(crate) fn emit_reply<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) -> 
         }
         // RFC 5227 2.3: an announcement is a request for the address that it announces.
         LinkWhat::Announcement => (Operation::Request, Mac::ZERO, reply.ours, Mac::BROADCAST),
+        // IPv6 alone asks for routers.
+        LinkWhat::RouterSolicit => return true,
     };
     let arp = Arp { operation, sender_mac: mac, sender, target_mac, target };
     out.link_frame(reply.iface, to, EtherType::ARP, arp::LEN, |b| {

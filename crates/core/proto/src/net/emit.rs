@@ -57,14 +57,14 @@ fn emit_replies<S: Sink>(replies: &mut Replies, out: &mut IpOut<'_, S>) -> bool 
         let sent = if reply.ours.is_v4() {
             arp::emit_reply(out, reply)
         } else {
-            ndp::emit_advert(out, reply)
+            ndp::emit_reply(out, reply)
         };
         if !sent {
             return false;
         }
         match reply.what {
             LinkWhat::Answer { .. } => out.counters.neighbours.replies_out += 1,
-            LinkWhat::Probe => out.counters.neighbours.requests_out += 1,
+            LinkWhat::Probe | LinkWhat::RouterSolicit => out.counters.neighbours.requests_out += 1,
             LinkWhat::Announcement => out.counters.neighbours.announcements_out += 1,
         }
         replies.link.pop();

@@ -119,6 +119,8 @@ pub struct AddressInfo {
     pub iface: Iface,
     /// The address with its prefix length.
     pub cidr: Cidr,
+    /// It is not for new connections while there is another ([`crate::Stack::deprecate_address`]).
+    pub deprecated: bool,
 }
 
 /// The link-local address that RFC 4291 appendix A makes of a link address's address (`fe80::` and

@@ -14,13 +14,14 @@ use crate::hash::AddrHash;
 use crate::ids::Table;
 use crate::net::groups::Groups;
 use crate::net::iface::Interface;
-use crate::net::local::{Kind, Locals};
+use crate::net::local::{Kind, Local, Locals};
 use crate::net::neigh::Neighbours;
 use crate::net::neigh::probe::Probes;
 use crate::net::path_cache::{PathCache, RouteCache};
 use crate::net::pmtu::{MIN_V4, MIN_V6, PathMtus};
 use crate::net::rate::RateLimit;
 use crate::net::route::{NextHop, Routes};
+use crate::net::routers::Routers;
 
 /// Routes that point at routes: so many steps, then the packet has no route. A loop of lookups ends
 /// here.
@@ -35,6 +36,7 @@ pub(crate) struct Ip {
     pub(crate) groups: Groups,
     pub(crate) path_mtus: PathMtus,
     pub(crate) probes: Probes,
+    pub(crate) routers: Routers,
     pub(crate) error_limit: RateLimit,
     pub(crate) rng: Rng,
     pub(crate) path_cache: PathCache,
@@ -91,6 +93,7 @@ impl Ip {
             groups: Groups::new(config),
             path_mtus: PathMtus::new(limits.path_mtus, hash(4)),
             probes: Probes::new(),
+            routers: Routers::new(),
             error_limit: RateLimit::new(limits.icmp_errors_per_second),
             rng,
             path_cache: PathCache::new(),
@@ -113,6 +116,11 @@ impl Ip {
     #[inline]
     pub(crate) fn interface(&self, iface: Iface) -> Option<&Interface> {
         self.ifaces.get(usize::from(iface.0))
+    }
+
+    /// Whether a frame from this link address is one of our own that came back.
+    pub(crate) fn is_own_mac(&self, iface: Iface, from: Mac) -> bool {
+        self.interface(iface).is_some_and(|i| i.mac == from)
     }
 
     /// Adds an interface; None when there are too many.
@@ -256,7 +264,7 @@ impl Ip {
     }
 
     /// The address of ours to send from to `remote`: the rules of RFC 6724 5 that a host without
-    /// temporary or deprecated addresses needs (1, 2, 5, 8).
+    /// temporary addresses needs (1, 2, 3, 5, 8).
     pub(crate) fn source_for(&self, table: Table, remote: &Addr) -> Option<Addr> {
         self.source_via(table, None, remote)
     }
@@ -269,11 +277,14 @@ impl Ip {
         remote: &Addr,
     ) -> Option<Addr> {
         let out = via.or_else(|| self.source_link(table, remote))?;
-        let score = |addr: &Addr, iface: Iface| {
+        let score = |local: &Local| {
+            let addr = &local.cidr.addr;
             let (scope, wanted) = (scope(addr), scope(remote));
             // Rule 2: the smallest scope that is wide enough; else the widest.
             let fits = if scope >= wanted { (1, 255 - scope) } else { (0, scope) };
-            (*addr == *remote, fits, iface == out, common_bits(addr, remote))
+            // Rule 3: one that is to be used no more only when there is no other.
+            let current = !local.deprecated;
+            (*addr == *remote, fits, current, local.iface == out, common_bits(addr, remote))
         };
         self.locals
             .unicast()
@@ -282,7 +293,7 @@ impl Ip {
             .filter(|l| {
                 l.iface == out || !(l.cidr.addr.is_link_local() || l.cidr.addr.is_loopback())
             })
-            .max_by_key(|l| score(&l.cidr.addr, l.iface))
+            .max_by_key(|l| score(l))
             .map(|l| l.cidr.addr)
     }
 
@@ -375,7 +386,11 @@ impl Ip {
         counters: &mut Counters,
         on_failed: &mut dyn FnMut(Iface, Addr),
     ) {
-        self.neighbours.expire(now, &mut counters.neighbours, on_failed);
+        let Ip { neighbours, routers, .. } = self;
+        neighbours.expire(now, &mut counters.neighbours, &mut |iface, addr| {
+            routers.lost(iface, addr);
+            on_failed(iface, addr);
+        });
         self.groups.expire(now);
         if self.path_mtus.expire(now) {
             self.changed();

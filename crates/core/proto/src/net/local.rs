@@ -30,6 +30,8 @@ pub(crate) struct Local {
     pub(crate) kind: Kind,
     /// When the address was last defended against another claim (RFC 5227 2.4).
     pub(crate) defended: Option<Instant>,
+    /// It is not for new connections while there is another (RFC 4862 5.5.4).
+    pub(crate) deprecated: bool,
     scope: u32,
 }
 
@@ -155,7 +157,15 @@ impl Locals {
 
     fn put(&mut self, table: Table, iface: Iface, cidr: Cidr, kind: Kind) {
         let scope = scope_of(table, iface, &cidr.addr);
-        self.entries.push(Local { cidr, iface, table, kind, defended: None, scope });
+        self.entries.push(Local {
+            cidr,
+            iface,
+            table,
+            kind,
+            defended: None,
+            deprecated: false,
+            scope,
+        });
         self.rebuild();
     }
 

@@ -1,5 +1,5 @@
-//! Neighbour discovery (RFC 4861) for a host that takes its routes and addresses from its
-//! configuration: router messages and redirects are counted and ignored.
+//! Neighbour discovery (RFC 4861) for a host. What routers say waits for whoever configures
+//! interfaces by it ([`crate::net::routers`]); redirects are counted and ignored.
 
 use clearway_base::Instant;
 use clearway_pkt::{Iface, Sink};
@@ -28,9 +28,20 @@ pub(crate) fn ingest(
     // A link without addresses has nobody to discover.
     let from = from.ok_or(Drop::NdpUnsolicited)?;
     match *message {
+        Ndp::RouterAdvert(ref advert) if ip.routers.hears(iface) => {
+            let Ip { routers, rng, .. } = ip;
+            let noted = routers.note(now, rng, (iface, src), advert);
+            if noted { Ok(()) } else { Err(Drop::RouterFlood) }
+        }
         Ndp::RouterSolicit { .. } | Ndp::RouterAdvert(_) => Err(Drop::RouterMessage),
         Ndp::Redirect { .. } => Err(Drop::Redirect),
         Ndp::NeighborSolicit { target, options } => {
+            // RFC 4862 5.4.3: who probes for the address that we probe for may get it; who only
+            // looks for its owner proves nothing. Our own probe may come back.
+            let probes = src.is_unspecified() && !ip.is_own_mac(iface, from);
+            if probes && ip.probes.hear(iface, &target, from) {
+                return Ok(());
+            }
             let Some(ours) = ip.locals.find_mut(table, iface, &target) else {
                 return Err(Drop::NdpNotForUs);
             };
@@ -61,6 +72,10 @@ pub(crate) fn ingest(
             let mac = options.target_link();
             if mac.is_some_and(|mac| mac.is_multicast()) {
                 return Err(Drop::ArpBadSender);
+            }
+            // RFC 4862 5.4.4: somebody has what we probe for.
+            if !ip.is_own_mac(iface, from) && ip.probes.hear(iface, &target, from) {
+                return Ok(());
             }
             if let Some(ours) =
                 ip.locals.find_mut(table, iface, &target).filter(|l| l.kind == Kind::Unicast)
@@ -106,17 +121,55 @@ pub(crate) fn emit_solicit<S: Sink>(out: &mut IpOut<'_, S>, request: &Request) -
     emit_message(out, iface, to, (src, dst), &message)
 }
 
+/// Sends an advertisement, or a solicitation of another kind than [`emit_solicit`]. False: the
+/// device takes no more.
+pub(crate) fn emit_reply<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) -> bool {
+    match reply.what {
+        LinkWhat::Probe => emit_probe(out, reply),
+        LinkWhat::RouterSolicit => emit_router_solicit(out, reply.iface),
+        LinkWhat::Answer { .. } | LinkWhat::Announcement => emit_advert(out, reply),
+    }
+}
+
+/// Asks whether somebody has an address: from nobody, so that nobody remembers us for it (RFC 4862
+/// 5.4.2).
+fn emit_probe<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) -> bool {
+    let group = reply.ours.solicited_node();
+    let to = Mac::of_group(&group).unwrap_or(Mac::BROADCAST);
+    let message = Ndp::NeighborSolicit { target: reply.ours, options: Options::NONE };
+    emit_message(out, reply.iface, to, (Addr::ANY_V6, group), &Icmpv6::Ndp(message))
+}
+
+/// RFC 4861 6.3.7: from our link-local address, which routers then know, else from nobody.
+fn emit_router_solicit<S: Sink>(out: &mut IpOut<'_, S>, iface: Iface) -> bool {
+    let Some(mac) = out.ip.interface(iface).map(|i| i.mac) else { return true };
+    let ours = out
+        .ip
+        .locals
+        .unicast()
+        .find(|l| l.iface == iface && l.cidr.addr.is_v6() && l.cidr.addr.is_link_local());
+    let src = ours.map_or(Addr::ANY_V6, |l| l.cidr.addr);
+    let mut scratch = [0; 8];
+    // RFC 4861 4.1: who has no address has no link address to tell either.
+    let options = match src.is_unspecified() {
+        true => Options::NONE,
+        false => Options::build(&mut scratch, &[NdOption::SourceLink(mac)]),
+    };
+    let dst = Addr::ALL_ROUTERS;
+    let to = Mac::of_group(&dst).unwrap_or(Mac::BROADCAST);
+    let message = Icmpv6::Ndp(Ndp::RouterSolicit { options });
+    emit_message(out, iface, to, (src, dst), &message)
+}
+
 /// Sends a neighbour advertisement. False: the device takes no more.
-pub(crate) fn emit_advert<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) -> bool {
+fn emit_advert<S: Sink>(out: &mut IpOut<'_, S>, reply: &ReplyLink) -> bool {
     let Some(interface) = out.ip.interface(reply.iface) else { return true };
     let mac = interface.mac;
     let all = (Addr::ALL_NODES, Mac::of_group(&Addr::ALL_NODES).unwrap_or(Mac::BROADCAST));
     // RFC 4861 7.2.4: who has no address yet is answered with the rest of the link.
     let ((dst, to), solicited) = match reply.what {
         LinkWhat::Answer { to, mac } if !to.is_unspecified() => ((to, mac), true),
-        LinkWhat::Answer { .. } | LinkWhat::Announcement => (all, false),
-        // Only IPv4 addresses are probed (`Stack::probe_address`).
-        LinkWhat::Probe => return true,
+        _ => (all, false),
     };
     let mut scratch = [0; 8];
     let options = Options::build(&mut scratch, &[NdOption::TargetLink(mac)]);

@@ -51,8 +51,10 @@ pub(crate) enum LinkWhat {
     },
     /// Tells all.
     Announcement,
-    /// Asks all whether somebody has it already, before it is ours (RFC 5227 2.1.1).
+    /// Asks all whether somebody has it already, before it is ours (RFC 5227 2.1.1, RFC 4862 5.4.2).
     Probe,
+    /// Asks the routers of the link to say who they are (RFC 4861 6.3.7); the address means nothing.
+    RouterSolicit,
 }
 
 /// An ICMP or ICMPv6 message; its bytes, checksum included, lie in the queue.

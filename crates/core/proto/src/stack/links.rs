@@ -21,6 +21,7 @@ use crate::net::neigh::NeighbourInfo;
 use crate::net::pmtu::MIN_V6;
 use crate::net::replies::{LinkWhat, ReplyLink};
 use crate::net::route::{NextHop, Route, RouteError, masked};
+use crate::net::routers::RouterNews;
 use crate::store::Env;
 use crate::tcp::Cx;
 use crate::trace::Trace;
@@ -208,30 +209,92 @@ impl<E: Env> Stack<E> {
         Ok(())
     }
 
-    /// Looks out for somebody who has an IPv4 address that is not ours, or probes for it as well,
-    /// until [`Stack::unwatch_address`].
+    /// Says whether an address of an interface is not for new connections while there is another
+    /// (RFC 4862 5.5.4). False when there is no such address.
+    pub fn deprecate_address(&mut self, iface: Iface, addr: Addr, deprecated: bool) -> bool {
+        let Some(table) = self.ip.interface(iface).map(|i| i.table) else { return false };
+        let local = self.ip.locals.find_mut(table, iface, &addr);
+        let Some(local) = local.filter(|l| l.kind == Kind::Unicast && l.iface == iface) else {
+            return false;
+        };
+        local.deprecated = deprecated;
+        true
+    }
+
+    /// Hears the routers of an Ethernet interface from now on, or no more; what they say comes out
+    /// of [`Stack::next_router_news`].
+    ///
+    /// # Errors
+    /// [`AddError::NoInterface`]; [`AddError::BadAddress`] when it is no Ethernet,
+    /// [`AddError::BadMtu`] below 1280, which IPv6 needs; [`AddError::Full`] for an interface
+    /// behind the 64th.
+    pub fn hear_routers(&mut self, iface: Iface, on: bool) -> Result<(), AddError> {
+        let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
+        if on && !interface.is_ethernet() {
+            return Err(AddError::BadAddress);
+        }
+        if on && interface.mtu < MIN_V6 {
+            return Err(AddError::BadMtu);
+        }
+        if self.ip.routers.watch(iface, on) || !on { Ok(()) } else { Err(AddError::Full) }
+    }
+
+    /// Asks the routers of a link to say who they are (RFC 4861 6.3.7); it leaves with the next
+    /// `emit`. How often is the owner's to say.
+    ///
+    /// # Errors
+    /// [`AddError::NoInterface`], [`AddError::BadAddress`] when it is no Ethernet,
+    /// [`AddError::Full`] when too many answers wait to be sent.
+    pub fn solicit_routers(&mut self, iface: Iface) -> Result<(), AddError> {
+        let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
+        if !interface.is_ethernet() {
+            return Err(AddError::BadAddress);
+        }
+        let solicit = ReplyLink { iface, ours: Addr::ANY_V6, what: LinkWhat::RouterSolicit };
+        if self.replies.link(solicit) { Ok(()) } else { Err(AddError::Full) }
+    }
+
+    /// The oldest news of routers, on interfaces where they are heard.
+    #[inline]
+    pub fn next_router_news(&mut self) -> Option<RouterNews<'_>> {
+        if self.ip.routers.is_empty() {
+            return None;
+        }
+        self.ip.routers.pop()
+    }
+
+    /// Looks out for somebody who has an address that is not ours, or probes for it as well, until
+    /// [`Stack::unwatch_address`].
     ///
     /// # Errors
     /// [`AddError::NoInterface`], [`AddError::BadAddress`] for what no host has or what is not on
     /// an Ethernet link, [`AddError::Full`] when 64 addresses are watched.
     pub fn watch_address(&mut self, iface: Iface, addr: Addr) -> Result<(), AddError> {
         let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
-        if !interface.is_ethernet() || !addr.is_v4() || !may_be_ours(&Cidr { addr, prefix_len: 32 })
-        {
+        let whole = if addr.is_v4() { 32 } else { 128 };
+        if !interface.is_ethernet() || !may_be_ours(&Cidr { addr, prefix_len: whole }) {
             return Err(AddError::BadAddress);
         }
-        if self.ip.probes.watch(iface, addr) { Ok(()) } else { Err(AddError::Full) }
+        let is_new = !self.ip.probes.watches(iface, &addr);
+        if !self.ip.probes.watch(iface, addr) {
+            return Err(AddError::Full);
+        }
+        if is_new {
+            // RFC 4862 5.4.2: who else probes for it is heard in its group.
+            self.join_by_address(iface, &addr, true);
+        }
+        Ok(())
     }
 
-    /// Asks the link once whether somebody has an address (RFC 5227 2.1.1); it leaves with the next
-    /// `emit`. How often and how long to wait is the owner's to say.
+    /// Asks the link once whether somebody has an address (RFC 5227 2.1.1, RFC 4862 5.4.2); it
+    /// leaves with the next `emit`. How often and how long to wait is the owner's to say.
     ///
     /// # Errors
-    /// [`AddError::NoInterface`], [`AddError::BadAddress`] for what is not IPv4 over Ethernet,
+    /// [`AddError::NoInterface`], [`AddError::BadAddress`] for what is not on an Ethernet link,
     /// [`AddError::Full`] when too many answers wait to be sent.
     pub fn probe_address(&mut self, iface: Iface, addr: Addr) -> Result<(), AddError> {
         let interface = self.ip.interface(iface).ok_or(AddError::NoInterface)?;
-        if !interface.is_ethernet() || !addr.is_v4() {
+        if !interface.is_ethernet() || addr.is_unspecified() {
             return Err(AddError::BadAddress);
         }
         let probe = ReplyLink { iface, ours: addr, what: LinkWhat::Probe };
@@ -245,6 +308,9 @@ impl<E: Env> Stack<E> {
 
     /// Watches an address no more; who had it.
     pub fn unwatch_address(&mut self, iface: Iface, addr: Addr) -> Option<Mac> {
+        if self.ip.probes.watches(iface, &addr) {
+            self.join_by_address(iface, &addr, false);
+        }
         self.ip.probes.unwatch(iface, &addr)
     }
 
@@ -404,7 +470,11 @@ impl<E: Env> Stack<E> {
 
     /// Every address of every interface.
     pub fn addresses(&self) -> impl Iterator<Item = AddressInfo> + '_ {
-        self.ip.locals.unicast().map(|l| AddressInfo { iface: l.iface, cidr: l.cidr })
+        self.ip.locals.unicast().map(|l| AddressInfo {
+            iface: l.iface,
+            cidr: l.cidr,
+            deprecated: l.deprecated,
+        })
     }
 
     /// Every route of every table.

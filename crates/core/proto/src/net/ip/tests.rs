@@ -137,6 +137,27 @@ fn the_source_address_fits_scope_link_and_prefix() {
 }
 
 #[test]
+fn a_deprecated_address_is_a_source_only_when_there_is_no_other_of_its_scope() {
+    let both = &["2001:db8:1::1/64", "2001:db8:2::1/64"];
+    let mut net = Net::new(&[(ethernet(1500), both)]);
+    let (old, new) = (addr("2001:db8:1::1"), addr("2001:db8:2::1"));
+    let source = |net: &Net| net.stack.source_for(Table(0), addr("2001:db8:1::9"));
+    assert_eq!(source(&net), Some(old));
+    assert!(net.stack.deprecate_address(Iface(0), old, true));
+    assert_eq!(source(&net), Some(new));
+    let shown: Vec<_> = net.stack.addresses().filter(|a| a.deprecated).collect();
+    assert_eq!(shown.iter().map(|a| a.cidr.addr).collect::<Vec<_>>(), [old]);
+    // One that is deprecated is better than one that cannot be answered from afar.
+    assert!(net.stack.deprecate_address(Iface(0), new, true));
+    assert_eq!(source(&net), Some(old));
+    assert!(net.stack.deprecate_address(Iface(0), old, false));
+    assert!(net.stack.deprecate_address(Iface(0), new, false));
+    assert_eq!(source(&net), Some(old));
+    assert!(!net.stack.deprecate_address(Iface(0), addr("2001:db8:3::1"), true));
+    assert!(!net.stack.deprecate_address(Iface(9), old, true));
+}
+
+#[test]
 fn what_cannot_be_added_is_refused_with_the_reason() {
     let mut net = Net::new(&[(ethernet(1500), &["10.0.0.1/24"]), (raw(576), &[])]);
     let (s, now) = (&mut net.stack, net.now);

@@ -195,7 +195,7 @@ fn unsolicited_advertisements_make_no_entry() {
 #[test]
 fn router_messages_and_redirects_change_nothing() {
     let mut net = net();
-    let router = "fe80::99";
+    let router = ROUTER;
     let routes: Vec<_> = net.stack.routes().collect();
     let ra = Ndp::RouterAdvert(Advert {
         hop_limit: 1,
@@ -244,4 +244,144 @@ fn neighbour_discovery_never_comes_in_fragments() {
     atomic[24..40].copy_from_slice(addr(OURS).solicited_node().octets());
     assert_eq!(net.ingest(&ip_frame(&atomic)), Some(Drop::NdpFragmented));
     assert_eq!(net.emit().len(), 0);
+}
+
+const ROUTER: &str = "fe80::99";
+
+fn router_says(lifetime_s: u16, options: &[NdOption<'_>]) -> Vec<u8> {
+    let mut scratch = [0; 256];
+    let options = Options::build(&mut scratch, options);
+    let advert = Advert {
+        hop_limit: 64,
+        managed: false,
+        other: false,
+        preference: Preference::High,
+        lifetime_s,
+        reachable_ms: 0,
+        retrans_ms: 0,
+        options,
+    };
+    let packet = icmp_v6(ROUTER, "ff02::1", 255, &Icmpv6::Ndp(Ndp::RouterAdvert(advert)));
+    framed(PEER_MAC, Mac([0x33, 0x33, 0, 0, 0, 1]), EtherType::IPV6, &packet)
+}
+
+#[test]
+fn routers_are_heard_where_somebody_wants_it() {
+    let mut net = net();
+    let frame = router_says(1800, &[NdOption::Mtu(1400)]);
+    assert_eq!(net.ingest(&frame), Some(Drop::RouterMessage));
+    assert_eq!(net.stack.next_router_news(), None);
+    net.stack.hear_routers(Iface(0), true).unwrap();
+    assert_eq!(net.ingest(&frame), None);
+    let news = net.stack.next_router_news().unwrap();
+    let advert = news.advert.unwrap();
+    assert_eq!((news.iface, news.router), (Iface(0), addr(ROUTER)));
+    assert_eq!((advert.lifetime_s, advert.preference), (1800, Preference::High));
+    assert_eq!(advert.options.mtu(), Some(1400));
+    assert_eq!(net.stack.next_router_news(), None);
+    assert!(!net.stack.routes().any(|r| r.dst.prefix_len == 0), "the core decides nothing");
+    // A router that asks is none of our business.
+    let solicit = Ndp::RouterSolicit { options: Options::NONE };
+    let packet = icmp_v6(ROUTER, "ff02::1", 255, &Icmpv6::Ndp(solicit));
+    assert_eq!(net.ingest(&ip_frame(&packet)), Some(Drop::RouterMessage));
+    net.stack.hear_routers(Iface(0), false).unwrap();
+    assert_eq!(net.ingest(&frame), Some(Drop::RouterMessage));
+}
+
+#[test]
+fn a_flood_of_router_advertisements_is_bounded_in_time_and_in_memory() {
+    let mut net = net();
+    net.stack.hear_routers(Iface(0), true).unwrap();
+    let frame = router_says(1800, &[]);
+    let looked_at = |net: &mut Net| (0..1000).filter(|_| net.ingest(&frame).is_none()).count();
+    let first = looked_at(&mut net);
+    assert!((1..=8).contains(&first), "{first}");
+    assert_eq!(net.drops.iter().filter(|why| **why == Drop::RouterFlood).count(), 1000 - first);
+    // Nobody takes them: what waits is bounded, however long it lasts.
+    for _ in 0..100 {
+        net.now += Duration::from_secs(1);
+        looked_at(&mut net);
+    }
+    let waiting = std::iter::from_fn(|| net.stack.next_router_news().map(drop)).count();
+    assert_eq!(waiting, crate::limits::ROUTER_NEWS);
+    net.now += Duration::from_secs(1);
+    assert_eq!(net.ingest(&frame), None);
+}
+
+#[test]
+fn routers_are_asked_from_our_link_local_address_or_from_nobody() {
+    let mut net = net();
+    net.stack.solicit_routers(Iface(0)).unwrap();
+    let to = (Mac([0x33, 0x33, 0, 0, 0, 2]), Addr::ALL_ROUTERS);
+    read(&net.emit()[0], |mac, src, dst, ndp| {
+        assert_eq!(((mac, dst), src), (to, addr("fe80::ff:fe00:1")));
+        let Ndp::RouterSolicit { options } = ndp else { panic!() };
+        assert_eq!(options.source_link(), Some(OUR_MAC));
+    });
+    net.stack.remove_address(Iface(0), addr("fe80::ff:fe00:1"));
+    net.stack.solicit_routers(Iface(0)).unwrap();
+    read(&net.emit()[0], |mac, src, dst, ndp| {
+        assert_eq!(((mac, dst), src), (to, Addr::ANY_V6));
+        assert_eq!(ndp, Ndp::RouterSolicit { options: Options::NONE });
+    });
+    let mut tun = Net::tun();
+    let refused = Err(crate::AddError::BadAddress);
+    assert_eq!(tun.stack.solicit_routers(Iface(0)), refused);
+    assert_eq!(tun.stack.hear_routers(Iface(0), true), refused);
+    assert_eq!(tun.stack.hear_routers(Iface(7), true), Err(crate::AddError::NoInterface));
+    let mut narrow = Net::new(&[(ethernet(1000), &[])]);
+    assert_eq!(narrow.stack.hear_routers(Iface(0), true), Err(crate::AddError::BadMtu));
+}
+
+#[test]
+fn an_address_is_probed_for_from_nobody_and_its_owner_or_rival_is_found() {
+    let mut net = net();
+    let wanted = "2001:db8::77";
+    assert_eq!(net.ingest(&solicit("::", wanted, 255, &[])), Some(Drop::NotOurs));
+    net.stack.watch_address(Iface(0), addr(wanted)).unwrap();
+    net.stack.watch_address(Iface(0), addr(wanted)).unwrap();
+    net.stack.probe_address(Iface(0), addr(wanted)).unwrap();
+    let sent = net.emit();
+    read(&sent[0], |mac, src, dst, ndp| {
+        let group = addr(wanted).solicited_node();
+        assert_eq!((Some(mac), src, dst), (Mac::of_group(&group), Addr::ANY_V6, group));
+        let target = addr(wanted);
+        assert_eq!(ndp, Ndp::NeighborSolicit { target, options: Options::NONE });
+    });
+    // Our own probe that comes back says nothing, nor does who looks for the owner.
+    assert_eq!(net.ingest(&sent[0]), Some(Drop::NdpNotForUs));
+    let asked = solicit(PEER, wanted, 255, &[NdOption::SourceLink(PEER_MAC)]);
+    assert_eq!(net.ingest(&asked), Some(Drop::NdpNotForUs));
+    assert_eq!(net.stack.address_holder(Iface(0), addr(wanted)), None);
+    assert_eq!(net.emit().len(), 0, "nobody is told that we have it");
+    // A rival.
+    assert_eq!(net.ingest(&solicit("::", wanted, 255, &[])), None);
+    assert_eq!(net.stack.address_holder(Iface(0), addr(wanted)), Some(PEER_MAC));
+    // Its owner.
+    net.stack.watch_address(Iface(0), addr(wanted)).unwrap();
+    assert_eq!(net.stack.address_holder(Iface(0), addr(wanted)), None);
+    assert_eq!(net.ingest(&advert(wanted, "ff02::1", wanted, false, PEER_MAC)), None);
+    assert_eq!(net.stack.unwatch_address(Iface(0), addr(wanted)), Some(PEER_MAC));
+    // From now on we are not in its group any more.
+    assert_eq!(net.ingest(&solicit("::", wanted, 255, &[])), Some(Drop::NotOurs));
+    assert_eq!(net.stack.watch_address(Iface(0), addr("::")), Err(crate::AddError::BadAddress));
+}
+
+#[test]
+fn a_router_that_does_not_answer_is_told_of_where_routers_are_heard() {
+    for heard in [false, true] {
+        let mut net = net();
+        net.stack.hear_routers(Iface(0), heard).unwrap();
+        let via = crate::NextHop::GatewayOn { iface: Iface(0), addr: addr(ROUTER) };
+        net.stack.add_route(Table(0), cidr("::/0"), via).unwrap();
+        let local = clearway_wire::Endpoint::new(Addr::ANY_V6, 5000);
+        let spec = crate::UdpSpec { table: Table(0), local, token: 0, v6_only: false };
+        let socket = net.stack.udp_bind(spec).unwrap();
+        let far = clearway_wire::Endpoint::new(addr("2001:db8:ffff::1"), 9);
+        net.stack.udp_send(socket, far, None, b"x").unwrap();
+        net.emit();
+        net.pass(5);
+        let news = net.stack.next_router_news().map(|n| (n.iface, n.router, n.advert.is_none()));
+        assert_eq!(news, heard.then(|| (Iface(0), addr(ROUTER), true)));
+    }
 }

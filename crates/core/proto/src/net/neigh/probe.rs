@@ -1,5 +1,5 @@
 //! Addresses that we want and have not taken yet: whoever has one of them shows himself (RFC 5227
-//! 2.1.1).
+//! 2.1.1, RFC 4862 5.4).
 //!
 //! Who asks for it says when a probe leaves and how long it is waited for; here is only what came.
 
@@ -45,6 +45,11 @@ impl Probes {
         }
         self.0.push(Probe { iface, addr, found: None });
         true
+    }
+
+    /// Whether an address is watched.
+    pub(crate) fn watches(&self, iface: Iface, addr: &Addr) -> bool {
+        self.0.iter().any(|p| p.iface == iface && p.addr == *addr)
     }
 
     /// Watches it no more; who was found.
