@@ -113,6 +113,13 @@ pub enum Command {
         /// By DHCP.
         on: bool,
     },
+    /// Have an interface configured by IPv6 routers, or not.
+    SetSlaac {
+        /// Its name.
+        interface: String,
+        /// By routers.
+        on: bool,
+    },
     /// How a worker waits for an interface's packets.
     SetRxMode {
         /// Its name.
@@ -262,6 +269,7 @@ pub enum Show {
     /// Whether the host is drained, and what is left.
     Drain,
     Dhcp,
+    Slaac,
     DpdkVersion,
     DpdkBuffers,
     DpdkMemory,

@@ -13,6 +13,8 @@ pub(crate) enum Note {
     Look,
     /// A server said something on an interface.
     Said(Iface, Vec<u8>),
+    /// A router said something on an interface; None: it does not answer any more.
+    Router(Iface, Addr, Option<Vec<u8>>),
     /// The host ends.
     End,
 }
@@ -32,8 +34,6 @@ pub(crate) struct Leased {
     pub(crate) address: Option<Cidr>,
     /// See `address`.
     pub(crate) routes: Vec<Cidr>,
-    /// The MTU before a server said another.
-    pub(crate) mtu_before: Option<u32>,
 }
 
 /// All of them.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod autoconf;
 pub mod by_hand;
 mod capture;
 pub mod config;
@@ -15,6 +16,7 @@ pub mod descriptors;
 pub mod error;
 pub mod host;
 mod leases;
+mod link_mtus;
 mod made;
 pub mod namespaces;
 mod outcome;

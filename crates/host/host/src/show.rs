@@ -17,6 +17,7 @@ mod programs;
 mod routes;
 mod running;
 mod sessions;
+mod slaac;
 mod threads;
 
 use clearway_command::Show;
@@ -78,6 +79,7 @@ pub(crate) fn show(
         Show::Threads => look.threads(),
         Show::Stages => look.stages(),
         Show::Dhcp => look.dhcp(),
+        Show::Slaac => look.slaac(),
         Show::Drain => look.drain(),
         Show::DpdkVersion => look.dpdk_version(),
         Show::DpdkBuffers => look.dpdk_buffers(),

@@ -34,4 +34,6 @@ pub use drain::{Left, generation_of};
 pub use info::{SessionInfo, SessionKind};
 pub use membership::Wish;
 pub use queue_pair::{QUEUE_PAIR_SLOTS, QueuePair};
-pub use state::{Hears, HostContext, MAX_SESSIONS, Session, SessionJob, Sessions, SessionsReport};
+pub use state::{
+    Hears, HearsRouters, HostContext, MAX_SESSIONS, Session, SessionJob, Sessions, SessionsReport,
+};

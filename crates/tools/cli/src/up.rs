@@ -53,6 +53,11 @@ pub(crate) struct Args {
     #[arg(long = "dhcp", value_name = "PORT")]
     dhcp: Vec<PortSpec>,
 
+    /// A port whose IPv6 addresses, routes and MTU come from routers (SLAAC); the same port may be
+    /// named with --dhcp too
+    #[arg(long = "slaac", value_name = "PORT")]
+    slaac: Vec<PortSpec>,
+
     /// The socket at which programs are let in [default: $CLEARWAY_SOCKET, or host.sock in the
     /// runtime folder]
     #[arg(long, value_name = "PATH")]
@@ -180,12 +185,18 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
         settings.workers = cores.list().iter().copied().map(Some).collect();
     }
     settings.fault = args.fault.or(settings.fault);
-    let by_dhcp = |port: &PortSpec| PortSetting {
+    let mut given: Vec<&PortSpec> = Vec::new();
+    for port in args.dhcp.iter().chain(&args.slaac) {
+        if !given.contains(&port) {
+            given.push(port);
+        }
+    }
+    settings.ports.extend(given.into_iter().map(|port| PortSetting {
         port: Some(port.clone()),
-        dhcp: true,
+        dhcp: args.dhcp.contains(port),
+        slaac: args.slaac.contains(port),
         ..PortSetting::default()
-    };
-    settings.ports.extend(args.dhcp.iter().map(by_dhcp));
+    }));
     settings.log_file = args.log.clone().or(settings.log_file);
     Ok(settings)
 }

@@ -32,10 +32,14 @@ fn a_short_form_of_several_words_names_them() {
     let error = parse("show s").unwrap_err();
     assert_eq!(
         *error.problem(),
-        Problem::Ambiguous(["session", "segments", "stages", "settings"].map(String::from).into())
+        Problem::Ambiguous(
+            ["session", "segments", "stages", "slaac", "settings"].map(String::from).into()
+        )
     );
     assert!(
-        error.to_string().starts_with("`s` may be `session`, `segments`, `stages` or `settings`"),
+        error
+            .to_string()
+            .starts_with("`s` may be `session`, `segments`, `stages`, `slaac` or `settings`"),
         "{error}"
     );
 }

@@ -45,6 +45,9 @@ pub(super) const FORMS: &[Form] = &[
     form("set interface dhcp INTERFACE (on|off)",
         "Have an interface's IPv4 address, routes and MTU given by a DHCP server, or give them \
          back.", set_dhcp),
+    form("set interface slaac INTERFACE (on|off)",
+        "Have an interface's IPv6 addresses, routes and MTU given by routers, or give them up.",
+        set_slaac),
     form("set interface rx-mode INTERFACE [queue QUEUE] (polling|interrupt|adaptive)",
         "How workers wait for an interface's packets: polling never sleeps, interrupt sleeps at \
          once, adaptive looks for a while first.", set_rx_mode),
@@ -152,6 +155,9 @@ pub(super) const FORMS: &[Form] = &[
 while somebody asks, and for some ten seconds after.", |_| show(Show::Stages)),
     form("show dhcp", "Interfaces that are configured by DHCP: leases, and what was dropped.",
         |_| show(Show::Dhcp)),
+    form("show slaac", "Interfaces that are configured by IPv6 routers: addresses, routers, and what \
+         was dropped.",
+        |_| show(Show::Slaac)),
     form("show drain", "Whether the host is drained, and which connections are left.",
         |_| show(Show::Drain)),
     form("show acl", "Rules, and how many packets each fitted.", |_| show(Show::Acl)),
@@ -270,6 +276,10 @@ fn set_mac(got: &Got<'_>) -> Made {
 
 fn set_dhcp(got: &Got<'_>) -> Made {
     Ok(Command::SetDhcp { interface: got.interface(), on: got.has("on") })
+}
+
+fn set_slaac(got: &Got<'_>) -> Made {
+    Ok(Command::SetSlaac { interface: got.interface(), on: got.has("on") })
 }
 
 fn set_promiscuous(got: &Got<'_>) -> Made {

@@ -99,6 +99,8 @@ pub const KEYS: &[Key] = &[
         |s, v| port(s, v, |port, v| { port.gateways = v.list(|one| one.parsed())?; Ok(()) })),
     key("ports", "dhcp", "Whether its IPv4 address, routes and MTU come from a DHCP server: true or false. Without it: false.",
         |s, v| port(s, v, |port, v| { port.dhcp = v.boolean()?; Ok(()) })),
+    key("ports", "slaac", "Whether its IPv6 addresses, routes and MTU come from routers: true or false. Without it: false.",
+        |s, v| port(s, v, |port, v| { port.slaac = v.boolean()?; Ok(()) })),
     key("ports", "table", "The number of its routing table. Without it: 0.",
         |s, v| port(s, v, |port, v| { port.table = v.number(0..=MAX)?; Ok(()) })),
     key("ports", "fault", "What happens to its packets, for tests: \"loss=0.1%,delay=10ms\".",

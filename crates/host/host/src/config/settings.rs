@@ -122,6 +122,8 @@ pub struct PortSetting {
     pub gateways: Vec<Addr>,
     /// Its IPv4 address, routes and MTU come from a DHCP server.
     pub dhcp: bool,
+    /// Its IPv6 addresses, routes and MTU come from routers.
+    pub slaac: bool,
     /// Its routing table.
     pub table: u32,
     /// What happens to its packets.

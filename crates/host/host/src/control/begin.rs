@@ -51,6 +51,9 @@ impl Control {
         if port.dhcp {
             self.set_dhcp(state, name, true)?;
         }
+        if port.slaac {
+            self.set_slaac(state, name, true)?;
+        }
         for gateway in &port.gateways {
             let any = if gateway.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
             let Some(everywhere) = Cidr::new(any, 0) else { continue };

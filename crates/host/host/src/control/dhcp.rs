@@ -1,13 +1,9 @@
-//! Interfaces that are configured by DHCP: the thread that keeps their leases, and what it does to
-//! the workers.
+//! Interfaces that are configured by DHCP: what is done to the workers.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::mpsc::SyncSender;
 
 use clearway_base::Instant;
-use clearway_command::{MtuKind, RouteVia};
+use clearway_command::RouteVia;
 use clearway_dhcp::{Action, CLIENT_PORT, Client, Lease, Lost, Phase, SERVER_PORT, Target};
 use clearway_pkt::Iface;
 use clearway_proto::{Datagram, Link, UdpOut, UdpSpec};
@@ -17,44 +13,11 @@ use clearway_wire::{Addr, Endpoint};
 
 use super::plane::{Control, State};
 use crate::leases::{Leased, Note};
+use crate::link_mtus::Teller;
 use crate::outcome::{CommandError, Output};
 use crate::random::random;
 
-/// Packets of servers that wait for the thread at most; what comes beyond is lost, as on a link.
-const NOTES: usize = 64;
-/// How long the thread sleeps at most.
-const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
-
-/// Keeps leases until it is dropped.
-pub struct LeaseKeeper {
-    notes: SyncSender<Note>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for LeaseKeeper {
-    fn drop(&mut self) {
-        let _ = self.notes.send(Note::End);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 impl Control {
-    /// Begins to keep leases, on a thread of its own, for interfaces that are configured by DHCP.
-    /// Without that none can be.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn keep_leases(self: &Arc<Control>) -> std::io::Result<LeaseKeeper> {
-        let (notes, heard) = sync_channel(NOTES);
-        self.lock().leases.keeper = Some(notes.clone());
-        let control = Arc::downgrade(self);
-        let thread = std::thread::Builder::new().name("clearway-dhcp".into());
-        let thread = thread.spawn(move || keep(&control, &heard))?;
-        Ok(LeaseKeeper { notes, thread: Some(thread) })
-    }
-
     pub(super) fn set_dhcp(
         &self,
         state: &mut State,
@@ -78,27 +41,6 @@ impl Control {
             }
         }
         Ok(Output::done())
-    }
-
-    /// An interface is up again: whoever serves its link now is asked.
-    pub(super) fn lease_link_is_back(
-        &self,
-        state: &mut State,
-        name: &str,
-    ) -> Result<(), CommandError> {
-        let now = self.now()?;
-        let leases = &mut state.leases;
-        if let Some(leased) = leases.list.iter_mut().find(|leased| leased.name == name) {
-            leased.client.link_is_back(now);
-            if let Some(keeper) = &leases.keeper {
-                let _ = keeper.try_send(Note::Look);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn now(&self) -> Result<Instant, Gone> {
-        self.host.ask(0, |worker| worker.time().now)
     }
 
     fn begin_dhcp(&self, state: &mut State, name: &str) -> Result<(), CommandError> {
@@ -129,7 +71,6 @@ impl Control {
             watched: None,
             address: None,
             routes: Vec::new(),
-            mtu_before: None,
         };
         for worker in 0..self.host.workers() {
             let keeper = keeper.clone();
@@ -162,29 +103,31 @@ impl Control {
         }
     }
 
-    /// Looks at every client; when the next one has something to do, and what time it is.
-    fn tend(&self, note: Note) -> Result<(Instant, Instant), CommandError> {
-        let mut state = self.lock();
-        let now = self.now()?;
+    /// Looks at every client; when the next one has something to do.
+    pub(super) fn tend_leases(
+        &self,
+        state: &mut State,
+        note: &Note,
+        now: Instant,
+    ) -> Result<Instant, CommandError> {
         let mut list = std::mem::take(&mut state.leases.list);
-        let mut said = Some(note);
-        for leased in &mut list {
-            if let Some(Note::Said(iface, bytes)) = &said {
+        let done = list.iter_mut().try_for_each(|leased| {
+            if let Note::Said(iface, bytes) = note {
                 if *iface == leased.iface {
                     if let Err(why) = leased.client.receive(now, bytes) {
                         tracing::debug!(interface = leased.name, why = why.name(), "DHCP dropped");
                     }
-                    said = None;
                 }
             }
             self.look_for_conflict(leased, now)?;
-            if let Err(error) = self.act(&mut state, leased, now) {
+            if let Err(error) = self.act(state, leased, now) {
                 tracing::warn!(interface = leased.name, %error, "DHCP");
             }
-        }
+            Ok(())
+        });
         let next = list.iter().map(|leased| leased.client.deadline()).min();
         state.leases.list = list;
-        Ok((next.unwrap_or(Instant::NEVER), now))
+        done.map(|()| next.unwrap_or(Instant::NEVER))
     }
 
     fn look_for_conflict(&self, leased: &mut Leased, now: Instant) -> Result<(), Gone> {
@@ -298,26 +241,8 @@ impl Control {
                 }
             }
         }
-        self.use_mtu(leased, lease.mtu.map(u32::from))
-    }
-
-    /// Sets the MTU that a server says, when the port takes so much; without one, the port's own.
-    fn use_mtu(&self, leased: &mut Leased, said: Option<u32>) -> Result<(), CommandError> {
-        let iface = leased.iface;
-        let mtu_of = move |worker: &mut Worker| {
-            worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.mtu)
-        };
-        let now = self.host.ask(0, mtu_of)?.unwrap_or(0);
-        let most = leased.mtu_before.unwrap_or(now);
-        let wanted = said.filter(|said| *said <= most).unwrap_or(most);
-        if wanted != now {
-            if let Err(error) = self.set_mtu(&leased.name, MtuKind::Packet, wanted) {
-                tracing::warn!(interface = leased.name, %error, "the MTU of DHCP is left out");
-                return Ok(());
-            }
-        }
-        leased.mtu_before = (wanted != most).then_some(most);
-        Ok(())
+        let said = lease.mtu.map(u32::from);
+        self.say_mtu(state, (&name, leased.iface), Teller::Dhcp, said)
     }
 
     fn lose_lease(
@@ -335,7 +260,7 @@ impl Control {
         self.host.ask_all(|_| ())?;
         self.host.ask_all(|_| ())?;
         self.take_back(state, leased)?;
-        self.use_mtu(leased, None)
+        self.say_mtu(state, (&leased.name, leased.iface), Teller::Dhcp, None)
     }
 
     fn take_back(&self, state: &mut State, leased: &mut Leased) -> Result<(), CommandError> {
@@ -362,28 +287,4 @@ fn hears(iface: Iface, keeper: SyncSender<Note>) -> clearway_session::sessions::
             let _ = keeper.try_send(Note::Said(datagram.iface, datagram.payload.to_vec()));
         }
     })
-}
-
-fn keep(control: &Weak<Control>, heard: &Receiver<Note>) {
-    let mut wait = LONGEST_SLEEP;
-    loop {
-        let note = match heard.recv_timeout(wait) {
-            Ok(Note::End) | Err(RecvTimeoutError::Disconnected) => return,
-            Ok(note) => note,
-            Err(RecvTimeoutError::Timeout) => Note::Look,
-        };
-        let Some(control) = control.upgrade() else { return };
-        match control.tend(note) {
-            Ok((next, now)) => {
-                // A little late rather than a little early, which would mean to look twice.
-                let left = Duration::from_nanos(next.since(now).as_nanos());
-                wait = (left + Duration::from_millis(1)).min(LONGEST_SLEEP);
-            }
-            // A worker is gone: the host ends.
-            Err(error) => {
-                tracing::debug!(%error, "leases are kept no more");
-                return;
-            }
-        }
-    }
 }

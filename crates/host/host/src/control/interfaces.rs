@@ -205,6 +205,9 @@ impl Control {
         if state.leases.find(name).is_some() {
             self.set_dhcp(state, name, false)?;
         }
+        if state.autoconf.find(name).is_some() {
+            self.set_slaac(state, name, false)?;
+        }
         self.abort_unreachable(iface, None)?;
         let removed = self.host.ask_all(move |worker| {
             let stack = worker.stack();
@@ -264,8 +267,12 @@ impl Control {
             }
             (None, true) => return Err(CommandError::Missing("address".into())),
             (prefix, false) => {
-                let gone =
-                    self.host.ask_all(move |worker| remove_addresses(worker, iface, prefix))?;
+                // What routers' prefixes made of themselves goes and comes with them.
+                let kept: Vec<Cidr> =
+                    state.autoconf.find(name).map(|c| c.addresses.clone()).unwrap_or_default();
+                let gone = self
+                    .host
+                    .ask_all(move |worker| remove_addresses(worker, iface, prefix, &kept))?;
                 if let (Some(prefix), false) = (prefix, gone.contains(&true)) {
                     return Err(CommandError::Missing(format!("address {prefix} on {name}")));
                 }
@@ -429,22 +436,34 @@ impl Control {
     }
 }
 
-/// A server knows an interface by its link, and us by our Ethernet address: neither changes while a
-/// lease is kept.
+/// A server knows an interface by its link, and us by our Ethernet address; IPv6 addresses are made
+/// of it. Neither changes while something is kept.
 fn by_hand_only(state: &State, name: &str) -> Result<(), CommandError> {
-    if state.leases.find(name).is_none() {
+    let why = if state.leases.find(name).is_some() {
+        "is configured by DHCP. Switch that off first (`set interface dhcp`)"
+    } else if state.autoconf.find(name).is_some() {
+        "is configured by IPv6 routers. Switch that off first (`set interface slaac`)"
+    } else {
         return Ok(());
-    }
-    let why = "is configured by DHCP. Switch that off first (`set interface dhcp`)".into();
-    Err(CommandError::Interface { name: name.into(), why })
+    };
+    Err(CommandError::Interface { name: name.into(), why: why.into() })
 }
 
-fn remove_addresses(worker: &mut Worker, iface: Iface, prefix: Option<Cidr>) -> bool {
+/// Takes away one address or, without a name, all but `kept`.
+fn remove_addresses(
+    worker: &mut Worker,
+    iface: Iface,
+    prefix: Option<Cidr>,
+    kept: &[Cidr],
+) -> bool {
     let stack = worker.stack();
     // All are those that somebody gave: the link-local address is the interface's own, and IPv6
     // needs it (RFC 4291 2.1).
     let own = stack.own_link_local(iface);
-    let matching = |cidr: Cidr| prefix.map_or(Some(cidr.addr) != own, |prefix| prefix == cidr);
+    let matching = |cidr: Cidr| match prefix {
+        Some(prefix) => prefix == cidr,
+        None => Some(cidr.addr) != own && !kept.contains(&cidr),
+    };
     let addresses: Vec<_> = stack
         .addresses()
         .filter(|a| a.iface == iface && matching(a.cidr))

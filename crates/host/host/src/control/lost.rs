@@ -207,6 +207,11 @@ impl Control {
         if other_client {
             self.set_dhcp(state, &lost.name, false)?;
         }
+        // IPv6 addresses are made of it.
+        let other_addresses = mac.is_some() && state.autoconf.find(&lost.name).is_some();
+        if other_addresses {
+            self.set_slaac(state, &lost.name, false)?;
+        }
         let revive = move |worker: &mut Worker| {
             let stack = worker.stack();
             let done = match mac {
@@ -228,7 +233,11 @@ impl Control {
         self.changed();
         if other_client {
             self.set_dhcp(state, &lost.name, true)?;
-        } else if up {
+        }
+        if other_addresses {
+            self.set_slaac(state, &lost.name, true)?;
+        }
+        if up {
             self.lease_link_is_back(state, &lost.name)?;
         }
         Ok(())

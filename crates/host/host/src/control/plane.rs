@@ -12,10 +12,12 @@ use clearway_proto::Table;
 use serde_json::json;
 use zeroize::Zeroizing;
 
+use crate::autoconf::Autoconf;
 use crate::capture::Packets;
 use crate::config::ControlOptions;
 use crate::host::HostHandle;
 use crate::leases::Leases;
+use crate::link_mtus::LinkMtus;
 use crate::made::Made;
 use crate::outcome::{Answer, CommandError, Output, locked};
 use crate::placements::Placements;
@@ -31,6 +33,10 @@ pub(super) struct State {
     pub(super) made: Made,
     /// Interfaces that are configured by DHCP.
     pub(super) leases: Leases,
+    /// Interfaces that are configured by IPv6 routers.
+    pub(super) autoconf: Autoconf,
+    /// MTUs that servers and routers said.
+    pub(super) link_mtus: LinkMtus,
     /// The loopback of each table for what is sent to our own addresses.
     pub(super) locals: Vec<(Table, Iface)>,
     /// Scripts that run scripts.
@@ -55,6 +61,8 @@ impl State {
             placements: &self.placements,
             made: &self.made,
             leases: &self.leases,
+            autoconf: &self.autoconf,
+            link_mtus: &self.link_mtus,
             drain: self.drain.as_ref(),
             settings: &self.settings,
             last_looks: &self.last_looks,
@@ -115,6 +123,8 @@ impl Control {
             placements: Placements::default(),
             made: Made::default(),
             leases: Leases::default(),
+            autoconf: Autoconf::default(),
+            link_mtus: LinkMtus::default(),
             locals: Vec::new(),
             depth: 0,
             drain: None,
@@ -249,6 +259,7 @@ impl Control {
             Command::SetMac { interface, mac } => self.set_mac(state, interface, *mac),
             Command::SetPromiscuous { interface, .. } => self.set_promiscuous(interface),
             Command::SetDhcp { interface, on } => self.set_dhcp(state, interface, *on),
+            Command::SetSlaac { interface, on } => self.set_slaac(state, interface, *on),
             Command::SetRxMode { interface, queue, mode } => {
                 self.set_rx_mode(state, interface, *queue, *mode)
             }

@@ -235,6 +235,7 @@ impl Look<'_> {
     pub(super) fn addresses(&self, wanted: Option<&str>) -> Result<Output, CommandError> {
         let seen = self.seen(wanted)?;
         let all = self.host.ask(0, |worker| worker.stack().addresses().collect::<Vec<_>>())?;
+        let now = self.host.ask(0, |worker| worker.time().now)?;
         let of = |iface: Iface| -> Vec<Cidr> {
             all.iter().filter(|a| a.iface == iface).map(|a| a.cidr).collect()
         };
@@ -251,7 +252,7 @@ impl Look<'_> {
             }
             let addresses: Vec<String> = addresses.iter().map(Cidr::to_string).collect();
             json.push(json!({ "name": one.entry.name, "up": one.info.up, "table": table,
-                "addresses": addresses }));
+                "addresses": addresses, "given": self.given(&one.entry.name, now) }));
         }
         Ok(Output::new(text, json!({ "interfaces": json })))
     }

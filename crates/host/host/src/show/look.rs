@@ -8,10 +8,12 @@ use clearway_dev::DevCounters;
 use clearway_pkt::Iface;
 use clearway_proto::Table;
 
+use crate::autoconf::Autoconf;
 use crate::capture::Packets;
 use crate::config::ControlOptions;
 use crate::host::HostHandle;
 use crate::leases::Leases;
+use crate::link_mtus::LinkMtus;
 use crate::made::Made;
 use crate::placements::Placements;
 use crate::tables::Tables;
@@ -56,6 +58,8 @@ pub(crate) struct View<'a> {
     pub(crate) placements: &'a Placements,
     pub(crate) made: &'a Made,
     pub(crate) leases: &'a Leases,
+    pub(crate) autoconf: &'a Autoconf,
+    pub(crate) link_mtus: &'a LinkMtus,
     pub(crate) drain: Option<&'a Drain>,
     pub(crate) settings: &'a [(String, String)],
     pub(crate) last_looks: &'a RefCell<LastLooks>,

@@ -11,6 +11,7 @@ use clearway_dev::{DevCounters, RxDrop, TxDrop};
 use clearway_engine::{App as _, TurnTimes};
 use clearway_proto::Population;
 use clearway_session::worker::Worker;
+use clearway_slaac::Phase;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -271,7 +272,39 @@ impl Look<'_> {
         all.add(MetricType::Gauge, "clearway_dhcp_lease_seconds", help, left);
         let help = "Messages of DHCP servers that were dropped, by reason (docs/dhcp.md).";
         all.add(MetricType::Counter, "clearway_dhcp_drops", help, drops);
+        self.about_routers(all, now);
         Ok(())
+    }
+
+    fn about_routers(&self, all: &mut Families, now: Instant) {
+        let (mut addresses, mut left, mut drops) = (Vec::new(), Vec::new(), Vec::new());
+        for configured in &self.view.autoconf.list {
+            let client = &configured.client;
+            for phase in [Phase::Tentative, Phase::Preferred, Phase::Deprecated, Phase::Duplicate] {
+                let count = client.addresses().iter().filter(|a| a.phase == phase).count();
+                let labels =
+                    vec![("interface", configured.name.clone()), ("state", phase.name().into())];
+                addresses.push((labels, Number::Whole(count as u64)));
+            }
+            let last = client.routers().iter().map(|router| router.until).max();
+            let seconds = match last {
+                Some(Instant::NEVER) => f64::INFINITY,
+                last => last.map_or(0.0, |last| last.since(now).as_secs() as f64),
+            };
+            left.push((label("interface", &configured.name), Number::Real(seconds)));
+            for (why, count) in client.drops() {
+                let labels = vec![("interface", configured.name.clone()), ("reason", why.into())];
+                drops.push((labels, Number::Whole(count)));
+            }
+        }
+        let help =
+            "IPv6 addresses of an interface that is configured by routers, by where they stand.";
+        all.add(MetricType::Gauge, "clearway_slaac_addresses", help, addresses);
+        let help = "Seconds until the last default router of such an interface is none any more; 0 \
+                    without one.";
+        all.add(MetricType::Gauge, "clearway_slaac_router_seconds", help, left);
+        let help = "What routers said and was dropped, by reason (docs/slaac.md).";
+        all.add(MetricType::Counter, "clearway_slaac_drops", help, drops);
     }
 
     fn about_programs(&self, all: &mut Families) -> Result<(), CommandError> {

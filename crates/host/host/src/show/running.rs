@@ -121,9 +121,8 @@ impl Look<'_> {
         let Some(info) = seen.infos.iter().find(|info| info.iface == entry.iface) else { return };
         lines.push(recipe.line.clone());
         let name = quoted(&entry.name);
-        // What a DHCP server said is not what somebody set.
-        let leased = self.view.leases.find(&entry.name);
-        let mtu = leased.and_then(|leased| leased.mtu_before).unwrap_or(info.mtu);
+        // What a DHCP server or a router said is not what somebody set.
+        let mtu = self.view.link_mtus.own(entry.iface).unwrap_or(info.mtu);
         if mtu != recipe.mtu {
             lines.push(format!("set interface mtu packet {mtu} {name}"));
         }
@@ -141,7 +140,12 @@ impl Look<'_> {
         }
         let leased = self.view.leases.find(&entry.name);
         let given = leased.and_then(|leased| leased.address);
-        let addresses = seen.addresses.iter().filter(|a| a.iface == iface && Some(a.cidr) != given);
+        let is_set = |a: &&AddressInfo| {
+            a.iface == iface
+                && Some(a.cidr) != given
+                && !self.view.autoconf.gave_address(iface, a.cidr)
+        };
+        let addresses = seen.addresses.iter().filter(is_set);
         lines.extend(addresses.map(|a| format!("set interface ip address {name} {}", a.cidr)));
         // One that is lost is down, and up again when it is there.
         let made = self.view.made;
@@ -150,6 +154,9 @@ impl Look<'_> {
         }
         if leased.is_some() {
             lines.push(format!("set interface dhcp {name} on"));
+        }
+        if self.view.autoconf.find(&entry.name).is_some() {
+            lines.push(format!("set interface slaac {name} on"));
         }
         for (queue, mode) in self.view.made.modes(iface) {
             let queue = queue.map_or(String::new(), |queue| format!(" queue {queue}"));
@@ -188,7 +195,11 @@ impl Look<'_> {
             let Some(info) = seen.infos.iter().find(|info| info.iface == entry.iface) else {
                 continue;
             };
-            for address in seen.addresses.iter().filter(|a| a.iface == entry.iface) {
+            // Of addresses that routers' prefixes made, the routers say what is on the link.
+            let brings = |a: &&AddressInfo| {
+                a.iface == entry.iface && !self.view.autoconf.gave_address(a.iface, a.cidr)
+            };
+            for address in seen.addresses.iter().filter(brings) {
                 let dst = address.cidr;
                 let route = Route { table: info.table, dst, via: NextHop::Interface(entry.iface) };
                 let is_known = brought.iter().any(|other| goes_the_same(other, &route));
@@ -213,6 +224,7 @@ impl Look<'_> {
             .iter()
             .filter(|r| !is_in(&brought, r) && self.leads_somewhere(r.via))
             .filter(|r| !self.view.leases.gave_route(self.table(r.table), r.dst))
+            .filter(|r| !self.view.autoconf.gave_route(self.table(r.table), r.dst))
             .collect();
         routes.sort_by_key(|r| (self.table(r.table), r.dst.addr, r.dst.prefix_len));
         // Routers are found over links, so what leads over a link comes first.

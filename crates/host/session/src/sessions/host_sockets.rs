@@ -1,9 +1,10 @@
 //! Datagram sockets of the host itself, which are no program's: what comes to them goes to whoever
-//! bound them.
+//! bound them. And what routers say, which is no program's either.
 
-use clearway_proto::{Sharing, UdpError, UdpId, UdpSpec};
+use clearway_pkt::Iface;
+use clearway_proto::{AddError, Sharing, UdpError, UdpId, UdpSpec};
 
-use super::state::{HOST_TOKEN, Hears, Sessions};
+use super::state::{HOST_TOKEN, Hears, HearsRouters, Sessions};
 use crate::env::HostStack;
 
 impl Sessions {
@@ -25,6 +26,26 @@ impl Sessions {
     pub fn close_host_socket(&mut self, stack: &mut HostStack, socket: UdpId) {
         self.host_sockets.retain(|(known, _)| *known != socket);
         stack.udp_close(socket);
+    }
+
+    /// Has routers of an interface heard from now on, by who hears those of others too, or no more.
+    pub fn hear_routers(
+        &mut self,
+        stack: &mut HostStack,
+        iface: Iface,
+        hears: Option<HearsRouters>,
+    ) -> Result<(), AddError> {
+        stack.hear_routers(iface, hears.is_some())?;
+        self.hears_routers = hears.or(self.hears_routers.take());
+        Ok(())
+    }
+
+    /// What routers said is passed on.
+    pub(super) fn pass_router_news(&mut self, stack: &mut HostStack) {
+        let Some(hears) = &mut self.hears_routers else { return };
+        while let Some(news) = stack.next_router_news() {
+            hears(&news);
+        }
     }
 
     /// Something has come to one of them.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use clearway_base::{Handle, Instant, Slab};
 use clearway_probes::Text;
-use clearway_proto::{BindId, ConnId, Datagram, Table, UdpId};
+use clearway_proto::{BindId, ConnId, Datagram, RouterNews, Table, UdpId};
 use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{Message, state};
 use clearway_shm::notifier::NotifierSet;
@@ -40,6 +40,9 @@ pub type SessionJob = Box<dyn FnOnce(&mut Sessions, &mut HostStack) + Send>;
 
 /// Hears what comes to a datagram socket of the host.
 pub type Hears = Box<dyn FnMut(&Datagram<'_>) + Send>;
+
+/// Hears what routers say, on interfaces that are configured by them.
+pub type HearsRouters = Box<dyn FnMut(&RouterNews<'_>) + Send>;
 
 /// The word of the host's own sockets: no handle has it, for a handle has a generation.
 pub(super) const HOST_TOKEN: u64 = 1;
@@ -140,6 +143,8 @@ pub struct Sessions {
     pub(super) forwarders: Slab<Forwarder>,
     /// Sockets of the host itself.
     pub(super) host_sockets: Vec<(UdpId, Hears)>,
+    /// Who hears routers.
+    pub(super) hears_routers: Option<HearsRouters>,
     /// Listeners whose program had no room for one more session.
     pub(super) stalled: Vec<Handle<Session>>,
     /// Datagram sessions that had more to send than one turn takes.
@@ -265,6 +270,7 @@ impl Sessions {
             remote_listeners: Slab::new(MAX_REMOTE_LISTENERS),
             forwarders: Slab::new(MAX_FORWARDERS),
             host_sockets: Vec::new(),
+            hears_routers: None,
             stalled: Vec::new(),
             unfinished: Vec::new(),
             offers: HashMap::new(),

@@ -106,6 +106,7 @@ impl App<HostEnv> for Sessions {
             had_events = true;
             self.on_event(stack, event);
         }
+        self.pass_router_news(stack);
         self.had_work |= !self.unpassed.is_empty();
         self.tell_writable(stack);
         self.wake_the_others();

@@ -54,6 +54,12 @@ pub(super) fn full(object: Object, row: &Value) -> String {
     }
 }
 
+/// What is left of an address.
+fn lifetime(info: &Value, key: &str) -> String {
+    let seconds = number(info, key);
+    if seconds == u64::from(u32::MAX) { "forever".into() } else { format!("{seconds}sec") }
+}
+
 fn interface(row: &Value) -> String {
     let mut lines = format!(
         "{}: {}: <{}> mtu {} state {}\n    link/{}",
@@ -70,13 +76,19 @@ fn interface(row: &Value) -> String {
     lines.push('\n');
     for info in all(row, "addr_info") {
         let label = info["label"].as_str().map(|label| format!(" {label}")).unwrap_or_default();
+        // In ip(8)'s order.
+        let flags = ["dadfailed", "deprecated", "tentative", "dynamic"];
+        let flags: String =
+            flags.iter().filter(|f| info[**f] == true).map(|flag| format!(" {flag}")).collect();
         lines += &format!(
-            "    {} {}/{} scope {}{}\n       valid_lft forever preferred_lft forever\n",
+            "    {} {}/{} scope {}{flags}{}\n       valid_lft {} preferred_lft {}\n",
             text(info, "family"),
             text(info, "local"),
             number(info, "prefixlen"),
             text(info, "scope"),
-            if label.is_empty() { " " } else { &label }
+            if label.is_empty() { " " } else { &label },
+            lifetime(info, "valid_life_time"),
+            lifetime(info, "preferred_life_time"),
         );
     }
     for (way, name) in [("rx", "RX"), ("tx", "TX")] {

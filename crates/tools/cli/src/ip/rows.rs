@@ -74,8 +74,16 @@ fn prefix(text: &str) -> Option<(IpAddr, u8)> {
 /// The addresses of `link` among those of all interfaces.
 pub(super) fn addresses(link: &Value, all: &[Value], family: Family) -> Value {
     let mine = all.iter().find(|one| one["name"] == link["name"]);
+    let given: Vec<&Value> =
+        mine.and_then(|one| one["given"].as_array()).into_iter().flatten().collect();
     let texts = mine.and_then(|one| one["addresses"].as_array()).into_iter().flatten();
     let mut found: Vec<(IpAddr, u8)> = texts.filter_map(Value::as_str).filter_map(prefix).collect();
+    // Those that are probed for are not used yet, and shown nevertheless.
+    for one in given.iter().filter_map(|one| prefix(one["address"].as_str()?)) {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
     // As there: IPv4 first.
     found.sort_by_key(|(address, _)| address.is_ipv6());
     let info = |(address, len): (IpAddr, u8)| {
@@ -90,9 +98,26 @@ pub(super) fn addresses(link: &Value, all: &[Value], family: Family) -> Value {
         if address.is_ipv4() {
             row["label"] = link["name"].clone();
         }
+        let text = format!("{address}/{len}");
+        if let Some(given) = given.iter().find(|one| one["address"] == text) {
+            lifetimes(&mut row, given);
+        }
         row
     };
     found.into_iter().filter(|(address, _)| family.has(&address.to_string())).map(info).collect()
+}
+
+/// How long an address lasts that a server or router gave.
+fn lifetimes(row: &mut Value, given: &Value) {
+    let seconds = |key: &str| given[key].as_u64().unwrap_or(FOREVER.into());
+    row["valid_life_time"] = seconds("valid").into();
+    row["preferred_life_time"] = seconds("preferred").into();
+    if given["valid"].is_u64() {
+        row["dynamic"] = true.into();
+    }
+    if let Some(state) = given["state"].as_str().filter(|state| *state != "preferred") {
+        row[state] = true.into();
+    }
 }
 
 fn scope(address: IpAddr) -> &'static str {

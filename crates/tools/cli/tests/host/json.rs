@@ -147,6 +147,7 @@ const SHOWN: &[(&str, &str)] = &[
     ("show stages", ""),
     ("show drain", ""),
     ("show dhcp", ""),
+    ("show slaac", ""),
     ("show acl", ""),
     ("show pcap", ""),
     ("show explain", ""),

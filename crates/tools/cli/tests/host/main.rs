@@ -25,6 +25,7 @@ mod proc_net;
 mod programs;
 #[path = "../common/schema.rs"]
 mod schema;
+mod slaac;
 mod ss;
 mod stamps;
 mod stuck;

@@ -171,6 +171,7 @@ fn every_show_answers_in_text_and_in_json() {
         "show threads",
         "show stages",
         "show dhcp",
+        "show slaac",
         "show drain",
         "show acl",
         "show pcap",

@@ -1,0 +1,136 @@
+//! The thread that keeps what servers and routers gave: leases of DHCP, addresses and routes of IPv6
+//! routers.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use clearway_base::Instant;
+use clearway_command::MtuKind;
+use clearway_pkt::Iface;
+use clearway_session::Gone;
+use clearway_session::worker::Worker;
+
+use super::plane::{Control, State};
+use crate::leases::Note;
+use crate::link_mtus::Teller;
+use crate::outcome::CommandError;
+
+/// Packets of servers and routers that wait for the thread at most; what comes beyond is lost, as
+/// on a link.
+const NOTES: usize = 64;
+/// How long the thread sleeps at most.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
+
+/// Keeps leases and what routers gave until it is dropped.
+pub struct LeaseKeeper {
+    notes: SyncSender<Note>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for LeaseKeeper {
+    fn drop(&mut self) {
+        let _ = self.notes.send(Note::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Control {
+    /// Begins to keep leases and what routers give, on a thread of its own, for interfaces that are
+    /// configured so. Without that none can be.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn keep_leases(self: &Arc<Control>) -> std::io::Result<LeaseKeeper> {
+        let (notes, heard) = sync_channel(NOTES);
+        self.lock().leases.keeper = Some(notes.clone());
+        let control = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("clearway-leases".into());
+        let thread = thread.spawn(move || keep(&control, &heard))?;
+        Ok(LeaseKeeper { notes, thread: Some(thread) })
+    }
+
+    /// An interface is up again: whoever serves its link now is asked.
+    pub(super) fn lease_link_is_back(
+        &self,
+        state: &mut State,
+        name: &str,
+    ) -> Result<(), CommandError> {
+        let now = self.now()?;
+        let leased = state.leases.list.iter_mut().find(|leased| leased.name == name);
+        let configured = state.autoconf.list.iter_mut().find(|c| c.name == name);
+        if leased.is_none() && configured.is_none() {
+            return Ok(());
+        }
+        let _ = leased.map(|leased| leased.client.link_is_back(now));
+        let _ = configured.map(|configured| configured.client.link_is_back(now));
+        if let Some(keeper) = &state.leases.keeper {
+            // A note that finds no room is not needed: the thread looks at everything anyway.
+            let _ = keeper.try_send(Note::Look);
+        }
+        Ok(())
+    }
+
+    pub(super) fn now(&self) -> Result<Instant, Gone> {
+        self.host.ask(0, |worker| worker.time().now)
+    }
+
+    /// Looks at all that is kept; when the next has something to do, and what time it is.
+    fn tend(&self, note: &Note) -> Result<(Instant, Instant), CommandError> {
+        let mut state = self.lock();
+        let now = self.now()?;
+        let leases = self.tend_leases(&mut state, note, now)?;
+        let routers = self.tend_autoconf(&mut state, note, now)?;
+        Ok((leases.min(routers), now))
+    }
+
+    /// Sets the MTU that somebody says for an interface, as far as the port takes so much; without
+    /// one, the port's own.
+    pub(super) fn say_mtu(
+        &self,
+        state: &mut State,
+        (name, iface): (&str, Iface),
+        who: Teller,
+        said: Option<u32>,
+    ) -> Result<(), CommandError> {
+        let mtu_of = move |worker: &mut Worker| {
+            worker.stack().interfaces().find(|i| i.iface == iface).map(|i| i.mtu)
+        };
+        let now = self.host.ask(0, mtu_of)?.unwrap_or(0);
+        let wanted = state.link_mtus.say(iface, now, who, said);
+        if wanted != now {
+            if let Err(error) = self.set_mtu(name, MtuKind::Packet, wanted) {
+                tracing::warn!(interface = name, %error, "the MTU that was said is left out");
+                state.link_mtus.say(iface, now, who, None);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn keep(control: &Weak<Control>, heard: &Receiver<Note>) {
+    let mut wait = LONGEST_SLEEP;
+    loop {
+        let note = match heard.recv_timeout(wait) {
+            Ok(Note::End) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(note) => note,
+            Err(RecvTimeoutError::Timeout) => Note::Look,
+        };
+        let Some(control) = control.upgrade() else { return };
+        match control.tend(&note) {
+            Ok((next, now)) => {
+                // A little late rather than a little early, which would mean to look twice.
+                let left = Duration::from_nanos(next.since(now).as_nanos());
+                wait = (left + Duration::from_millis(1)).min(LONGEST_SLEEP);
+            }
+            // A worker is gone: the host ends.
+            Err(error) => {
+                tracing::debug!(%error, "leases are kept no more");
+                return;
+            }
+        }
+    }
+}
