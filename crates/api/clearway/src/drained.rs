@@ -185,7 +185,8 @@ impl<A: App<Stores>> App<Stores> for Drained<A> {
     }
 
     fn stop(&mut self, time: Time, stack: &mut Stack<Stores>) {
-        if self.since.is_some() {
+        // Somebody may ask for both before this thread has seen the first.
+        if self.since.is_some() || self.patience.get().is_some() {
             let open = stack.connections().filter(|conn| is_open(conn.state, conn.holder));
             let left = open.map(|c| Left { local: c.local, remote: c.remote, state: c.state });
             self.patience.0.left.lock().unwrap_or_else(PoisonError::into_inner).extend(left);

@@ -218,6 +218,19 @@ static int configure(uint16_t port, const struct cw_config *config, const struct
 	return error;
 }
 
+/* Turning the interrupt of a queue on or off is the one thing by which a thread of ours writes to a vhost peer's rings outside of a burst, and the driver's
+ * thread, which unmaps them when the peer goes, waits for bursts only. Before it unmaps anything it takes the queues their peer's number away, and then
+ * tells of the link: there it waits for whoever has found the number before. */
+static pthread_mutex_t arming[RTE_MAX_ETHPORTS] = { [0 ... RTE_MAX_ETHPORTS - 1] = PTHREAD_MUTEX_INITIALIZER };
+
+static int on_link_change(uint16_t port, enum rte_eth_event_type event, void *ours, void *theirs)
+{
+	(void)event, (void)ours, (void)theirs;
+	pthread_mutex_lock(&arming[port]);
+	pthread_mutex_unlock(&arming[port]);
+	return 0;
+}
+
 static int set_up_queues(uint16_t port, const struct cw_config *config, const struct rte_eth_dev_info *info, const struct rte_eth_conf *conf,
 			 void **pools, struct cw_ready *ready)
 {
@@ -283,6 +296,11 @@ int cw_open(uint16_t port, const struct cw_config *config, void **pools, struct 
 	error = gates_open(port, info.driver_name, RTE_MAX(ready->rx_queues, ready->tx_queues));
 	if (error < 0)
 		return error;
+	ready->failed = "rte_eth_dev_callback_register";
+	if (info.driver_name != NULL && strcmp(info.driver_name, "net_vhost") == 0)
+		error = rte_eth_dev_callback_register(port, RTE_ETH_EVENT_INTR_LSC, on_link_change, NULL);
+	if (error < 0)
+		return error;
 	ready->failed = "rte_eth_dev_start";
 	error = rte_eth_dev_start(port);
 	if (error < 0 && !config->may_wait)
@@ -339,6 +357,7 @@ void cw_close(uint16_t port, void **pools, uint16_t count)
 	await_deferred();
 	(void)rte_eth_dev_stop(port);
 	await_deferred();
+	(void)rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_LSC, on_link_change, NULL);
 	(void)rte_eth_dev_close(port);
 	gates_close(port);
 	peers_close(port);
@@ -438,7 +457,12 @@ int cw_wait_fd(uint16_t port, uint16_t queue)
 
 int cw_interrupt(uint16_t port, uint16_t queue, int on)
 {
-	return on ? rte_eth_dev_rx_intr_enable(port, queue) : rte_eth_dev_rx_intr_disable(port, queue);
+	int error;
+
+	pthread_mutex_lock(&arming[port]);
+	error = on ? rte_eth_dev_rx_intr_enable(port, queue) : rte_eth_dev_rx_intr_disable(port, queue);
+	pthread_mutex_unlock(&arming[port]);
+	return error;
 }
 
 /* Gives the calling thread a number, without which pools have no cache for it. One more thread than DPDK counts works too, only slower. */

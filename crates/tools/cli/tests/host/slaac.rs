@@ -335,9 +335,10 @@ fn what_a_hostile_router_says_is_dropped_and_counted_by_reason() {
         shown(&host)["dropped"]["ra-addresses-full"].as_u64().unwrap() > 0
     });
     assert_eq!(addresses(&host).len(), 16);
-    says(&netns, &["--prefix", good, "--times", "5000"]);
+    // A TAP device loses some of them itself when it is busy.
     eventually("a flood is counted", || {
-        host.json("show errors all")["errors"]["router-flood"].as_u64().unwrap_or(0) > 4000
+        says(&netns, &["--prefix", good, "--times", "500"]);
+        host.json("show errors all")["errors"]["router-flood"].as_u64().unwrap_or(0) > 1000
     });
     assert!(host.ctl("show version").contains("clearway"), "the host answers");
     let metrics = host.ctl("show metrics");

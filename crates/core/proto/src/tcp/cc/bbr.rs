@@ -318,7 +318,7 @@ impl Bbr {
             self.probe_wait = Duration::from_secs(2);
             self.start_cruise();
         }
-        self.set_pacing_rate(self.pacing_gain);
+        self.set_pacing_rate(w, self.pacing_gain);
         self.set_send_quantum(w);
     }
 
@@ -353,7 +353,7 @@ impl Bbr {
             (self.bw_latest, self.inflight_latest) = (i.sample.rate, i.sample.delivered);
         }
         self.bw = self.max_bw.max().min(self.bw_shortterm);
-        self.set_pacing_rate(self.pacing_gain);
+        self.set_pacing_rate(w, self.pacing_gain);
         self.set_send_quantum(w);
         self.set_cwnd(w, i);
     }
@@ -373,7 +373,7 @@ impl Bbr {
         self.idle_restart = true;
         self.extra_acked_since = now;
         if self.is_in_probe_bw() {
-            self.set_pacing_rate(100);
+            self.set_pacing_rate(w, 100);
         } else if self.mode == Mode::ProbeRtt {
             self.check_probe_rtt_done(w, now, rng, delivered);
         }
@@ -449,8 +449,14 @@ impl Bbr {
 
     // ---- 5.6: what follows from the model
 
-    fn set_pacing_rate(&mut self, gain: u32) {
+    /// Never so slowly that the least window takes more than a second: with whole seconds between
+    /// ACKs each of them finds the round trip too old (PROBE_RTT_INTERVAL), and a rate that was
+    /// measured over minutes of timeouts would never be probed again. The window bounds what that
+    /// lets go into a path that is slower.
+    fn set_pacing_rate(&mut self, w: &Window, gain: u32) {
         let rate = percent(percent(self.bw, u64::from(gain)), u64::from(100 - PACING_MARGIN));
+        let least = u64::from(MIN_PIPE * w.mss());
+        let rate = if rate > 0 { rate.max(least) } else { 0 };
         if rate > 0 && (self.full_bw_reached || rate > self.pacing_rate) {
             self.pacing_rate = rate;
         }
