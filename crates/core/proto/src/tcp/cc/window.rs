@@ -12,9 +12,14 @@ pub(crate) const MAX_CWND: u32 = 1 << 30;
 /// not as many segments.
 const IW_SEGMENT: u32 = 1460;
 
-/// L of RFC 9406 4.3, where data is not paced: segments that slow start may grow by for one ACK.
-/// Receivers that join segments answer many with one.
+/// The least L of RFC 9406 4.3, where data is not paced: segments that slow start may grow by for
+/// one ACK.
 pub(super) const ACK_LIMIT: u8 = 8;
+
+/// Receivers join segments into pieces of so many bytes, whatever the sender's device does, and
+/// answer each with one ACK: slow start that takes less from it grows by half in many a round trip
+/// and does not double.
+const JOINED: u32 = 64 << 10;
 
 /// What all algorithms keep: the window, and how much of it was in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +55,7 @@ impl Window {
             mss: mss.max(1),
             paced: Held16::NONE,
             iw: iw.max(1),
-            ack_limit: ACK_LIMIT,
+            ack_limit: most_of_an_ack(JOINED, u32::from(mss.max(1))),
             full: false,
         };
         w.cwnd = w.initial();
@@ -139,11 +144,10 @@ impl Window {
         self.ssthresh = self.ssthresh.max(2 * self.mss());
     }
 
-    /// The device cuts pieces of up to `bytes` into segments (TSO), and receivers that join them
-    /// answer a whole piece with one ACK. Slow start may then grow by that much for one ACK,
-    /// instead of by two segments: as much as we sent as one.
+    /// The device cuts pieces of up to `bytes` into segments (TSO): slow start may grow by as much
+    /// for one ACK as we sent as one, and by what receivers join in any case.
     pub(crate) fn set_burst(&mut self, bytes: u32) {
-        self.ack_limit = u8::try_from(bytes / self.mss()).unwrap_or(u8::MAX).max(ACK_LIMIT);
+        self.ack_limit = most_of_an_ack(bytes.max(JOINED), self.mss());
     }
 
     /// Where the state of an algorithm lies that goes by rates, and what paces.
@@ -160,6 +164,11 @@ impl Window {
     pub(super) fn collapse(&mut self) {
         self.cwnd = self.mss();
     }
+}
+
+/// The segments of `mss` bytes in a piece of so many `bytes`.
+fn most_of_an_ack(bytes: u32, mss: u32) -> u8 {
+    (bytes / mss).clamp(ACK_LIMIT.into(), u8::MAX.into()) as u8
 }
 
 impl Window {
