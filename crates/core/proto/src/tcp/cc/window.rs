@@ -131,6 +131,11 @@ impl Window {
         self.cwnd
     }
 
+    /// The most that was in flight in this round trip.
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
     /// The slow-start threshold; `u32::MAX` before the first loss.
     pub(crate) fn ssthresh(&self) -> u32 {
         self.ssthresh

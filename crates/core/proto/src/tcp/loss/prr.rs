@@ -31,9 +31,12 @@ pub(crate) struct Prr {
 }
 
 impl Prr {
-    /// Fast recovery begins with so much in flight that the peer was not known to have.
-    pub(crate) fn begin(recover_fs: u32) -> Prr {
-        Prr { recover_fs: recover_fs.max(1), ..Prr::default() }
+    /// Fast recovery begins with so much in flight that the peer was not known to have. `due`: what
+    /// ACKs of the same burst had let go, and had not left yet. It counts as in flight and as
+    /// arrived, as if one ACK had told of all of it.
+    pub(crate) fn begin(recover_fs: u32, due: u32) -> Prr {
+        let recover_fs = recover_fs.saturating_add(due).max(1);
+        Prr { recover_fs, delivered: due, ..Prr::default() }
     }
 
     /// Takes an ACK, the one that began it too (RFC 9937 6.2).

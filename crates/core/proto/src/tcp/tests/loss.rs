@@ -67,6 +67,23 @@ fn a_partial_ack_resends_the_next_hole() {
 }
 
 #[test]
+fn what_one_burst_of_acks_lets_go_is_not_forgotten_when_it_tells_of_a_loss() {
+    let mut b = ten_out(true);
+    b.send(&pattern(20_000));
+    b.silent();
+    b.inject(ACK, 1, 5001, 60_000, &[]);
+    for to in [7001, 8001, 9001] {
+        let seg = sack(&b, 5001, &[(6001, to)]);
+        b.put(seg, &[]);
+    }
+    // One segment may be in flight still, and seven are to be.
+    let seen = b.out();
+    assert_eq!((b.info().phase, b.info().ssthresh), (Phase::Recovery, 7000));
+    assert_eq!((b.rel_seq(&seen[0]), b.rel_seq(&seen[1])), (5001, 10_001));
+    assert_eq!(seen.len(), 6);
+}
+
+#[test]
 fn selective_acks_say_what_is_missing_and_only_that_is_sent_again() {
     let mut b = ten_out(true);
     for to in [3001, 4001, 5001] {

@@ -5,7 +5,7 @@ const MSS: u32 = 1000;
 /// A flight of 20 segments of which the first is lost, with ssthresh at 10; what leaves after each
 /// of the 19 ACKs that follow.
 fn one_lost(safe: bool) -> (Vec<u32>, u32) {
-    let mut prr = Prr::begin(20 * MSS);
+    let mut prr = Prr::begin(20 * MSS, 0);
     let mut pipe = 19 * MSS;
     let left = (0..19)
         .map(|_| {
@@ -37,7 +37,7 @@ fn every_second_segment_that_arrives_lets_one_out_when_the_window_halves() {
 #[test]
 fn below_ssthresh_no_more_leaves_than_arrives_unless_the_ack_is_safe() {
     for (safe, most) in [(false, MSS), (true, 2 * MSS)] {
-        let mut prr = Prr::begin(20 * MSS);
+        let mut prr = Prr::begin(20 * MSS, 0);
         prr.on_sent(MSS);
         // Most of the flight was lost: what is in flight is far below ssthresh.
         prr.on_ack(&Delivery { delivered: MSS, pipe: 4 * MSS, ssthresh: 10 * MSS, safe, mss: MSS });
@@ -47,7 +47,7 @@ fn below_ssthresh_no_more_leaves_than_arrives_unless_the_ack_is_safe() {
 
 #[test]
 fn the_window_never_passes_ssthresh_from_below() {
-    let mut prr = Prr::begin(20 * MSS);
+    let mut prr = Prr::begin(20 * MSS, 0);
     prr.on_sent(MSS);
     prr.on_ack(&Delivery {
         delivered: 8 * MSS,
@@ -61,7 +61,7 @@ fn the_window_never_passes_ssthresh_from_below() {
 
 #[test]
 fn the_first_repetition_leaves_whatever_is_in_flight() {
-    let mut prr = Prr::begin(20 * MSS);
+    let mut prr = Prr::begin(20 * MSS, 0);
     prr.on_ack(&Delivery {
         delivered: 0,
         pipe: 15 * MSS,
@@ -79,4 +79,18 @@ fn the_first_repetition_leaves_whatever_is_in_flight() {
         mss: MSS,
     });
     assert_eq!(prr.window(), 16 * MSS);
+}
+
+#[test]
+fn what_acks_of_the_same_burst_had_let_go_leaves_with_the_first_repetition() {
+    // Of twenty segments thirteen were acknowledged, and three told of behind the missing one,
+    // before anything could leave.
+    let ack = Delivery { delivered: MSS, pipe: 3 * MSS, ssthresh: 14 * MSS, safe: false, mss: MSS };
+    let mut prr = Prr::begin(5 * MSS, 13 * MSS);
+    prr.on_ack(&ack);
+    assert_eq!(prr.window(), 14 * MSS);
+    // No more than was let go, and what has arrived since.
+    let mut prr = Prr::begin(5 * MSS, 4 * MSS);
+    prr.on_ack(&ack);
+    assert_eq!(prr.window(), (3 + 5) * MSS);
 }
