@@ -17,34 +17,46 @@ impl Stream {
 
     /// Writes the bytes from place `at` on.
     pub fn fill(self, at: u64, out: &mut [u8]) {
-        let mut done = 0;
-        while done < out.len() {
-            let place = at + done as u64;
-            let word = self.word(place / 8);
-            let from = (place % 8) as usize;
-            let n = (8 - from).min(out.len() - done);
-            out[done..done + n].copy_from_slice(&word[from..from + n]);
-            done += n;
+        let (before, from) = (out.len().min(to_next_word(at)), (at % 8) as usize);
+        let (head, rest) = out.split_at_mut(before);
+        head.copy_from_slice(&self.word(at / 8)[from..from + before]);
+        let (mut words, mut index) = (rest.chunks_exact_mut(WORD), (at + before as u64) / 8);
+        for word in &mut words {
+            word.copy_from_slice(&self.word(index));
+            index += 1;
         }
+        let tail = words.into_remainder();
+        tail.copy_from_slice(&self.word(index)[..tail.len()]);
     }
 
     /// The first place at which `bytes`, said to begin at `at`, are not the stream's; None when all
     /// are right.
     pub fn first_wrong(self, at: u64, bytes: &[u8]) -> Option<u64> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let place = at + done as u64;
-            let word = self.word(place / 8);
-            let from = (place % 8) as usize;
-            let n = (8 - from).min(bytes.len() - done);
-            if bytes[done..done + n] != word[from..from + n] {
-                let wrong = (0..n).find(|i| bytes[done + i] != word[from + i]).unwrap_or(0);
-                return Some(place + wrong as u64);
-            }
-            done += n;
-        }
-        None
+        let (head, rest) = bytes.split_at(bytes.len().min(to_next_word(at)));
+        let (words, tail) = rest.split_at(rest.len() / WORD * WORD);
+        let behind = at + head.len() as u64;
+        let is_right = |(word, index): (&[u8], u64)| *word == self.word(index);
+        let wrong = words.chunks_exact(WORD).zip(behind / 8..).position(|pair| !is_right(pair));
+        // Byte by byte only where something is wrong, or a word is not whole.
+        let here = |at: u64, bytes: &[u8]| {
+            let byte = |place: u64| self.word(place / 8)[(place % 8) as usize];
+            (at..).zip(bytes).find(|(place, told)| byte(*place) != **told).map(|(place, _)| place)
+        };
+        let in_words = |nth: usize| {
+            let from = nth * WORD;
+            here(behind + from as u64, &words[from..from + WORD])
+        };
+        let in_tail = || here(behind + words.len() as u64, tail);
+        here(at, head).or_else(|| wrong.and_then(in_words)).or_else(in_tail)
     }
+}
+
+/// Bytes of a word.
+const WORD: usize = 8;
+
+/// Bytes from a place to where the next word begins.
+fn to_next_word(at: u64) -> usize {
+    (at.wrapping_neg() % 8) as usize
 }
 
 #[cfg(test)]

@@ -13,11 +13,19 @@ fn pieces_are_cut_from_one_stream() {
 }
 
 #[test]
-fn a_wrong_byte_is_found_at_its_place() {
-    let mut bytes = [0; 64];
-    Stream(1).fill(1000, &mut bytes);
-    bytes[41] ^= 1;
-    assert_eq!(Stream(1).first_wrong(1000, &bytes), Some(1041));
+fn the_first_wrong_byte_is_found_at_its_place() {
+    for at in 1000..1008 {
+        for len in 0..30 {
+            let mut bytes = vec![0; len];
+            Stream(1).fill(at, &mut bytes);
+            for wrong in 0..len {
+                let mut bytes = bytes.clone();
+                bytes[wrong] ^= 1;
+                bytes[len - 1] ^= 2;
+                assert_eq!(Stream(1).first_wrong(at, &bytes), Some(at + wrong as u64));
+            }
+        }
+    }
 }
 
 #[test]
