@@ -285,7 +285,12 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         acked,
         dup,
         rtt_sample,
-        echoed: echo_age(cx.now, c, echo.filter(|_| c.recovery.phase() == Phase::Open)),
+        // What arrives out of order is answered with the stamp of what came in order (RFC 7323 4.3).
+        echoed: echo_age(
+            cx.now,
+            c,
+            echo.filter(|_| acked > 0 && c.recovery.phase() == Phase::Open),
+        ),
         clock_step: cx.pools.clock_step,
         flight_before: before,
         flight: before - acked.min(before),
@@ -295,6 +300,10 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         lost: lost.map(|lost| lost.bytes),
         delivered,
         credit: match c.recovery.phase() {
+            // On a path that reorders most of what arrives is told by duplicates.
+            Phase::Open if c.reorders(cx.pools) => delivered,
+            // Else a duplicate may be the first sign of a loss.
+            _ if acked == 0 => 0,
             // What came out of order was told before, and its segments did not leave as one burst
             // that a single ACK may answer.
             Phase::Open => delivered.max(acked.min(2 * u32::from(c.mss))),

@@ -39,8 +39,9 @@ pub(crate) struct AckInfo {
     /// DeliveredData).
     pub delivered: u32,
     /// Bytes that the congestion window may grow by: those newly delivered, and of what had arrived
-    /// out of order two segments (RFC 3465 2.2). While what was in flight at a timeout is not
-    /// acknowledged, an ACK covers what had arrived long before: without SACK one segment counts
-    /// then (RFC 3465 2.3).
+    /// out of order two segments (RFC 3465 2.2). Duplicates that tell of new data count where the
+    /// path was seen to reorder, and then each byte counts once, when it is told of first. While
+    /// what was in flight at a timeout is not acknowledged, an ACK covers what had arrived long
+    /// before: without SACK one segment counts then (RFC 3465 2.3).
     pub credit: u32,
 }

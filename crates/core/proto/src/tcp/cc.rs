@@ -153,10 +153,10 @@ impl Cc {
         (self.window, self.law)
     }
 
-    /// An ACK arrived outside fast recovery. The window grows by what was newly acknowledged, if it
+    /// An ACK arrived outside fast recovery. The window grows by what was newly delivered, if it
     /// was in use.
     pub(crate) fn on_ack(&mut self, ack: &AckInfo, rtt: &Rtt) {
-        if ack.acked == 0 {
+        if ack.acked == 0 && ack.credit == 0 {
             return;
         }
         self.note_start(ack);

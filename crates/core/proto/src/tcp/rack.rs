@@ -153,6 +153,11 @@ impl<E: Env> Conn<E> {
         }
     }
 
+    /// Whether segments of this connection have overtaken one another (RFC 8985 6.2, step 3).
+    pub(super) fn reorders(&self, p: &Pools<E>) -> bool {
+        self.suffered(p).reord_seen > 0
+    }
+
     /// How long what is missing may be late (RFC 8985 6.2, step 4). As long as nothing ever was,
     /// three segments beyond it are enough.
     fn reordering_window(&self, p: &Pools<E>) -> Duration {
@@ -161,7 +166,7 @@ impl<E: Env> Conn<E> {
             let board = self.board(p);
             board.and_then(|board: &Scoreboard| board.lost_edge(u32::from(self.mss))).is_some()
         };
-        if rare.reord_seen == 0 && is_counted {
+        if !self.reorders(p) && is_counted {
             return Duration::ZERO;
         }
         let quarter = self.rtt.min().unwrap_or_default().per(4);

@@ -101,6 +101,38 @@ fn what_a_needless_recovery_did_to_the_window_is_taken_back() {
     assert!(b.info().reord_seen > 0);
 }
 
+/// Slow start doubles what is in flight in a round trip, whichever way the peer tells of it.
+#[test]
+fn what_duplicates_tell_of_counts_where_the_path_reorders() {
+    let mut b = Bench::accepted_sack(1000, 60_000);
+    b.send(&pattern(40_000));
+    b.out();
+    let (before, sent) = (b.info().cwnd, 10_000);
+    let sack = |b: &Bench, ack: u32, block: (u32, u32)| {
+        let mut seg = b.segment(ACK, 1, ack, 60_000);
+        seg.opts.sack.push(b.iss + block.0, b.iss + block.1);
+        seg
+    };
+    // Nothing says yet that segments overtake one another: a duplicate may tell of a loss.
+    let seg = sack(&b, 1, (1001, 2001));
+    b.put(seg, &[]);
+    assert_eq!(b.info().cwnd, before);
+    b.inject(ACK, 1, 2001, 60_000, &[]);
+    b.out();
+    assert_eq!((b.info().reord_seen, b.info().phase), (1, Phase::Open));
+    let before = b.info().cwnd;
+    // Now each byte counts once, when it is told of first.
+    for end in [4001, 5001] {
+        let seg = sack(&b, 2001, (3001, end));
+        b.put(seg, &[]);
+    }
+    assert_eq!(b.info().cwnd, before + 2000);
+    b.inject(ACK, 1, 5001, 60_000, &[]);
+    assert_eq!(b.info().cwnd, before + 3000);
+    b.inject(ACK, 1, sent + 1, 60_000, &[]);
+    assert_eq!(b.info().cwnd, before + 8000);
+}
+
 #[test]
 fn a_recovery_in_which_nothing_was_sent_again_is_taken_back() {
     let mut b = Bench::accepted_sack(1000, 60_000);
