@@ -44,6 +44,49 @@ fn the_table_of_limits_is_that_of_the_code() {
     );
 }
 
+/// The counters of each group with what the code says of them.
+fn counter_tables() -> String {
+    let code = concat!(env!("CARGO_MANIFEST_DIR"), "/src/counters.rs");
+    let code = std::fs::read_to_string(code).expect("the code");
+    let mut tables = String::new();
+    for part in code.split("\npub struct ").skip(1) {
+        let (name, rest) = part.split_once(" {\n").expect("a struct");
+        let Some(group) = name.strip_suffix("Counters").filter(|group| !group.is_empty()) else {
+            continue;
+        };
+        let group = group.to_lowercase();
+        tables.push_str(&format!("## {group}\n\n| counter | what |\n| --- | --- |\n"));
+        let mut what = String::new();
+        for line in rest.lines().map(str::trim).take_while(|line| *line != "}") {
+            if let Some(more) = line.strip_prefix("///") {
+                what.push_str(more);
+            } else if let Some(field) = line.strip_prefix("pub ") {
+                let field = field.trim_end_matches(": u64,").replace('_', "-");
+                let told = what.trim().trim_end_matches('.');
+                tables.push_str(&format!("| `{group}.{field}` | {told} |\n"));
+                what.clear();
+            }
+        }
+        tables.push('\n');
+    }
+    tables
+}
+
+#[test]
+fn the_page_of_counters_is_made_of_the_code() {
+    let told = page("counters.md");
+    let begin = told.find("## ").expect("a heading");
+    let end = told.find("## Where").expect("the end of the tables");
+    let made = counter_tables();
+    assert!(made.matches("| `").count() > 80, "{made}");
+    if std::env::var_os("CLEARWAY_WRITE_PAGES").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/counters.md");
+        std::fs::write(path, format!("{}{made}{}", &told[..begin], &told[end..])).expect("written");
+        return;
+    }
+    assert_eq!(&told[begin..end], made, "docs/counters.md is stale: CLEARWAY_WRITE_PAGES=1");
+}
+
 /// The names of all functions below a folder, tests among them, as far as a plain look at the text
 /// finds them.
 fn functions(folder: &std::path::Path, into: &mut std::collections::HashSet<String>) {

@@ -21,8 +21,7 @@ use crate::team::{self, Plan, Watch};
 /// Examples:
 ///   clearway http --port tap:clearway0 -a 10.0.0.2/24 -a 2001:db8::2/64 -l 64
 ///   clearway http --port tap:clearway0 -a 10.0.0.2/24 -g 10.0.0.1 --root /srv/www --cores 0,1
-///   clearway http --kernel -p 8080 -l 64        the same server over the kernel's sockets, to
-///   compare
+///   clearway http --kernel -p 8080 -l 64       the same server over the kernel's sockets
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

@@ -29,10 +29,9 @@ use table::{Row, Second, Totals};
 /// Ethernet header to the last byte, without the 4 bytes of the check sequence.
 ///
 /// Examples:
-///   clearway pktgen --port tap:clearway0                               six sizes, 5 seconds each,
-///   as fast as it goes clearway pktgen --port tap:clearway0 --size 64 --rate 100kpps --seconds 10
-///   clearway pktgen --port dpdk:net_memif0,role=client,socket=/tmp/m.sock --cores 0,1 --flows 64
-///   --json
+///   clearway pktgen --port tap:clearway0       six sizes, 5 seconds each, as fast as it goes
+///   clearway pktgen --port tap:clearway0 --size 64 --rate 100kpps --seconds 10
+///   clearway pktgen --port dpdk:net_memif0,role=client,socket=/tmp/m.sock --flows 64 --json
 #[derive(clap::Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

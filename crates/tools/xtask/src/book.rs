@@ -21,8 +21,8 @@ const FRONT: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// Languages and what may stand behind each.
 const TAGS: &[(&str, &[&str])] = &[
-    ("sh", &["run", "excerpt"]),
-    ("console", &["run"]),
+    ("sh", &["run", "unrun=", "tested=", "excerpt"]),
+    ("console", &["run", "unrun=", "tested="]),
     ("commands", &["file="]),
     ("usage", &[]),
     ("toml", &["file=", "excerpt"]),
@@ -30,8 +30,20 @@ const TAGS: &[(&str, &[&str])] = &[
     ("c", &["file=", "excerpt"]),
     ("yaml", &["excerpt"]),
     ("ini", &["excerpt"]),
+    ("go", &["file="]),
     ("mermaid", &[]),
-    ("text", &[]),
+    ("text", &["file="]),
+];
+
+/// Why nobody types a block: what stands behind `unrun=`.
+pub const REASONS: &[(&str, &str)] = &[
+    ("gate", "a gate of `cargo xtask ci` does just this"),
+    ("long", "minutes to hours, or more memory than a machine for tests has"),
+    ("release", "a release build, which no gate makes"),
+    ("hardware", "a card, another machine, or counters of a processor of its own"),
+    ("network", "something is fetched over the internet"),
+    ("machine", "the machine is changed: packages, users, services"),
+    ("foreign", "a program that Debian 12 does not have"),
 ];
 
 /// What the book holds.
@@ -80,11 +92,11 @@ pub fn book(root: &Path) -> Result<Report> {
     for page in pages(root)? {
         let text = fs::read_to_string(root.join(&page))?;
         for block in blocks(&text) {
-            *report.blocks.entry(block.tag.replace(',', " ")).or_default() += 1;
+            *report.blocks.entry(counted(&block)).or_default() += 1;
             let mut refuse = |line: usize, why: String| {
                 report.findings.push(Finding::new(&page, line, why));
             };
-            if let Err(why) = tag(&block) {
+            if let Err(why) = tag(&block).and_then(|()| typed(root, &block)) {
                 refuse(block.line, why);
                 continue;
             }
@@ -131,6 +143,53 @@ fn tag(block: &Block<'_>) -> Result<(), String> {
         Some(word) => {
             Err(format!("`{word}` says nothing of `{language}`: there are {}", known.join(", ")))
         }
+    }
+}
+
+/// A tag, and what its reason means.
+pub fn told(tag: &str) -> String {
+    let reason = tag.split_once("unrun=").map(|(_, reason)| reason);
+    match REASONS.iter().find(|(name, _)| Some(*name) == reason) {
+        Some((_, meaning)) => format!("{tag}: {meaning}"),
+        None => tag.to_owned(),
+    }
+}
+
+/// What a block is counted as: files have names of their own, which say nothing here.
+fn counted(block: &Block<'_>) -> String {
+    let words = block.words();
+    let word = |word: &&str| match word.split_once('=') {
+        Some((key @ ("file" | "tested"), _)) => format!("{key}=…"),
+        _ => (*word).to_owned(),
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a block of commands is typed, or says why not.
+fn typed(root: &Path, block: &Block<'_>) -> Result<(), String> {
+    if !matches!(block.language(), "sh" | "console") {
+        return Ok(());
+    }
+    let reasons = || REASONS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    for word in &block.words()[1..] {
+        match word.split_once('=') {
+            Some(("tested", path)) if !root.join(path).is_file() => {
+                return Err(format!("`{word}`: there is no such file that would test it"));
+            }
+            Some(("unrun", reason)) if !REASONS.iter().any(|(name, _)| *name == reason) => {
+                return Err(format!("`{word}` is no reason: there are {}", reasons()));
+            }
+            _ => {}
+        }
+    }
+    match block.words()[1..] {
+        [_] => Ok(()),
+        _ => Err(format!(
+            "nobody types this block: tag it `{0} run`, or say in one word why not: `{0} \
+             unrun=REASON` with one of {1}, or `{0} tested=FILE`, which does the same",
+            block.language(),
+            reasons()
+        )),
     }
 }
 

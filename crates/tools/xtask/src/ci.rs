@@ -107,12 +107,17 @@ fn rfc(root: &Path) -> Result<Outcome> {
 fn pages(root: &Path) -> Result<Outcome> {
     let mut report = book::book(root)?;
     let blocks: usize = report.blocks.values().sum();
+    let is_typed = |tag: &str| tag.split(' ').any(|word| word == "run");
+    let typed: usize =
+        report.blocks.iter().filter(|(tag, _)| is_typed(tag)).map(|(_, count)| count).sum();
     let note = match built::built(root)? {
         built::Built::Checked(links, findings) => {
             report.findings.extend(findings);
-            format!("{blocks} blocks, {links} links of the book")
+            format!("{blocks} blocks, {typed} of them typed, {links} links of the book")
         }
-        built::Built::Absent => format!("{blocks} blocks; mdBook is not here to build the book"),
+        built::Built::Absent => {
+            format!("{blocks} blocks, {typed} of them typed; mdBook is not here to build the book")
+        }
     };
     Ok(found(&mut report.findings, note))
 }

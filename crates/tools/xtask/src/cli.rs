@@ -103,7 +103,7 @@ fn task(task: Task) -> Result<bool> {
             let mut report = book::book(&root)?;
             judge(&mut report);
             for (tag, count) in &report.blocks {
-                println!("{count:>6} blocks  {tag}");
+                println!("{count:>6} blocks  {}", book::told(tag));
             }
             match built::built(&root)? {
                 built::Built::Checked(links, findings) => {

@@ -25,15 +25,17 @@ impl<'a> Block<'a> {
         self.words().first().copied().unwrap_or("")
     }
 
-    /// The commands of a block for a shell, each with its line: those of a `console` stand behind a
-    /// prompt, and what ends with a backslash goes on in the next line.
+    /// The commands of a block for a shell, each with its line: those of a `console` stand behind
+    /// the prompt that it begins with, and what ends with a backslash goes on in the next line.
     pub fn commands(&self) -> Vec<(usize, String)> {
         let is_console = self.language() == "console";
         let mut commands: Vec<(usize, String)> = Vec::new();
         let mut goes_on = false;
+        // What is said may begin with the other one, as remarks and heads do.
+        let is_roots = self.lines.first().is_some_and(|line| line.starts_with("# "));
+        let prompt = if is_roots { "# " } else { "$ " };
         for (index, line) in self.lines.iter().enumerate() {
-            let prompt = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# "));
-            let text = match (is_console, prompt) {
+            let text = match (is_console, line.strip_prefix(prompt)) {
                 (true, None) if !goes_on => continue,
                 (true, Some(rest)) if !goes_on => rest,
                 _ => line,

@@ -52,22 +52,32 @@ fn typed(part: &str, variables: &[(&str, &Path)]) -> String {
 
 /// Types a part of a page.
 fn typed_from(page: &str, part: &str, variables: &[(&str, &Path)]) -> String {
+    let said = typed_words(&[page, part], variables);
+    assert!(said.ends_with("1 parts ran\n"), "{said}");
+    said
+}
+
+/// Types a page, or the part of it that is the second word.
+fn typed_words(words: &[&str], variables: &[(&str, &Path)]) -> String {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         // `cargo xtask ci` builds both with the features of the whole workspace.
         if std::env::var_os("CLEARWAY_TESTS_BUILT").is_none() {
             build(&["clearway-cli", "clearway-preload", "clearway-trap"]);
+            // By themselves: together with the command the stack would be linked with DPDK.
+            build(&["clearway-preload", "clearway-inproc"]);
         }
     });
-    let path = format!("{}:{}", binaries().display(), std::env::var("PATH").unwrap());
+    // Go stands there where it is not Debian's.
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}:/usr/sbin:/usr/local/go/bin", binaries().display());
     let mut script = Command::new(root().join("scripts/book-run.sh"));
-    script.arg(root().join(page)).arg(part).env("PATH", path).stdin(Stdio::null());
+    script.arg(root().join(words[0])).args(&words[1..]).env("PATH", path).stdin(Stdio::null());
     script.envs(variables.iter().copied());
     let output = script.output().expect("bash");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{complained}");
-    assert!(said.ends_with("1 parts ran\n"), "{said}\n{complained}");
     said
 }
 
@@ -86,8 +96,54 @@ fn an_unmodified_program_runs_as_the_first_page_says() {
     assert!(said.contains("10.1.1.1:8080"), "the listener is shown:\n{said}");
 }
 
-/// The pages of which every command is typed.
+/// The pages of which every part is typed above, and its words looked at.
 const TYPED: [&str; 2] = ["docs/start.md", "docs/tour.md"];
+
+/// Pages of which all that is to be run is typed, a test for each; what they show of it is held
+/// against what was said by `scripts/book-run.sh`.
+macro_rules! pages {
+    ($($name:ident: $page:literal,)*) => {
+        const WHOLE: &[&str] = &[$($page),*];
+
+        $(
+            #[test]
+            fn $name() {
+                if is_root() {
+                    typed_words(&[$page], &[]);
+                }
+            }
+        )*
+    };
+}
+
+pages! {
+    the_front_page_is_as_it_says: "README.md",
+    rules_do_what_their_page_says: "docs/acl.md",
+    benches_run_as_their_page_says: "docs/bench.md",
+    transfers_run_as_their_page_says: "docs/bulk.md",
+    captures_are_as_their_page_says: "docs/capture.md",
+    the_file_of_a_program_is_read_as_its_page_says: "docs/client.md",
+    commands_do_what_their_page_says: "docs/commands.md",
+    settings_change_as_their_page_says: "docs/config.md",
+    dhcp_configures_an_interface_as_its_page_says: "docs/dhcp.md",
+    errors_have_the_code_that_their_page_says: "docs/errors.md",
+    a_host_tells_what_it_has_as_its_page_says: "docs/host.md",
+    http_is_served_as_its_page_says: "docs/http.md",
+    a_stack_inside_of_a_program_serves_as_its_page_says: "docs/inproc.md",
+    ip_shows_what_its_page_says: "docs/ip-command.md",
+    the_schema_is_printed_as_its_page_says: "docs/json.md",
+    the_lab_measures_as_its_page_says: "docs/lab.md",
+    metrics_are_told_as_their_page_says: "docs/metrics.md",
+    nstat_shows_what_its_page_says: "docs/nstat.md",
+    frames_go_and_come_as_their_page_says: "docs/pktgen.md",
+    ports_of_xdp_serve_as_their_page_says: "docs/ports.md",
+    a_program_is_preloaded_as_its_page_says: "docs/preload.md",
+    slaac_configures_an_interface_as_its_page_says: "docs/slaac.md",
+    ss_shows_what_its_page_says: "docs/ss.md",
+    a_bad_link_is_made_as_its_page_says: "docs/sweep-loss.md",
+    top_shows_what_its_page_says: "docs/top.md",
+    programs_are_trapped_as_their_page_says: "docs/trap.md",
+}
 
 #[test]
 fn an_hour_with_a_host_is_as_the_page_says() {
@@ -185,9 +241,10 @@ fn no_block_that_is_to_be_run_is_run_by_nobody() {
     }
     for page in clearway_xtask::book::pages(&root()).unwrap() {
         let text = fs::read_to_string(root().join(&page)).unwrap();
-        let to_run =
-            blocks(&text).iter().any(|block| block.tag == "sh run" || block.tag.contains("file="));
-        let is_typed = TYPED.iter().any(|typed| page == Path::new(typed));
+        let to_run = blocks(&text)
+            .iter()
+            .any(|block| block.words().contains(&"run") || block.tag.contains("file="));
+        let is_typed = TYPED.iter().chain(WHOLE).any(|typed| page == Path::new(typed));
         assert_eq!(to_run, is_typed, "{}", page.display());
     }
 }
@@ -220,18 +277,24 @@ fn a_block_that_does_not_say_what_it_is_is_refused() {
     refused("# Page\n\n```\nmake demo\n```\n", &["without a tag", "text"]);
     refused("# Page\n\n```bash\nmake demo\n```\n", &["`bash` is no tag"]);
     refused("# Page\n\n```sh perhaps\nmake demo\n```\n", &["`perhaps`", "run"]);
+    refused("# Page\n\n```sh\nmake demo\n```\n", &["nobody types", "run", "unrun=", "release"]);
+    refused("# Page\n\n```console\n$ make demo\n```\n", &["nobody types", "tested="]);
+    refused("# Page\n\n```sh unrun=lazy\nmake demo\n```\n", &["`unrun=lazy`", "hardware"]);
+    refused("# Page\n\n```sh tested=none.rs\nmake demo\n```\n", &["`tested=none.rs`", "no such"]);
+    refused("# Page\n\n```sh unrun=long\nmake demo\n```\n", &[]);
+    refused("# Page\n\n```sh tested=Makefile\nmake demo\n```\n", &[]);
     refused("# Page\n\n```rust\nfn main() {}\n```\n", &["nobody compiles this"]);
     refused("# Page\n\n```text\nmake nothing\n```\n", &[]);
 }
 
 #[test]
 fn a_command_of_the_tree_that_is_not_there_is_refused() {
-    let block = |command: &str| format!("# Page\n```sh\n{command}\n```\n");
+    let block = |command: &str| format!("# Page\n```sh unrun=long\n{command}\n```\n");
     refused(&block("make demos"), &["the Makefile has no such target"]);
     refused(&block("sudo true; cargo xtask flors"), &["flors"]);
     refused(&block("cargo build -p clearway-nothing"), &["`clearway-nothing`"]);
     refused(&block("A=1 scripts/none.sh --all"), &["`scripts/none.sh` is not in the tree"]);
-    refused("# Page\n\n```sh\nif true\n```\n", &["bash cannot read this"]);
+    refused("# Page\n\n```sh run\nif true\n```\n", &["bash cannot read this"]);
     refused(&block("make demo A=1   # make nothing"), &[]);
     refused(&block("cargo xtask floors proto::tcp"), &[]);
 }

@@ -185,7 +185,11 @@ fn each_block(language: &str, judge: impl Fn(&Block<'_>) -> Option<String>) -> u
     let (mut found, mut bad) = (0, Vec::new());
     for (page, text) in pages() {
         for block in blocks(&text).iter().filter(|block| block.language() == language) {
-            let is_ours = !block.words().iter().any(|w| *w == "excerpt" || w.starts_with("file="));
+            let is_other = |word: &&str| {
+                *word == "excerpt"
+                    || word.strip_prefix("file=").is_some_and(|n| !n.starts_with("host."))
+            };
+            let is_ours = !block.words().iter().any(is_other);
             if is_ours {
                 found += 1;
                 let why = judge(block);
@@ -213,4 +217,90 @@ fn every_block_of_settings_in_the_pages_is_one_that_up_takes() {
         Settings::parse(&text, Path::new("host.toml")).err().map(|why| why.to_string())
     });
     assert!(found >= 3, "{found} blocks");
+}
+
+/// Whether the page of options is written anew, when the test below is run by hand.
+const WRITE: &str = "CLEARWAY_WRITE_PAGES";
+
+/// The first sentence or two of a help text, as a cell of a table.
+fn cell(text: Option<&clap::builder::StyledStr>) -> String {
+    let text = text.map(ToString::to_string).unwrap_or_default();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    first.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
+
+/// How an argument is written: `-c`, `--config FILE`; what stands without a word of its own, by its
+/// name alone.
+fn written(argument: &clap::Arg) -> String {
+    let names = argument.get_value_names().unwrap_or_default();
+    let values = if argument.get_action().takes_values() { names.join(" ") } else { String::new() };
+    if argument.is_positional() {
+        return format!("`{values}`");
+    }
+    let long = argument.get_long().map(|long| format!("--{long}"));
+    let mut words: Vec<String> =
+        argument.get_short().map(|short| format!("-{short}")).into_iter().chain(long).collect();
+    if let Some(last) = words.last_mut().filter(|_| !values.is_empty()) {
+        last.push(' ');
+        last.push_str(&values);
+    }
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ").replace('|', "\\|")
+}
+
+fn argument_row(argument: &clap::Arg) -> String {
+    let mut what = cell(argument.get_help());
+    let values = argument.get_default_values();
+    let is_word = argument.get_action().takes_values();
+    if is_word && !values.is_empty() && !what.contains("[default") {
+        let values: Vec<_> = values.iter().map(|value| value.to_string_lossy()).collect();
+        what.push_str(&format!(" [default: {}]", values.join(", ")));
+    }
+    format!("| {} | {what} |\n", written(argument))
+}
+
+/// The options of a command and of those below it.
+fn option_tables(command: &clap::Command, way: &str, page: &mut String) {
+    let seen: Vec<_> = command
+        .get_arguments()
+        .filter(|argument| !argument.is_hide_set() && argument.get_id() != "help")
+        .collect();
+    let is_group = command.get_subcommands().any(|inner| !inner.is_hide_set());
+    // A command that only has others below it has nothing to say of its own.
+    if !(way.is_empty() || is_group && seen.is_empty()) {
+        page.push_str(&format!(
+            "## {way}\n\n{}.\n\n",
+            cell(command.get_about()).trim_end_matches('.')
+        ));
+        if !seen.is_empty() {
+            page.push_str("| option | what |\n| --- | --- |\n");
+            seen.iter().for_each(|argument| page.push_str(&argument_row(argument)));
+            page.push('\n');
+        }
+    }
+    for inner in command.get_subcommands() {
+        if !inner.is_hide_set() && inner.get_name() != "help" {
+            let way = format!("{way} {}", inner.get_name());
+            option_tables(inner, way.trim_start(), page);
+        }
+    }
+}
+
+#[test]
+fn the_page_of_options_is_made_of_the_command_line() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/options.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let begin = page.find("## ").expect("a heading");
+    let end = page.find("## Where").expect("the end of the tables");
+    let mut whole = Cli::command();
+    whole.build();
+    let mut tables = String::new();
+    option_tables(&whole, "", &mut tables);
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(&path, format!("{}{tables}{}", &page[..begin], &page[end..])).unwrap();
+        return;
+    }
+    for (told, made) in page[begin..end].lines().zip(tables.lines()) {
+        assert_eq!(told, made, "docs/options.md is stale: run this test with {WRITE}=1");
+    }
+    assert_eq!(page[begin..end].len(), tables.len(), "run this test with {WRITE}=1");
 }
