@@ -306,6 +306,12 @@ impl Actor {
                 stack.abort(conn);
                 continue;
             };
+            // A cookie that came late made a second connection of the same handshake, as it may while
+            // cookies are given: what was said in the first is not said again.
+            if self.players.iter().any(|(player, _)| player.is_of(conversation, 1)) {
+                stack.abort(conn);
+                continue;
+            }
             let part = self.ledger.borrow().part(conversation, 1);
             let player = self.players.len();
             stack.set_token(conn, player as u64);

@@ -175,6 +175,9 @@ impl Damage {
         let body = (frame.len() - header_len) as u64;
         match self {
             Damage::None => {}
+            // Bits that are flipped in several fragments of a datagram may leave its sum as it was,
+            // and no stack could tell.
+            Damage::Flip(_) if is_later_fragment(&frame[header_len..]) => {}
             Damage::Flip(n) => {
                 let bit = n % (body * 8);
                 frame[header_len + (bit / 8) as usize] ^= 1 << (bit % 8);
@@ -186,6 +189,16 @@ impl Damage {
             Damage::Bleach => change_mark(&mut frame[header_len..], |_| Ecn::NotEct),
             Damage::Turn(ace) => change_ace(&mut frame[header_len..], ace),
         }
+    }
+}
+
+/// Whether an IP packet is a fragment, and not the first one of its datagram.
+fn is_later_fragment(packet: &[u8]) -> bool {
+    let half = |at: usize| packet.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => half(6) & 0x1fff != 0,
+        Some(6) => packet.get(6) == Some(&44) && half(42) >> 3 != 0,
+        _ => false,
     }
 }
 

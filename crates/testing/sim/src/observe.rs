@@ -162,6 +162,14 @@ impl Observer {
         self.halves.get(&name).map(|h| h.seen)
     }
 
+    /// The connection of this side is gone. What one makes of a cookie that came late has the same
+    /// numbers, and is none that these tell of.
+    pub fn ended(&mut self, name: FlowName) {
+        if let Some(half) = self.halves.get_mut(&name) {
+            half.seen.renewed = true;
+        }
+    }
+
     /// A stack handed over a segment.
     pub fn sent(&mut self, domain: u16, view: &TcpView<'_>, passing: Passing) -> Verdict {
         if !passing.no_checksums && !view.checksum_is_valid() {

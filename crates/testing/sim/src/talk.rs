@@ -209,6 +209,11 @@ pub fn stream_of(conversation: usize, side: usize) -> Stream {
 }
 
 impl Player {
+    /// Whether it has this side of this conversation.
+    pub fn is_of(&self, conversation: usize, side: usize) -> bool {
+        (self.conversation, self.side) == (conversation, side)
+    }
+
     /// A player over a connection. `chunk`: how many bytes it writes at a time at most.
     pub fn new(
         conversation: usize,

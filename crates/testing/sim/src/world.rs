@@ -425,6 +425,7 @@ impl World {
                     name.src, name.dst
                 ));
             }
+            self.observer.ended(name);
         }
     }
 
