@@ -145,6 +145,12 @@ impl<E: Env> Tcp<E> {
             // The same SYN again: our answer was lost.
             cx.counters.tcp.syn_acks_repeated += 1;
             self.repeat_syn_ack(cx, syn_rcvd);
+            // A handshake that was given up with this answer on its way would end with a reset.
+            let soon = cx.now + cx.config.tcp.rto_initial;
+            let is_last = syn_rcvd.tries >= cx.config.tcp.syn_ack_retries;
+            if is_last && self.syn_rcvd_wheel.deadline(index).is_some_and(|due| due < soon) {
+                self.syn_rcvd_wheel.arm(index, soon);
+            }
             return Ok(());
         }
         let stamps = syn_rcvd.agreed & STAMPS != 0;

@@ -394,6 +394,32 @@ fn a_listener_that_waits_for_data_is_told_when_there_is_some() {
     assert!(b.net.stack.accept(listener).is_some());
 }
 
+/// The last answer to a SYN may be the first that arrives.
+#[test]
+fn a_handshake_is_not_given_up_with_an_answer_on_its_way() {
+    let mut b = Bench::new(plain());
+    let listener = b.listen(8);
+    b.inject(SYN, 0, 0, 8000, &[]);
+    let first = b.one();
+    // 63 seconds after the first answer it would be forgotten.
+    b.pass(Duration::from_millis(62_950));
+    b.inject(SYN, 0, 0, 8000, &[]);
+    b.out();
+    b.pass(ms(900));
+    let ack = Segment { ack: first.seg.seq + 1, ..b.segment(ACK, 1, 0, 8000) };
+    assert_eq!(b.put(ack, &[]), None);
+    assert!(b.net.stack.accept(listener).is_some());
+    // Without an ACK it is over a second later.
+    let mut b = Bench::new(plain());
+    b.listen(8);
+    b.inject(SYN, 0, 0, 8000, &[]);
+    b.pass(Duration::from_millis(62_950));
+    b.inject(SYN, 0, 0, 8000, &[]);
+    b.out();
+    b.pass(ms(1_100));
+    assert_eq!((b.counters().half_open_timeouts, b.net.stack.population().half_open), (1, 0));
+}
+
 #[test]
 fn a_peer_that_never_speaks_is_given_up_with_the_others() {
     let mut b = Bench::new(plain());
