@@ -48,7 +48,8 @@ pub enum Segmentation {
 pub struct TxMeta {
     /// When not 0: the transport checksum is left to the device. Its field holds the folded
     /// pseudo-header sum (not inverted), and this is the offset from the start of the frame at
-    /// which summing begins; the sum goes `checksum_offset` bytes further on.
+    /// which summing begins; the sum goes `checksum_offset` bytes further on. One of zero is written
+    /// as all ones, since it means "none" in UDP (RFC 768).
     pub checksum_start: u16,
     /// Where the sum is put, counted from `checksum_start`: 16 for TCP, 6 for UDP.
     pub checksum_offset: u16,

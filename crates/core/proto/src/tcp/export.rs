@@ -688,6 +688,9 @@ impl<E: Env> Tcp<E> {
             let is = made.listeners.iter().find(|(old, _)| Some(*old) == was).map(|(_, is)| *is);
             c.token = is.ok_or(Fault::Missing)?.to_bits();
         }
+        if c.marks.has(Marks::WANT_ROOM) && written.is_empty() {
+            self.was_refused();
+        }
         let p = &mut self.pools;
         if troubled {
             c.rare.take(&mut p.rare_stats, rare);

@@ -5,6 +5,9 @@
 //! only then, some of them are looked at every now and then, in turn: who has moved too little
 //! since the last look is reset, until memory is short no more. The rule is in
 //! [`crate::store::lending`].
+//!
+//! Where a store has no minimum for each queue, somebody may be refused memory while it has nothing
+//! under way. Who that is nobody keeps: the table is looked through when there is memory again.
 
 use super::clock::Ms;
 use super::rare_stats::Loan;
@@ -12,6 +15,7 @@ use clearway_base::{Duration, Instant};
 
 use super::Tcp;
 use super::context::Cx;
+use super::marks::Marks;
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::store::lending::{LOOK, moves_enough};
@@ -24,6 +28,12 @@ const EVERY: Duration = Duration::from_millis(100);
 /// How many are looked at then, at most: a line of all connections that there are by default has
 /// been looked at in less than four times [`LOOK`].
 const LOOKS: u32 = 1_024;
+
+/// Records that are looked at together for those who were refused memory, how often that is, and
+/// how many of them are told together: they take what there is one after the other.
+const SOUGHT: u32 = 4_096;
+const SEEK_EVERY: Duration = Duration::from_millis(1);
+const TOLD: u32 = 16;
 
 impl<E: Env> Tcp<E> {
     /// Whether memory is short, of either kind.
@@ -94,6 +104,69 @@ impl<E: Env> Tcp<E> {
             looks -= 1;
             self.look_at_first(cx, short);
         }
+    }
+
+    /// Somebody was refused memory who has nothing under way.
+    pub(super) fn was_refused(&mut self) {
+        let refused = &mut self.borrowers.refused;
+        if refused.left == 0 {
+            refused.next = self.now + SEEK_EVERY;
+        }
+        refused.left = self.open.capacity();
+    }
+
+    /// Whether the connection at `index` waits for memory, and if so how much there is for it.
+    fn room_for_refused(&self, index: u32) -> Option<u32> {
+        let c = self.open.by_index(index).filter(|c| c.marks.has(Marks::WANT_ROOM))?;
+        let waits = !c.marks.has(Marks::ORPHAN) && self.pools.tx.len(&c.tx) == 0;
+        waits.then(|| self.pools.tx.room(&c.tx))
+    }
+
+    /// When [`Tcp::tell_of_room`] is to be called next: at once when there is memory for the next
+    /// one who waits, and never as long as there is none.
+    #[inline]
+    pub(super) fn next_room(&self) -> Instant {
+        if self.borrowers.refused.left == 0 { Instant::NEVER } else { self.next_room_of_refused() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_room_of_refused(&self) -> Instant {
+        match self.room_for_refused(self.borrowers.refused.at) {
+            None => self.borrowers.refused.next,
+            Some(0) => Instant::NEVER,
+            Some(_) => self.now,
+        }
+    }
+
+    /// Tells those who were refused memory that there is some, in turn.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_of_room(&mut self, cx: &mut Cx<'_>) {
+        let mut told = 0;
+        for _ in 0..SOUGHT {
+            let at = self.borrowers.refused.at;
+            if self.borrowers.refused.left == 0 || told == TOLD {
+                break;
+            }
+            match self.room_for_refused(at) {
+                // The search goes on here when somebody has given some back.
+                Some(0) => return,
+                Some(_) => {
+                    if let Some(c) = self.open.by_index_mut(at) {
+                        c.marks.clear(Marks::WANT_ROOM);
+                        c.tell(ConnEvents::WRITABLE);
+                    }
+                    self.settle(cx.config, cx.counters, at);
+                    told += 1;
+                }
+                None => {}
+            }
+            let last = self.open.capacity().saturating_sub(1);
+            let refused = &mut self.borrowers.refused;
+            (refused.at, refused.left) = (if at >= last { 0 } else { at + 1 }, refused.left - 1);
+        }
+        self.borrowers.refused.next = cx.now + SEEK_EVERY;
     }
 
     fn look_at_first(&mut self, cx: &mut Cx<'_>, (tx_short, rx_short): (bool, bool)) {

@@ -59,12 +59,26 @@ pub(crate) struct Borrowers {
     pub(super) line: List,
     /// When some of them are looked at; [`Instant::NEVER`] while memory is not short.
     pub(super) next_look: Instant,
+    /// Those who were refused memory.
+    pub(super) refused: Refused,
 }
 
 impl Default for Borrowers {
     fn default() -> Borrowers {
-        Borrowers { line: List::new(), next_look: Instant::NEVER }
+        let refused = Refused { at: 0, left: 0, next: Instant::NEVER };
+        Borrowers { line: List::new(), next_look: Instant::NEVER, refused }
     }
+}
+
+/// Where those are looked for who were refused memory and have nothing under way: no
+/// acknowledgement of their own will tell them of room.
+pub(crate) struct Refused {
+    /// The record where the search goes on.
+    pub(super) at: u32,
+    /// Records that are still to be looked at; 0 while nobody waits.
+    pub(super) left: u32,
+    /// When that is, if the record at `at` is none of them.
+    pub(super) next: Instant,
 }
 
 /// All of TCP.
@@ -661,6 +675,9 @@ impl<E: Env> Tcp<E> {
         if self.next_look() <= now {
             self.look_at_borrowers(cx);
         }
+        if self.next_room() <= now {
+            self.tell_of_room(cx);
+        }
     }
 
     pub(super) fn on_timer(&mut self, cx: &mut Cx<'_>, index: u32) {
@@ -684,6 +701,7 @@ impl<E: Env> Tcp<E> {
             .min(self.syn_rcvd_wheel.next_deadline())
             .min(self.next_wait())
             .min(self.next_look())
+            .min(self.next_room())
     }
 
     /// Whether emit has something to do.

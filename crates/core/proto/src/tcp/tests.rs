@@ -31,6 +31,7 @@ mod loss;
 mod pair;
 mod prefetch;
 mod probe;
+mod refused;
 mod reordering;
 mod tables;
 mod timer;

@@ -403,7 +403,13 @@ impl<E: Env> Tcp<E> {
     fn sent_in_part(&mut self, index: u32, taken: usize, urgent: bool) -> usize {
         self.borrowed(index);
         let Tcp { open, pools, ready, .. } = self;
-        let Some(c) = open.by_index_mut(index).filter(|_| taken > 0) else { return 0 };
+        let Some(c) = open.by_index_mut(index) else { return 0 };
+        if taken == 0 {
+            if pools.tx.len(&c.tx) == 0 {
+                self.was_refused();
+            }
+            return 0;
+        }
         if urgent {
             c.mark_urgent(pools, 0);
         }
@@ -461,6 +467,9 @@ impl<E: Env> Tcp<E> {
             c.rare.index().is_some_and(|rare| pools.record_ends.has_room(rare, c.snd.una));
         if !has_room {
             c.marks.set(Marks::WANT_ROOM);
+            if pools.tx.len(&c.tx) == 0 {
+                self.was_refused();
+            }
         }
         Ok(has_room)
     }
