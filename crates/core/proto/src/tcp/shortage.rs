@@ -16,6 +16,7 @@ use clearway_base::{Duration, Instant};
 use super::Tcp;
 use super::context::Cx;
 use super::marks::Marks;
+use super::table::{Borrowers, Refused};
 use crate::error::Failure;
 use crate::event::ConnEvents;
 use crate::store::lending::{LOOK, moves_enough};
@@ -58,6 +59,7 @@ impl<E: Env> Tcp<E> {
         let Tcp { open, pools, borrowers, now, .. } = self;
         if is_short && !borrowers.next_look.is_set() {
             borrowers.next_look = *now + EVERY;
+            borrowers.busy = true;
         }
         let Some(c) = open.by_index_mut(index) else { return };
         if pools.tx.borrowed(&c.tx) == 0 && pools.rx.borrowed(&c.rx) == 0 {
@@ -81,17 +83,35 @@ impl<E: Env> Tcp<E> {
         borrowers.line.remove(&mut pools.rare_stats.links(|t| &mut t.loan.link), place);
     }
 
-    /// When [`Tcp::look_at_borrowers`] is to be called next.
+    /// When [`Tcp::look_after_memory`] is to be called next.
     #[inline]
     pub(super) fn next_look(&self) -> Instant {
-        self.borrowers.next_look
+        if self.borrowers.busy { self.next_look_of_busy() } else { Instant::NEVER }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_look_of_busy(&self) -> Instant {
+        self.borrowers.next_look.min(self.next_room())
+    }
+
+    /// Looks at those who hold memory, and tells those who wait for some, if it is time for either.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn look_after_memory(&mut self, cx: &mut Cx<'_>) {
+        if self.borrowers.next_look <= cx.now {
+            self.look_at_borrowers(cx);
+        }
+        if self.next_room() <= cx.now {
+            self.tell_of_room(cx);
+        }
+        let Borrowers { next_look, refused, busy, .. } = &mut self.borrowers;
+        *busy = next_look.is_set() || refused.left > 0;
     }
 
     /// Looks at some of those who hold more than their minimum, and ends those who do not move, as
     /// long as memory is short.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn look_at_borrowers(&mut self, cx: &mut Cx<'_>) {
+    fn look_at_borrowers(&mut self, cx: &mut Cx<'_>) {
         let mut looks = LOOKS.min(self.borrowers.line.len());
         loop {
             let short = (self.pools.tx.is_short(), self.pools.rx.is_short());
@@ -113,6 +133,7 @@ impl<E: Env> Tcp<E> {
             refused.next = self.now + SEEK_EVERY;
         }
         refused.left = self.open.capacity();
+        self.borrowers.busy = true;
     }
 
     /// Whether the connection at `index` waits for memory, and if so how much there is for it.
@@ -124,25 +145,18 @@ impl<E: Env> Tcp<E> {
 
     /// When [`Tcp::tell_of_room`] is to be called next: at once when there is memory for the next
     /// one who waits, and never as long as there is none.
-    #[inline]
-    pub(super) fn next_room(&self) -> Instant {
-        if self.borrowers.refused.left == 0 { Instant::NEVER } else { self.next_room_of_refused() }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn next_room_of_refused(&self) -> Instant {
-        match self.room_for_refused(self.borrowers.refused.at) {
-            None => self.borrowers.refused.next,
+    fn next_room(&self) -> Instant {
+        let Refused { at, left, next } = self.borrowers.refused;
+        match self.room_for_refused(at) {
+            _ if left == 0 => Instant::NEVER,
+            None => next,
             Some(0) => Instant::NEVER,
             Some(_) => self.now,
         }
     }
 
     /// Tells those who were refused memory that there is some, in turn.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn tell_of_room(&mut self, cx: &mut Cx<'_>) {
+    fn tell_of_room(&mut self, cx: &mut Cx<'_>) {
         let mut told = 0;
         for _ in 0..SOUGHT {
             let at = self.borrowers.refused.at;

@@ -61,17 +61,20 @@ pub(crate) struct Borrowers {
     pub(super) next_look: Instant,
     /// Those who were refused memory.
     pub(super) refused: Refused,
+    /// Whether anybody is to be looked at, or told, some time.
+    pub(super) busy: bool,
 }
 
 impl Default for Borrowers {
     fn default() -> Borrowers {
         let refused = Refused { at: 0, left: 0, next: Instant::NEVER };
-        Borrowers { line: List::new(), next_look: Instant::NEVER, refused }
+        Borrowers { line: List::new(), next_look: Instant::NEVER, refused, busy: false }
     }
 }
 
 /// Where those are looked for who were refused memory and have nothing under way: no
 /// acknowledgement of their own will tell them of room.
+#[derive(Clone, Copy)]
 pub(crate) struct Refused {
     /// The record where the search goes on.
     pub(super) at: u32,
@@ -673,10 +676,7 @@ impl<E: Env> Tcp<E> {
         }
         self.expire_waits(now, TIMERS_PER_TURN as u32);
         if self.next_look() <= now {
-            self.look_at_borrowers(cx);
-        }
-        if self.next_room() <= now {
-            self.tell_of_room(cx);
+            self.look_after_memory(cx);
         }
     }
 
@@ -701,7 +701,6 @@ impl<E: Env> Tcp<E> {
             .min(self.syn_rcvd_wheel.next_deadline())
             .min(self.next_wait())
             .min(self.next_look())
-            .min(self.next_room())
     }
 
     /// Whether emit has something to do.

@@ -12,14 +12,14 @@ pub(crate) const MAX_CWND: u32 = 1 << 30;
 /// not as many segments.
 const IW_SEGMENT: u32 = 1460;
 
-/// The least L of RFC 9406 4.3, where data is not paced: segments that slow start may grow by for
-/// one ACK.
-pub(super) const ACK_LIMIT: u8 = 8;
+/// L of RFC 9406 4.3 where data is not paced, the most that slow start may grow by for one ACK, in
+/// units: 64 KiB. Receivers join segments into pieces of so many bytes, whatever the sender's device
+/// does, and answer each with one ACK: slow start that takes less from it grows by half in many a
+/// round trip and does not double.
+const JOINED: u8 = 16;
 
-/// Receivers join segments into pieces of so many bytes, whatever the sender's device does, and
-/// answer each with one ACK: slow start that takes less from it grows by half in many a round trip
-/// and does not double.
-const JOINED: u32 = 64 << 10;
+/// log2 of the bytes in such a unit.
+const UNIT_SHIFT: u32 = 12;
 
 /// What all algorithms keep: the window, and how much of it was in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Window {
     pub(super) paced: Held16,
     /// Initial window, in segments.
     pub(super) iw: u8,
-    /// Segments that slow start may grow by for one ACK.
+    /// What slow start may grow by for one ACK, in units of `1 << UNIT_SHIFT` bytes.
     pub(super) ack_limit: u8,
     /// The window was what ended the last burst.
     pub(super) full: bool,
@@ -55,7 +55,7 @@ impl Window {
             mss: mss.max(1),
             paced: Held16::NONE,
             iw: iw.max(1),
-            ack_limit: most_of_an_ack(JOINED, u32::from(mss.max(1))),
+            ack_limit: most_of_an_ack(0, mss.into()),
             full: false,
         };
         w.cwnd = w.initial();
@@ -79,8 +79,8 @@ impl Window {
     /// The most that slow start may grow by for an ACK of `acked` bytes.
     pub(super) fn counted(&self, acked: u32) -> u32 {
         // RFC 9406 4.3: L is infinite where data is paced.
-        let most = if self.paced.is_none() { u32::from(self.ack_limit) } else { u32::MAX };
-        acked.min(most.saturating_mul(self.mss()))
+        let most = u32::from(self.ack_limit) << UNIT_SHIFT;
+        acked.min(if self.paced.is_none() { most } else { u32::MAX })
     }
 
     /// Slow start for `acked` bytes; returns those that are left over for congestion avoidance.
@@ -152,7 +152,7 @@ impl Window {
     /// The device cuts pieces of up to `bytes` into segments (TSO): slow start may grow by as much
     /// for one ACK as we sent as one, and by what receivers join in any case.
     pub(crate) fn set_burst(&mut self, bytes: u32) {
-        self.ack_limit = most_of_an_ack(bytes.max(JOINED), self.mss());
+        self.ack_limit = most_of_an_ack(bytes, self.mss());
     }
 
     /// Where the state of an algorithm lies that goes by rates, and what paces.
@@ -171,9 +171,18 @@ impl Window {
     }
 }
 
-/// The segments of `mss` bytes in a piece of so many `bytes`.
+/// The longest segments of which eight are no more than is joined.
+const SHORT: u32 = ((JOINED as u32) << UNIT_SHIFT) / 8;
+
+/// L in units for segments of `mss` bytes, eight of which it is at least, and pieces of so many
+/// `bytes`.
+#[inline]
 fn most_of_an_ack(bytes: u32, mss: u32) -> u8 {
-    (bytes / mss).clamp(ACK_LIMIT.into(), u8::MAX.into()) as u8
+    if bytes == 0 && mss <= SHORT {
+        return JOINED;
+    }
+    let units = bytes.max(8 * mss).div_ceil(1 << UNIT_SHIFT);
+    units.clamp(JOINED.into(), u8::MAX.into()) as u8
 }
 
 impl Window {
