@@ -105,7 +105,7 @@ for part in "$work"/part-*.sh; do
     echo "== $(sed -n '1s/^# //p' "$part")"
     # What goes on in the background ends with the process namespace, and so does what waits for something that never comes.
     (cd "$part.d" && env -u CLEARWAY_SOCKET XDG_RUNTIME_DIR="$part.d" TMPDIR="$part.d" PYTHONUNBUFFERED=1 PART="$part" HELD="$work/held.sh" \
-        timeout --kill-after=10 300 unshare --net --mount --pid --fork --mount-proc --kill-child \
+        timeout --kill-after=10 900 unshare --net --mount --pid --fork --mount-proc --kill-child \
         bash -c 'mount -t tmpfs none /run && ip link set lo up && exec bash -euo pipefail "$PART"' </dev/null)
     ran=$((ran + 1))
 done
