@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use clearway_shm::attach_socket::{
-    self, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, SocketTable,
+    self, Dns, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, SocketTable,
     TablePlace, Token,
 };
 use clearway_shm::socket::AttachSocketError;
@@ -22,7 +22,7 @@ use crate::hub::{Held, Hub, QueuePair, Watched};
 use crate::inside::Inside;
 use crate::routes::Routes;
 use crate::spin::Spin;
-use crate::{AppConfig, Errno, Socket};
+use crate::{AppConfig, DnsOf, Errno, Socket};
 
 /// One process of a program, attached to the host.
 pub struct Client {
@@ -207,6 +207,14 @@ impl Client {
             }
         }
         Ok(text)
+    }
+
+    /// Whom the program asks for names. None: whom the system's settings say.
+    pub fn dns(&self) -> Option<Dns> {
+        if self.config().dns == DnsOf::System {
+            return None;
+        }
+        Some(self.routes().dns().clone()).filter(|dns| !dns.servers.is_empty())
     }
 
     /// Makes a socket. The descriptor is its session fd: while any copy of it is open in any

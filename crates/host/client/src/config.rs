@@ -10,6 +10,7 @@
 //! | `CLEARWAY_CUT_THROUGH=1` | as `app-scope-local` in the file; 0: not, whatever the file says |
 //! | `CLEARWAY_INTERFACES` | `both`, `clearway` or `kernel`: as `interfaces` in the file |
 //! | `CLEARWAY_PROC_NET=1` | `/proc/net/tcp` and its like tell of the namespace's sockets |
+//! | `CLEARWAY_DNS` | `clearway` or `system`: as `dns` in the file |
 //! | `CLEARWAY_SPIN_US` | microseconds that a thread looks before it sleeps |
 
 use std::ffi::OsString;
@@ -63,6 +64,8 @@ pub struct AppConfig {
     /// A program that reads `/proc/net/tcp`, `tcp6`, `udp` or `udp6` is told of the sockets of its
     /// namespace, and not of the kernel's.
     pub proc_net: bool,
+    /// Whose servers of names a program asks.
+    pub dns: DnsOf,
     /// How long a thread looks before it sleeps, in microseconds; None: as the number of processors
     /// suggests.
     pub spin_us: Option<u32>,
@@ -88,6 +91,27 @@ pub enum ShownInterfaces {
     Clearway,
     /// The kernel's alone.
     Kernel,
+}
+
+/// Whose servers of names a program asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DnsOf {
+    /// The namespace's, when the host knows of any.
+    #[default]
+    Clearway,
+    /// The system's, as /etc/resolv.conf says.
+    System,
+}
+
+impl DnsOf {
+    /// What a setting says.
+    fn read(word: &str) -> Option<DnsOf> {
+        match word {
+            "clearway" => Some(DnsOf::Clearway),
+            "system" => Some(DnsOf::System),
+            _ => None,
+        }
+    }
 }
 
 impl ShownInterfaces {
@@ -190,6 +214,14 @@ impl AppConfig {
                 name: "CLEARWAY_INTERFACES",
                 value: value.to_string_lossy().into_owned(),
                 why: "both, clearway or kernel",
+            })?;
+        }
+        if let Some(value) = variable("CLEARWAY_DNS") {
+            let read = value.to_str().and_then(DnsOf::read);
+            config.dns = read.ok_or_else(|| ConfigError::Variable {
+                name: "CLEARWAY_DNS",
+                value: value.to_string_lossy().into_owned(),
+                why: "clearway or system",
             })?;
         }
         if let Some(value) = variable(spin::VARIABLE) {

@@ -33,15 +33,15 @@ mod wait;
 pub use attach::AttachError;
 pub use back::Renew;
 pub use clearway_shm::attach_socket::{
-    Congestion, ErrorReport, GroupChange, Info, Interface, Kind, LONGEST_QUOTE, SentStamp,
-    SocketOptions, SocketTable,
+    Congestion, Dns, DnsServer, ErrorReport, GroupChange, Info, Interface, Kind, LONGEST_QUOTE,
+    SentStamp, SocketOptions, SocketTable,
 };
 pub use clearway_shm::in_process;
 pub use clearway_shm::interrupt;
 pub use clearway_shm::layout::flags;
 pub use clearway_shm::wait::{PollFd, every_handler_restarts_but, sleep_poll};
 pub use client::Client;
-pub use config::{AppConfig, ConfigError, ShownInterfaces, Wildcard};
+pub use config::{AppConfig, ConfigError, DnsOf, ShownInterfaces, Wildcard};
 pub use epoll::{EpollEvent, EpollSet};
 pub use errno::Errno;
 pub use event_source::EventSource;

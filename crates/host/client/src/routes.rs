@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_shm::attach_socket::Prefixes;
+use clearway_shm::attach_socket::{Dns, Prefixes};
 
 use crate::config::{AppConfig, Wildcard};
 
@@ -47,6 +47,11 @@ impl Routes {
         !here
             && !broadcast
             && self.0.routes.iter().any(|(prefix, len)| contains(*prefix, *len, address))
+    }
+
+    /// Whom programs of the namespace ask for names.
+    pub(crate) fn dns(&self) -> &Dns {
+        &self.0.dns
     }
 
     pub(crate) fn owns(&self, address: IpAddr) -> bool {

@@ -27,6 +27,7 @@ mod show;
 mod sockets;
 mod supervisor;
 mod tables;
+mod teller;
 mod workers;
 
 pub use by_hand::HostByHand;

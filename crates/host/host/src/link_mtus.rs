@@ -2,14 +2,7 @@
 
 use clearway_pkt::Iface;
 
-/// Who says an MTU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Teller {
-    /// A DHCP server.
-    Dhcp,
-    /// A router.
-    Router,
-}
+use crate::teller::Teller;
 
 struct LinkMtu {
     iface: Iface,

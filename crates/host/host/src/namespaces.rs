@@ -12,6 +12,10 @@ use thiserror::Error;
 
 pub use clearway_command::{AppLimits as NamespaceLimits, TogetherLimits};
 
+mod name_servers;
+
+use name_servers::NameServers;
+
 /// What one program may have, where the namespace does not say otherwise.
 pub(crate) fn within(limits: ProgramLimits, namespace: &NamespaceLimits) -> ProgramLimits {
     ProgramLimits {
@@ -175,6 +179,8 @@ impl NamespaceError {
 pub struct Namespaces {
     list: Vec<Namespace>,
     next: u32,
+    /// Whom programs ask for names.
+    pub(crate) dns: NameServers,
 }
 
 impl Default for Namespaces {
@@ -188,7 +194,8 @@ impl Default for Namespaces {
             interface: None,
             limits,
         };
-        Namespaces { list: vec![Namespace { number: 0, spec, attached: 0, refused: 0 }], next: 1 }
+        let list = vec![Namespace { number: 0, spec, attached: 0, refused: 0 }];
+        Namespaces { list, next: 1, dns: NameServers::default() }
     }
 }
 

@@ -29,6 +29,7 @@ mod inheritors;
 mod inside;
 mod interfaces;
 mod lock;
+mod names;
 mod object;
 mod options;
 mod process;

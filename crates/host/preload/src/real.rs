@@ -62,6 +62,7 @@ macro_rules! real {
         /// # Safety
         /// As the function itself asks.
         #[inline]
+        #[allow(clippy::too_many_arguments, reason = "the C library's are as many")]
         pub(crate) unsafe fn $name($($arg: $type),*) -> $answer {
             static CELL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0")
@@ -142,6 +143,18 @@ real! {
 
     fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
         out: *mut *mut libc::addrinfo) -> c_int;
+    fn getnameinfo(addr: *const sockaddr, len: socklen_t, host: *mut c_char, host_len: socklen_t,
+        service: *mut c_char, service_len: socklen_t, flags: c_int) -> c_int;
+    fn gethostbyname(name: *const c_char) -> *mut libc::hostent;
+    fn gethostbyname2(name: *const c_char, family: c_int) -> *mut libc::hostent;
+    fn gethostbyname_r(name: *const c_char, into: *mut libc::hostent, buf: *mut c_char,
+        len: size_t, found: *mut *mut libc::hostent, why: *mut c_int) -> c_int;
+    fn gethostbyname2_r(name: *const c_char, family: c_int, into: *mut libc::hostent,
+        buf: *mut c_char, len: size_t, found: *mut *mut libc::hostent, why: *mut c_int) -> c_int;
+    fn gethostbyaddr(addr: *const c_void, len: socklen_t, family: c_int) -> *mut libc::hostent;
+    fn gethostbyaddr_r(addr: *const c_void, len: socklen_t, family: c_int,
+        into: *mut libc::hostent, buf: *mut c_char, buf_len: size_t,
+        found: *mut *mut libc::hostent, why: *mut c_int) -> c_int;
     fn getifaddrs(out: *mut *mut libc::ifaddrs) -> c_int;
     fn freeifaddrs(list: *mut libc::ifaddrs) -> ();
     fn if_nametoindex(name: *const c_char) -> c_uint;

@@ -20,7 +20,7 @@ use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new
 /// value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// Bytes of a packet that a report quotes at most, so that it fits into a message.
 pub const LONGEST_QUOTE: usize = 7 * 1024;
@@ -560,6 +560,49 @@ pub struct Prefixes {
     pub routes: Vec<(IpAddr, u8)>,
     /// There were more than fit ([`MAX_PREFIXES`]); connect is then asked of the host.
     pub more: bool,
+    /// Whom programs ask for names.
+    pub dns: Dns,
+}
+
+/// Servers of names that a program asks at most: as many as the C library takes.
+pub const MAX_DNS_SERVERS: usize = 3;
+
+/// A server of names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DnsServer {
+    /// Where it is.
+    pub addr: IpAddr,
+    /// The interface on whose link a link-local address is; 0: another address.
+    pub interface: u32,
+}
+
+impl DnsServer {
+    /// One whose address says by itself where it is.
+    pub fn of(addr: IpAddr) -> DnsServer {
+        DnsServer { addr, interface: 0 }
+    }
+}
+
+/// Servers of names, and the domains that short names are looked up in. Without servers: as the
+/// system has it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Dns {
+    /// The best first.
+    pub servers: Vec<DnsServer>,
+    /// The first one first.
+    pub search: Vec<String>,
+}
+
+impl Dns {
+    /// As much of it as the C library takes: three servers, and six domains of 255 bytes together.
+    pub fn fitted(mut self) -> Dns {
+        self.servers.truncate(MAX_DNS_SERVERS);
+        self.search.truncate(6);
+        while self.search.iter().map(|domain| domain.len() + 1).sum::<usize>() > 256 {
+            self.search.pop();
+        }
+        self
+    }
 }
 
 /// Bytes of some lines of a table of sockets at most.

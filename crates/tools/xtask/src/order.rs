@@ -125,6 +125,7 @@ pub const ORDERS: &[Order] = &[
         floor("face", &["mod"]),
     ]),
     settled("host", &[
+        floor("a word", &["teller"]),
         floor("words and tools", &["answer", "autoconf", "descriptors", "error", "leases", "link_mtus", "made", "namespaces",
             "placements", "random", "setup", "sockets", "workers"]),
         floor("settings and answers", &["config", "outcome"]),

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 
 use clearway_shm::attach_socket::Secret;
 
-use super::{AppConfig, ShownInterfaces, Wildcard};
+use super::{AppConfig, DnsOf, ShownInterfaces, Wildcard};
 
 /// What cannot be followed, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) struct Wrong {
 }
 
 /// Words that may stand in the braces, and what follows them.
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 11] = [
     ("rx-fifo-size", "a number of bytes"),
     ("tx-fifo-size", "a number of bytes"),
     ("namespace-id", "a name"),
@@ -40,6 +40,7 @@ const WORDS: [(&str, &str); 10] = [
     ("wildcard", "clearway or kernel"),
     ("kernel", "an address, or a prefix as 10.0.0.0/8"),
     ("interfaces", "both, clearway or kernel"),
+    ("dns", "clearway or system"),
 ];
 
 /// The furthest that a word may be from the one that is proposed in its place.
@@ -82,6 +83,7 @@ fn setting(word: &str, words: &mut Words<'_>, config: &mut AppConfig) -> Result<
         "wildcard" => config.wildcard = words.value(word, wildcard)?,
         "kernel" => config.kernel.push(words.value(word, prefix)?),
         "interfaces" => config.interfaces = words.value(word, ShownInterfaces::read)?,
+        "dns" => config.dns = words.value(word, DnsOf::read)?,
         _ => {
             let near = WORDS.iter().map(|(known, _)| (distance(known, word), known)).min();
             return Err(words.wrong(match near {

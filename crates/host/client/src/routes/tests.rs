@@ -10,6 +10,7 @@ fn routes() -> Routes {
             ("::".parse().unwrap(), 0),
         ],
         more: false,
+        dns: Dns::default(),
     })
 }
 

@@ -7,6 +7,7 @@ use clearway_proto::{
     Congestion, EcnMode, FastOpenKeys, FastOpenMode, MtuProbing, WhenFull, fast_open_keys,
 };
 use clearway_shm::attach_socket::Secret;
+use clearway_wire::Addr;
 
 use super::error::Wrong;
 use super::settings::{
@@ -40,6 +41,7 @@ pub(super) fn may_change(section: &str, name: &str) -> bool {
     match section {
         "namespaces" | "metrics" => true,
         "log" => matches!(name, "level" | "targets"),
+        "dns" => matches!(name, "servers" | "search"),
         // What each program may have is decided when it comes.
         "limits" => name.starts_with("program-"),
         _ => false,
@@ -277,6 +279,14 @@ pub const KEYS: &[Key] = &[
     key("log", "format", "How a line of the log is written: \"text\" or \"json\". Without it: \"text\".",
         to!(log.format = |v: &Value<'_, '_>| v.one_of(&[("text", LogFormat::Text), ("json", LogFormat::Json)]))),
 
+    key("dns", "servers", "Programs of all namespaces ask these servers for names, the best first: [\"10.0.0.53\"]. At most 3. \
+        Without it: those that DHCP servers and routers name, or the system's /etc/resolv.conf.",
+        to!(dns.servers = |v: &Value<'_, '_>| few(v, 3, name_server))),
+    key("dns", "search", "The domains that short names are looked up in, at most 6: [\"example.net\"]. Without it: DHCP's.",
+        to!(dns.search = |v: &Value<'_, '_>| few(v, 6, domain))),
+    key("dns", "learned", "Whether programs ask the servers that DHCP servers and routers name, where `servers` names none: true or false. Without it: true.",
+        to!(dns.learned = |v: &Value<'_, '_>| v.boolean())),
+
     key("namespaces", "id", "Its name: letters, digits, `-`, `_` and `.`.",
         |s, v| namespace(s, v, |n, v| { n.id = v.text()?; Ok(()) })),
     key("namespaces", "secret",
@@ -420,6 +430,43 @@ fn namespace(
     set: fn(&mut NamespaceSetting, &Value<'_, '_>) -> Set,
 ) -> Set {
     settings.namespaces.last_mut().map_or(Ok(()), |namespace| set(namespace, value))
+}
+
+/// A list of so many at most.
+fn few<T>(
+    value: &Value<'_, '_>,
+    most: usize,
+    each: impl Fn(&Value<'_, '_>) -> Result<T, Wrong>,
+) -> Result<Vec<T>, Wrong> {
+    let list = value.list(each)?;
+    if list.len() > most {
+        return Err(value.wrong(format!("expected at most {most}")));
+    }
+    Ok(list)
+}
+
+/// The address of a server of names.
+fn name_server(value: &Value<'_, '_>) -> Result<Addr, Wrong> {
+    let addr: Addr = value.parsed()?;
+    if addr.is_unspecified() || addr.is_multicast() {
+        return Err(value.wrong("no server has this address"));
+    }
+    if addr.is_link_local() {
+        return Err(
+            value.wrong("expected an address that is no link's own: it holds for all namespaces")
+        );
+    }
+    Ok(addr)
+}
+
+/// A domain. It is put into a text that programs read, so it has no other characters than these.
+fn domain(value: &Value<'_, '_>) -> Result<String, Wrong> {
+    let text = value.text()?;
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.len() > 253 || !text.chars().all(good) {
+        return Err(value.wrong("expected a domain of letters, digits, `-`, `_` and `.`"));
+    }
+    Ok(text)
 }
 
 /// A part of the code, and how much of it goes into the log.

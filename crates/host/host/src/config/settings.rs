@@ -31,6 +31,8 @@ pub struct ControlOptions {
     pub spin: clearway_base::Duration,
     /// When the host began, in seconds of the calendar since 1970.
     pub started: u64,
+    /// Programs ask the servers of names that DHCP servers and routers name.
+    pub dns_learned: bool,
     /// Rows for `show settings`.
     pub settings: Vec<(String, String)>,
 }
@@ -152,6 +154,24 @@ impl std::fmt::Debug for NamespaceSetting {
     }
 }
 
+/// Whom programs ask for names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DnsSettings {
+    /// Programs of all namespaces ask these, the best first; none: those of DHCP
+    /// servers and routers, or the system's.
+    pub servers: Vec<Addr>,
+    /// The domains that short names are looked up in.
+    pub search: Vec<String>,
+    /// Programs ask the servers that DHCP servers and routers name, where there are no others.
+    pub learned: bool,
+}
+
+impl Default for DnsSettings {
+    fn default() -> DnsSettings {
+        DnsSettings { servers: Vec::new(), search: Vec::new(), learned: true }
+    }
+}
+
 /// Where those who scrape metrics come to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MetricsAddress {
@@ -248,6 +268,8 @@ pub struct Settings {
     pub script: Option<PathBuf>,
     /// Who is told what is measured.
     pub metrics: MetricsSettings,
+    /// Whom programs ask for names.
+    pub dns: DnsSettings,
     /// Namespaces.
     pub namespaces: Vec<NamespaceSetting>,
     /// What happens to packets of interfaces that say nothing about it.
@@ -310,6 +332,7 @@ impl Default for Settings {
             control: None,
             script: None,
             metrics: MetricsSettings::default(),
+            dns: DnsSettings::default(),
             namespaces: Vec::new(),
             fault: None,
             core_dumps: false,
@@ -345,6 +368,7 @@ impl Settings {
             cores: self.workers.clone(),
             spin,
             started: 0,
+            dns_learned: self.dns.learned,
             settings: self.shown(),
         }
     }
@@ -356,6 +380,7 @@ impl Settings {
         };
         let core = |core: &Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
         let workers: Vec<String> = self.workers.iter().map(core).collect();
+        let servers: Vec<String> = self.dns.servers.iter().map(ToString::to_string).collect();
         let rows = [
             ("cores.main", core(&self.main_core)),
             ("cores.workers", workers.join(",")),
@@ -388,6 +413,9 @@ impl Settings {
             ("limits.interfaces", self.limits.interfaces.to_string()),
             ("limits.tables", self.limits.tables.to_string()),
             ("limits.routes", self.limits.routes.to_string()),
+            ("dns.servers", servers.join(" ")),
+            ("dns.search", self.dns.search.join(" ")),
+            ("dns.learned", self.dns.learned.to_string()),
         ];
         rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }

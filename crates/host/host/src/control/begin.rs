@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clearway_command::{AppNamespace, RouteVia};
+use clearway_shm::attach_socket::{Dns, DnsServer};
 use clearway_wire::{Addr, Cidr};
 
 use super::plane::{Control, State};
 use crate::config::{NamespaceSetting, PortSetting, Settings};
-use crate::outcome::CommandError;
+use crate::outcome::{CommandError, locked};
 
 impl From<&NamespaceSetting> for AppNamespace {
     fn from(namespace: &NamespaceSetting) -> AppNamespace {
@@ -26,6 +27,7 @@ impl Control {
     /// that cannot be done ends it.
     pub fn begin(&self, settings: &Settings, scripts: &[PathBuf]) -> Result<(), CommandError> {
         let mut state = self.lock();
+        self.tell_dns_of_settings(settings);
         for port in &settings.ports {
             self.begin_port(&mut state, port)?;
         }
@@ -34,6 +36,13 @@ impl Control {
             self.add_namespace(&state, &AppNamespace::from(namespace))?;
         }
         scripts.iter().try_for_each(|script| self.script(&mut state, script).map(drop))
+    }
+
+    /// Programs of all namespaces ask the servers of names that the settings say.
+    pub(super) fn tell_dns_of_settings(&self, settings: &Settings) {
+        let servers = settings.dns.servers.iter().map(|addr| DnsServer::of((*addr).into()));
+        let dns = Dns { servers: servers.collect(), search: settings.dns.search.clone() };
+        locked(&self.host.namespaces()).dns.set(dns);
     }
 
     fn begin_port(&self, state: &mut State, port: &PortSetting) -> Result<(), CommandError> {

@@ -9,13 +9,14 @@ use clearway_pkt::Iface;
 use clearway_proto::{Datagram, Link, UdpOut, UdpSpec};
 use clearway_session::Gone;
 use clearway_session::worker::Worker;
+use clearway_shm::attach_socket::{Dns, DnsServer};
 use clearway_wire::{Addr, Endpoint};
 
 use super::plane::{Control, State};
 use crate::leases::{Leased, Note};
-use crate::link_mtus::Teller;
 use crate::outcome::{CommandError, Output};
 use crate::random::random;
+use crate::teller::Teller;
 
 impl Control {
     pub(super) fn set_dhcp(
@@ -241,6 +242,9 @@ impl Control {
                 }
             }
         }
+        let servers = lease.dns.iter().map(|addr| DnsServer::of((*addr).into())).collect();
+        let dns = Dns { servers, search: lease.domain.iter().cloned().collect() };
+        self.say_dns(state, (&name, leased.table), Teller::Dhcp, dns)?;
         let said = lease.mtu.map(u32::from);
         self.say_mtu(state, (&name, leased.iface), Teller::Dhcp, said)
     }
@@ -260,6 +264,8 @@ impl Control {
         self.host.ask_all(|_| ())?;
         self.host.ask_all(|_| ())?;
         self.take_back(state, leased)?;
+        let none = Dns::default();
+        self.say_dns(state, (&leased.name, leased.table), Teller::Dhcp, none)?;
         self.say_mtu(state, (&leased.name, leased.iface), Teller::Dhcp, None)
     }
 

@@ -11,11 +11,12 @@ use clearway_command::MtuKind;
 use clearway_pkt::Iface;
 use clearway_session::Gone;
 use clearway_session::worker::Worker;
+use clearway_shm::attach_socket::Dns;
 
 use super::plane::{Control, State};
 use crate::leases::Note;
-use crate::link_mtus::Teller;
-use crate::outcome::CommandError;
+use crate::outcome::{CommandError, locked};
+use crate::teller::Teller;
 
 /// Packets of servers and routers that wait for the thread at most; what comes beyond is lost, as
 /// on a link.
@@ -106,6 +107,26 @@ impl Control {
                 tracing::warn!(interface = name, %error, "the MTU that was said is left out");
                 state.link_mtus.say(iface, now, who, None);
             }
+        }
+        Ok(())
+    }
+
+    /// Programs ask the servers of names that somebody says for an interface in a table, as long as
+    /// he says so.
+    pub(super) fn say_dns(
+        &self,
+        state: &State,
+        (name, table): (&str, u32),
+        who: Teller,
+        said: Dns,
+    ) -> Result<(), CommandError> {
+        if !self.options.dns_learned {
+            return Ok(());
+        }
+        let table = state.tables.find(table)?;
+        let is_new = locked(&self.host.namespaces()).dns.say(name, table, who, said);
+        if is_new {
+            self.changed();
         }
         Ok(())
     }

@@ -44,6 +44,8 @@ impl Control {
         let program = Some(new.program);
         self.host.change_namespaces(NamespaceChanges { put, remove, program })??;
         state.settings = new.shown();
+        self.tell_dns_of_settings(new);
+        // Which is when programs ask anew whom they ask for names, too.
         self.changed();
         Ok(if said.is_empty() { "nothing to take over".into() } else { said.join("; ") })
     }

@@ -7,6 +7,7 @@ use clearway_proto::{Link, NextHop, RouterNews};
 use clearway_session::Gone;
 use clearway_session::sessions::HearsRouters;
 use clearway_session::worker::Worker;
+use clearway_shm::attach_socket::{Dns, DnsServer};
 use clearway_slaac::{Action, Client, Phase, Setup, Way};
 use clearway_wire::ndp::Advert;
 use clearway_wire::{Addr, Cidr};
@@ -14,9 +15,9 @@ use clearway_wire::{Addr, Cidr};
 use super::plane::{Control, State};
 use crate::autoconf::Configured;
 use crate::leases::Note;
-use crate::link_mtus::Teller;
 use crate::outcome::{CommandError, Output};
 use crate::random::random;
+use crate::teller::Teller;
 
 /// What a machine is told apart by (machine-id(5)): who does not know it cannot tell its addresses,
 /// and they stay the same after a restart.
@@ -37,6 +38,8 @@ impl Control {
                 let mut configured = state.autoconf.list.remove(at);
                 configured.client.stop();
                 let done = self.act_on_routers(state, &mut configured, now);
+                let (name, table) = (&configured.name, configured.table);
+                self.say_dns(state, (name, table), Teller::Router, Dns::default())?;
                 self.own_link_local(&configured, true)?;
                 done?;
             }
@@ -143,6 +146,10 @@ impl Control {
             self.look_for_holders(configured, now)?;
             if let Err(error) = self.act_on_routers(state, configured, now) {
                 tracing::warn!(interface = configured.name, %error, "SLAAC");
+            }
+            let told = (configured.name.as_str(), configured.table);
+            if let Err(error) = self.say_dns(state, told, Teller::Router, servers_of(configured)) {
+                tracing::warn!(interface = configured.name, %error, "servers of names");
             }
             Ok(())
         });
@@ -340,6 +347,16 @@ impl Control {
         self.changed();
         Ok(())
     }
+}
+
+/// The servers of names that routers say, which may be on the link alone.
+fn servers_of(configured: &Configured) -> Dns {
+    let server = |addr: Addr| {
+        let interface = if addr.is_link_local() { u32::from(configured.iface.0) + 1 } else { 0 };
+        DnsServer { addr: addr.into(), interface }
+    };
+    let servers = configured.client.servers().iter().map(|s| server(s.addr)).collect();
+    Dns { servers, search: Vec::new() }
 }
 
 /// The prefix that an address is in, with the bits behind it zero.

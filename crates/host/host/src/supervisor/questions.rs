@@ -13,8 +13,8 @@ use clearway_session::quota::{QuotaInfo, Thing};
 use clearway_session::sessions::Wish;
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::{
-    self, Handoff, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request, SessionId,
-    SocketOptions, SocketTable, TablePlace, worker_of,
+    self, Dns, Handoff, Kind, MAX_INTERFACES_LEN, MAX_PREFIXES, Prefixes, Reply, Request,
+    SessionId, SocketOptions, SocketTable, TablePlace, worker_of,
 };
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
@@ -22,6 +22,7 @@ use nix::sys::socket::sockopt::SndBuf;
 
 use super::state::{Process, SessionFd, Supervisor};
 use crate::answer::{Asker, Doorway};
+use crate::outcome::locked;
 use crate::sockets;
 use crate::workers::Workers;
 
@@ -326,13 +327,14 @@ impl Supervisor {
     }
 
     fn ask_prefixes(&mut self, asker: Asker) {
-        let workers = Arc::clone(&self.workers);
+        // Before anything is looked at: what changes afterwards has a newer number.
+        let generation = self.workers.page.routes();
+        let program = &asker.program;
+        let dns = locked(&self.namespaces).dns.of(program.interface.as_deref(), program.table);
         self.delegate(0, asker, move |worker, asker| {
-            // Before the tables are looked at: what changes afterwards has a newer number.
-            let generation = workers.page.routes();
             let (sessions, stack) = worker.both();
             let (local, routes) = sessions.prefixes(stack, &asker.program);
-            Ok(Reply::Prefixes(fitted(generation, local, routes)))
+            Ok(Reply::Prefixes(Prefixes { dns, ..fitted(generation, local, routes) }))
         });
     }
 
@@ -540,5 +542,5 @@ fn fitted(generation: u32, mut local: Vec<IpAddr>, mut routes: Vec<(IpAddr, u8)>
     let more = local.len() > MAX_PREFIXES || routes.len() > MAX_PREFIXES;
     local.truncate(MAX_PREFIXES);
     routes.truncate(MAX_PREFIXES);
-    Prefixes { generation, local, routes, more }
+    Prefixes { generation, local, routes, more, dns: Dns::default() }
 }

@@ -8,7 +8,7 @@ use clearway_client::Interface;
 
 use super::{inner, named, shown};
 use crate::export::guarded;
-use crate::{process, real};
+use crate::process;
 
 /// Bytes of a link-local address in words, with an interface's name and the NUL at its end.
 const LONGEST: usize = 64;
@@ -94,7 +94,7 @@ fn with_index(node: &CStr) -> Option<[c_char; LONGEST]> {
 }
 
 /// `getaddrinfo(3)`: as the C library's, but that it knows the names of Clearway's interfaces
-/// behind `%`.
+/// behind `%`, and asks the namespace's servers of names.
 ///
 /// # Safety
 /// As for the C function of this name.
@@ -112,5 +112,5 @@ pub(crate) unsafe extern "C-unwind" fn getaddrinfo(
     let changed = scoped.and_then(|name| guarded(|| with_index(name)));
     let node = changed.as_ref().map_or(node, |text| text.as_ptr());
     // SAFETY: the caller keeps to what the function asks.
-    unsafe { real::getaddrinfo(node, service, hints, out) }
+    unsafe { crate::names::getaddrinfo(node, service, hints, out) }
 }

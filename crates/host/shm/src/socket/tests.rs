@@ -1,7 +1,7 @@
 use serde::Deserialize;
 
 use super::*;
-use crate::attach_socket::{Hello, Prefixes, Reply, Request, VERSION};
+use crate::attach_socket::{Dns, DnsServer, Hello, Prefixes, Reply, Request, VERSION};
 
 fn both() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -155,7 +155,13 @@ fn the_longest_list_of_prefixes_is_a_message() {
         local: (0..most).map(v6).collect(),
         routes: (0..most).map(|at| (v6(at), 128)).collect(),
         more: true,
+        dns: Dns {
+            servers: (0..9).map(|at| DnsServer { addr: v6(at), interface: u32::MAX }).collect(),
+            search: vec!["a".repeat(63); 9],
+        }
+        .fitted(),
     };
+    assert_eq!((prefixes.dns.servers.len(), prefixes.dns.search.len()), (3, 4));
     let bytes = postcard::to_allocvec(&Reply::Prefixes(prefixes)).unwrap();
     assert!(bytes.len() <= MAX_MESSAGE, "{} bytes", bytes.len());
 }

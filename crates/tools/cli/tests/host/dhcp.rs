@@ -120,6 +120,109 @@ fn an_interface_gets_address_routes_and_mtu_of_a_server_and_programs_use_them() 
     assert!(!routes.contains("192.0.2.0/24"), "{routes}");
 }
 
+/// Asks by c-ares, which reads the file itself.
+const NODE: &[&str] = &[
+    "-e",
+    "require('dns').resolve4('printer.clearway.test', (e, found) => console.log(e || found[0]))",
+];
+
+/// What a DNS server of the kernel's namespace is asked by programs on the host: they are in another
+/// network namespace, so that there is no other way to it.
+#[test]
+fn programs_ask_the_servers_of_names_that_a_lease_names() {
+    if !root() || !has_dnsmasq() {
+        return;
+    }
+    let (netns, host) = wire();
+    let names = ["--host-record=printer.clearway.test,192.0.2.7", "--local=/clearway.test/"];
+    let mut more: Vec<String> = names.map(str::to_owned).into();
+    // An answer that no datagram holds, so that it comes over TCP.
+    more.extend((0..200).map(|last| format!("--host-record=big.clearway.test,192.0.2.{last}")));
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let _server = Dnsmasq::new(&netns, &host, &more);
+    eventually("an address is there", || !lease(&host).is_null());
+    // The domain to look in comes with the lease, too.
+    for name in ["printer.clearway.test", "printer"] {
+        let found = host.run(OPEN, "getent", &["ahosts", name]);
+        assert!(found.contains("192.0.2.7"), "{name}: {found}");
+    }
+    let many = host.run(OPEN, "getent", &["ahostsv4", "big.clearway.test"]);
+    assert_eq!(many.lines().filter(|line| line.contains("STREAM")).count(), 200, "{many}");
+    let script = "import socket\n\
+                  print(socket.getaddrinfo('printer.clearway.test', 80)[0][4][0])\n\
+                  print(socket.gethostbyname('printer'))\n\
+                  print(socket.gethostbyaddr('192.0.2.7')[0])\n\
+                  print(socket.getnameinfo(('192.0.2.7', 80), 0)[0])\n\
+                  try: socket.getaddrinfo('nobody.clearway.test', 80)\n\
+                  except socket.gaierror as e: print(e.errno == socket.EAI_NONAME)";
+    let said = host.run(OPEN, "python3", &["-c", script]);
+    let expected = "192.0.2.7\n192.0.2.7\nprinter.clearway.test\nprinter.clearway.test\nTrue\n";
+    assert_eq!(said, expected);
+    // Who reads the file himself finds the same, however it is opened.
+    let file = "nameserver 10.97.0.1\nsearch clearway.test\n";
+    let read = host.run(OPEN, "cat", &["/etc/resolv.conf"]);
+    assert!(read.ends_with(file), "{read}");
+    let script = "print(open('/etc/resolv.conf').read(), end='')";
+    let read = host.run(OPEN, "python3", &["-c", script]);
+    assert!(read.ends_with(file), "{read}");
+    if or_skip(std::path::Path::new("/bin/busybox").exists(), "busybox-static is not here.") {
+        let trapped = ["--trap", "--required"];
+        let busybox =
+            |args: &[&str]| host.spawn_with(&trapped, OPEN, "/bin/busybox", args).succeed();
+        let read = busybox(&["cat", "/etc/resolv.conf"]);
+        assert!(read.ends_with(file), "{read}");
+        let found = busybox(&["nslookup", "printer.clearway.test"]);
+        assert!(found.contains("192.0.2.7"), "{found}");
+    }
+    for (program, args) in [("dig", &["+short", "printer.clearway.test"][..]), ("node", NODE)] {
+        let there = Command::new(program).arg("-v").output().is_ok();
+        if or_skip(there, &format!("there is no {program}.")) {
+            assert_eq!(host.run(OPEN, program, args), "192.0.2.7\n", "{program}");
+        }
+    }
+    // Who does not want it has the system's.
+    let mut command = host.command(OPEN, "cat", &["/etc/resolv.conf"]);
+    let output = command.env("CLEARWAY_DNS", "system").output().unwrap();
+    let system = fs::read("/etc/resolv.conf").unwrap_or_default();
+    assert_eq!(output.stdout, system);
+    // Given back, the lease's servers are nobody's.
+    host.ctl("set interface dhcp tap0 off");
+    let read = host.run(OPEN, "cat", &["/etc/resolv.conf"]);
+    assert!(!read.contains("10.97.0.1"), "{read}");
+}
+
+#[test]
+fn servers_of_names_in_the_settings_go_before_those_of_leases() {
+    let file = crate::world::folder().join("host.toml");
+    let text = "[dns]\nservers = [\"192.0.2.53\", \"2001:db8::53\"]\nsearch = \"a.test\"\n";
+    fs::write(&file, text).unwrap();
+    let told = Host::bare(&["-c", file.to_str().unwrap()]);
+    told.ctl("create loopback interface");
+    told.ctl("app ns add id wire secret abc if loop0");
+    let read = told.run(OPEN, "cat", &["/etc/resolv.conf"]);
+    assert!(
+        read.ends_with("nameserver 192.0.2.53\nnameserver 2001:db8::53\nsearch a.test\n"),
+        "{read}"
+    );
+    assert!(told.ctl("show settings").contains("192.0.2.53 2001:db8::53"));
+    // What is no path is refused as ever.
+    let script = "import ctypes, errno\nc = ctypes.CDLL(None, use_errno=True)\n\
+                  print(c.open(ctypes.c_void_p(8), 0), errno.errorcode[ctypes.get_errno()])";
+    assert_eq!(told.run(OPEN, "python3", &["-c", script]), "-1 EFAULT\n");
+    // A system without the file has it nevertheless, and a descriptor is the lowest that is free.
+    let script = "mount -t tmpfs none /etc && cat /etc/resolv.conf";
+    assert_eq!(told.run(OPEN, "unshare", &["-m", "sh", "-c", script]), read);
+    let script = "import os\na = os.open('/etc/passwd', 0)\nos.close(a)\n\
+                  print(os.open('/etc/resolv.conf', 0) - a)";
+    assert_eq!(told.run(OPEN, "python3", &["-c", script]), "0\n");
+    // They may change while the host runs.
+    fs::write(&file, "[dns]\nservers = \"192.0.2.54\"\n").unwrap();
+    let said = told.ctl("reload");
+    assert!(said.contains("dns.servers 192.0.2.54 (was 192.0.2.53 2001:db8::53)"), "{said}");
+    let read = told.run(OPEN, "cat", &["/etc/resolv.conf"]);
+    assert!(read.ends_with("\nnameserver 192.0.2.54\n"), "{read}");
+}
+
 #[test]
 fn an_address_that_somebody_has_already_is_declined() {
     if !root() || !has_dnsmasq() {

@@ -16,23 +16,22 @@ const PREFIX: &str = "2001:db8:97:";
 struct Dnsmasq(Child);
 
 impl Dnsmasq {
-    fn new(netns: &Netns, host: &Host) -> Dnsmasq {
+    fn new(netns: &Netns, host: &Host, more: &[&str]) -> Dnsmasq {
         let leases = format!("--dhcp-leasefile={}", host.folder.join("leases").display());
-        let args = [
+        let mut args = vec![
             "--keep-in-foreground",
             "--conf-file=/dev/null",
             "--pid-file=",
             "--user=root",
             "--no-resolv",
             "--no-hosts",
-            "--port=0",
             "--interface=cw0",
             "--enable-ra",
             "--dhcp-range=2001:db8:97::,ra-only,64,3600",
-            "--dhcp-option=option6:dns-server,[2001:db8:97::53]",
             "--ra-param=cw0,mtu:1400,high,10,1200",
             &leases,
         ];
+        args.extend(more);
         let log = fs::File::create(host.folder.join("dnsmasq")).unwrap();
         let mut command = netns.command("dnsmasq", &args);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
@@ -103,7 +102,8 @@ fn an_interface_gets_addresses_and_routes_of_a_router_and_programs_use_them() {
         return;
     }
     let (netns, host) = wire();
-    let _router = Dnsmasq::new(&netns, &host);
+    let more = ["--port=0", "--dhcp-option=option6:dns-server,[2001:db8:97::53]"];
+    let _router = Dnsmasq::new(&netns, &host, &more);
     eventually("an address is there", || is(&host, "preferred"));
     let all = shown(&host);
     let address = addresses(&host)[0]["address"].as_str().unwrap().to_owned();
@@ -168,6 +168,54 @@ fn an_interface_gets_addresses_and_routes_of_a_router_and_programs_use_them() {
     host.ctl("set interface slaac tap0 on");
     eventually("the address is back", || is(&host, "preferred"));
     assert_eq!(addresses(&host)[0]["address"], address);
+}
+
+/// The router's own link-local address is the server's, which is what many routers say.
+#[test]
+fn programs_ask_the_servers_of_names_that_a_router_names_on_the_link_alone() {
+    if !root() || !has_dnsmasq() {
+        return;
+    }
+    let (netns, host) = wire();
+    let more = [
+        "--bind-interfaces",
+        "--dhcp-option=option6:dns-server,[fe80::]",
+        "--host-record=printer.clearway.test,2001:db8::7",
+        "--local=/clearway.test/",
+    ];
+    let _router = Dnsmasq::new(&netns, &host, &more);
+    eventually("an address is there", || is(&host, "preferred"));
+    let server = shown(&host)["dns"][0]["address"].as_str().unwrap().to_owned();
+    assert!(server.starts_with("fe80:"), "{server}");
+    let found = host.run(OPEN, "getent", &["ahostsv6", "printer.clearway.test"]);
+    assert!(found.contains("2001:db8::7"), "{found}");
+    let read = host.run(OPEN, "cat", &["/etc/resolv.conf"]);
+    let index =
+        host.run(OPEN, "python3", &["-c", "import socket; print(socket.if_nametoindex('tap0'))"]);
+    assert!(read.ends_with(&format!("\nnameserver {server}%{index}")), "{read}");
+    for (program, args) in [
+        ("dig", &["+short", "AAAA", "printer.clearway.test"][..]),
+        (
+            "node",
+            &[
+                "-e",
+                "require('dns').resolve6('printer.clearway.test', (e, found) => console.log(e || found[0]))",
+            ],
+        ),
+    ] {
+        let there = Command::new(program).arg("-v").output().is_ok();
+        if or_skip(there, &format!("there is no {program}.")) {
+            assert_eq!(host.run(OPEN, program, args), "2001:db8::7\n", "{program}");
+        }
+    }
+    // What is advertised no more is asked no more.
+    says(&netns, &["--from", &server, "--dns", &format!("{server},0")]);
+    let system = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let read = || {
+        let output = host.command(OPEN, "cat", &["/etc/resolv.conf"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    eventually("the system's are asked", || read() == system);
 }
 
 #[test]
