@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sys::signal::{Signal, kill};
@@ -159,10 +160,75 @@ const SHOWN: &[(&str, &str)] = &[
     ("show dpdk physmem", ""),
 ];
 
+/// Commands that change something, in an order in which each can be carried out, and the schema's
+/// name of each where it is another.
+const CHANGES: &[(&str, &str)] = &[
+    ("create loopback interface", ""),
+    ("create port loop name spare", "create port"),
+    ("create tap id 8 host-if-name cwjson1", "create tap"),
+    ("set interface state loop2 up", "set interface state up"),
+    ("set interface ip address loop2 172.16.3.1/24", "set interface ip address"),
+    ("set interface ip address del loop2 all", "set interface ip address del"),
+    ("set interface ip table loop2 1", "set interface ip table"),
+    ("set interface mtu packet 1400 loop2", "set interface mtu"),
+    ("set interface mac address tap8 02:00:00:00:00:07", "set interface mac address"),
+    ("set interface promiscuous on tap8", "set interface promiscuous on"),
+    ("set interface dhcp tap8 on", "set interface dhcp on"),
+    ("set interface slaac tap8 on", "set interface slaac on"),
+    ("set interface rx-mode tap8 adaptive", "set interface rx-mode polling"),
+    ("set interface rx-placement tap8 worker 0", "set interface rx-placement worker"),
+    ("ip table add 7", "ip table add"),
+    ("ip route add 10.77.0.0/16 table 7 via drop", "ip route add via"),
+    ("ip route del 10.77.0.0/16 table 7", "ip route del"),
+    ("app ns add id spare secret s", "app ns add id"),
+    ("app ns del spare", "app ns del"),
+    ("acl add permit proto icmp", "acl add permit"),
+    ("acl del 1", "acl del"),
+    ("session enable", ""),
+    ("pcap trace status", ""),
+    ("clear interface", ""),
+    ("clear errors", ""),
+    ("clear tcp", ""),
+    ("clear acl", ""),
+    ("help", ""),
+    ("reload", ""),
+    ("quit", ""),
+    ("delete tap tap8", "delete tap"),
+    ("delete loopback interface loop2", "delete loopback interface"),
+];
+
+/// What a host answers to a command as JSON.
+fn answer(host: &Host, line: &str) -> String {
+    let mut command = host.clearway("ctl");
+    command.arg("--json").args(line.split(' '));
+    said(command)
+}
+
+fn hold_answers(seen: &mut Seen, host: &Host, list: &[(&str, &str)]) {
+    for (line, name) in list {
+        let name = if name.is_empty() { line } else { name };
+        seen.hold(&format!("ctl {name}"), &answer(host, line));
+    }
+}
+
+/// What takes a file, and a session that is there.
+fn hold_others(seen: &mut Seen, host: &Host) {
+    let script = host.folder.join("more");
+    fs::write(&script, "show version\nclear errors\n").unwrap();
+    seen.hold("ctl exec", &answer(host, &format!("exec {}", script.display())));
+    let saved = host.folder.join("saved");
+    seen.hold("ctl save", &answer(host, &format!("save {}", saved.display())));
+    let sessions = host.json("show session verbose state established")["sessions"].clone();
+    let session = sessions[0]["id"].as_str().unwrap_or_else(|| panic!("{sessions}"));
+    seen.hold("ctl session kill", &answer(host, &format!("session kill {session}")));
+}
+
 fn hold_host(seen: &mut Seen, netns: &Netns) {
     let mut commands = CHAPTER.to_vec();
     commands.extend(MORE);
-    let host = Host::inside(netns, &[], &commands);
+    let settings = crate::world::folder().join("host.toml");
+    fs::write(&settings, "[log]\nlevel = \"info\"\n").unwrap();
+    let host = Host::inside(netns, &["-c", settings.to_str().unwrap()], &commands);
     let pinged = netns.run("ping", &["-c", "1", "-W", "5", "10.99.7.2"]);
     assert!(pinged.status.success());
     let server = host.spawn(IN_SERVER, "python3", &["-c", SERVER]);
@@ -170,14 +236,11 @@ fn hold_host(seen: &mut Seen, netns: &Netns) {
     let client = host.spawn(IN_CLIENT, "python3", &["-c", CLIENT]);
     client.await_text("connected");
     let file = host.folder.join("all.pcapng");
-    host.ctl(&format!("pcap trace rx tx drop file {}", file.display()));
-    for (line, name) in SHOWN {
-        let name = if name.is_empty() { line } else { name };
-        let mut command = host.clearway("ctl");
-        command.arg("--json").args(line.split(' '));
-        seen.hold(&format!("ctl {name}"), &said(command));
-    }
-    host.ctl("pcap trace off");
+    let capture = format!("pcap trace rx tx drop file {}", file.display());
+    seen.hold("ctl pcap trace rx", &answer(&host, &capture));
+    hold_answers(seen, &host, SHOWN);
+    hold_answers(seen, &host, CHANGES);
+    seen.hold("ctl pcap trace off", &answer(&host, "pcap trace off"));
     for wrong in ["show nonsense", "show interface tap77"] {
         let output = host.try_ctl(&[&["--json"], &*wrong.split(' ').collect::<Vec<_>>()].concat());
         assert!(!output.status.success());
@@ -198,10 +261,28 @@ fn hold_host(seen: &mut Seen, netns: &Netns) {
         command.args(rest.split(' '));
         seen.hold(name, &said(command));
     }
+    hold_others(seen, &host);
     drop((server, client));
     let mut drain = host.clearway("ctl");
     drain.args(["--json", "drain", "--timeout", "30"]);
     seen.hold("ctl drain", &said(drain));
+    hold_answers(seen, &host, &[("undrain", ""), ("stop", "")]);
+}
+
+/// Holds what a host answered to a `show` against the schema: whoever looks for something else.
+pub(crate) fn hold_shown(line: &str, value: &Value) {
+    static SCHEMA: LazyLock<Value> =
+        LazyLock::new(|| serde_json::from_str(include_str!("../../src/json.schema.json")).unwrap());
+    let line = line.replace("show ip6 ", "show ip ");
+    let names = SCHEMA["$defs"].as_object().unwrap().keys();
+    let begins = |name: &&String| {
+        let rest = name.strip_prefix("ctl ").and_then(|words| line.strip_prefix(words));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    let name = names.filter(begins).max_by_key(|name| name.len());
+    let name = name.unwrap_or_else(|| panic!("the schema knows no {line}"));
+    let broken = schema::broken(&SCHEMA, &SCHEMA["$defs"][name], value);
+    assert_eq!(broken, Vec::<String>::new(), "{name}: {value}");
 }
 
 /// Runs a server until it has said all of `words` while `meanwhile` happens, then ends it as Ctrl-C
@@ -277,19 +358,49 @@ fn what_is_printed_as_json_is_as_the_schema_says() {
     assert_eq!(seen.outputs, seen.names());
 }
 
-/// `show (ip|ip6) (fib|route) [table TABLE] [NET]` without what may be left out: `show ip fib`.
-fn bare(form: &str) -> String {
-    let (mut depth, mut plain) = (0, String::new());
+/// Commands that `clearway ctl --json` gets no answer to: what comes is a stream of packets, and what
+/// is not built in is an error.
+const NO_ANSWER: &[&str] = &["ctl pcap stream rx", "ctl test dpdk buffer"];
+
+/// The words of a form that stand there whatever is meant, with the first of several: of
+/// `(ip|ip6) route del PREFIX [table TABLE]` they are `ip route del`.
+fn plain(form: &str) -> String {
+    let form = form.replace("\\|", "|");
+    let (mut left_out, mut kept) = (0, String::new());
+    // For each open parenthesis, whether its first choice is over.
+    let mut over: Vec<bool> = Vec::new();
     for letter in form.chars() {
         match letter {
-            '[' | '{' => depth += 1,
-            ']' | '}' => depth -= 1,
-            _ if depth == 0 => plain.push(letter),
-            _ => {}
+            '[' | '{' => left_out += 1,
+            ']' | '}' => left_out -= 1,
+            _ if left_out > 0 => {}
+            '(' => over.push(false),
+            ')' => {
+                over.pop();
+            }
+            '|' => {
+                if let Some(last) = over.last_mut() {
+                    *last = true;
+                }
+            }
+            _ if over.contains(&true) => {}
+            _ => kept.push(letter),
         }
     }
-    let first = |word: &str| word.trim_matches(['(', ')']).split('|').next().unwrap().to_owned();
-    plain.replace("\\|", "|").split_whitespace().map(first).collect::<Vec<_>>().join(" ")
+    let is_word = |word: &&str| word.contains(char::is_lowercase);
+    kept.split_whitespace().filter(is_word).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_words_of_a_form_are_those_that_always_stand_there() {
+    for (form, words) in [
+        ("(ip\\|ip6) route (del\\|delete) PREFIX [table TABLE] [via (A\\|drop)]", "ip route del"),
+        ("(ip\\|ip6) route add PREFIX via (ADDRESS [INTERFACE]\\|drop)", "ip route add via"),
+        ("create tap { id N \\| tun }", "create tap"),
+        ("set interface state INTERFACE (up\\|down)", "set interface state up"),
+    ] {
+        assert_eq!(plain(form), words, "{form}");
+    }
 }
 
 #[test]
@@ -297,14 +408,17 @@ fn every_command_that_prints_json_is_in_the_schema() {
     let names = Seen::new().names();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/commands.md");
     let page = fs::read_to_string(page).unwrap();
-    let shows: Vec<String> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `show ")?.split('`').next())
-        .map(|rest| bare(&format!("show {rest}")))
-        .collect();
-    assert!(shows.len() > 25, "{shows:?}");
-    for show in shows {
-        assert!(names.contains(&format!("ctl {show}")), "{show}");
+    // The tables of commands have two columns and forms in small letters; those of what may stand
+    // in them have names in capitals.
+    let forms = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let forms: Vec<&str> = forms.filter(|form| form.contains(char::is_lowercase)).collect();
+    assert!(forms.len() > 60, "{forms:?}");
+    let known: BTreeSet<String> = forms.iter().map(|form| format!("ctl {}", plain(form))).collect();
+    for name in known.iter().filter(|name| !NO_ANSWER.contains(&name.as_str())) {
+        assert!(names.contains(name), "{name}");
+    }
+    for name in names.iter().filter(|name| name.starts_with("ctl ") && *name != "ctl error") {
+        assert!(known.contains(name), "{name} is no command");
     }
     let help = |words: &[&str]| {
         let mut command = clearway();

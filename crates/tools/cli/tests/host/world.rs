@@ -151,7 +151,10 @@ impl Host {
         let mut words = vec!["--json"];
         words.extend(line.split(' '));
         let out = text(&format!("clearway ctl --json {line}"), &self.try_ctl(&words));
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{line}: {error}: {out}"))
+        let value =
+            serde_json::from_str(&out).unwrap_or_else(|error| panic!("{line}: {error}: {out}"));
+        crate::json::hold_shown(line, &value);
+        value
     }
 
     pub(crate) fn clearway(&self, subcommand: &str) -> Command {
