@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use clearway_dhcp::Client;
 use clearway_pkt::Iface;
 use clearway_proto::UdpId;
-use clearway_wire::{Addr, Cidr};
+use clearway_wire::{Addr, Cidr, Mac};
 
 /// What the thread that keeps leases is told.
 pub(crate) enum Note {
@@ -17,6 +17,20 @@ pub(crate) enum Note {
     Router(Iface, Addr, Option<Vec<u8>>),
     /// The host ends.
     End,
+}
+
+/// What is known of an interface that is about to be configured by a server or by routers.
+pub(crate) struct Beginning {
+    pub(crate) name: String,
+    pub(crate) iface: Iface,
+    /// The number of its routing table.
+    pub(crate) table: u32,
+    pub(crate) mac: Mac,
+    pub(crate) mtu: u32,
+    /// For what is to be different each time.
+    pub(crate) seed: u64,
+    /// Who keeps what is given.
+    pub(crate) keeper: SyncSender<Note>,
 }
 
 /// An interface that is configured by DHCP.

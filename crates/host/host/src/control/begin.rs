@@ -9,6 +9,7 @@ use clearway_wire::{Addr, Cidr};
 use super::plane::{Control, State};
 use crate::config::{NamespaceSetting, PortSetting, Settings};
 use crate::outcome::{CommandError, locked};
+use crate::teller::Teller;
 
 impl From<&NamespaceSetting> for AppNamespace {
     fn from(namespace: &NamespaceSetting) -> AppNamespace {
@@ -58,10 +59,10 @@ impl Control {
         }
         self.set_state(state, name, true)?;
         if port.dhcp {
-            self.set_dhcp(state, name, true)?;
+            self.configure(state, name, Teller::Dhcp, true)?;
         }
         if port.slaac {
-            self.set_slaac(state, name, true)?;
+            self.configure(state, name, Teller::Router, true)?;
         }
         for gateway in &port.gateways {
             let any = if gateway.is_v4() { Addr::ANY_V4 } else { Addr::ANY_V6 };

@@ -6,67 +6,40 @@ use clearway_base::Instant;
 use clearway_command::RouteVia;
 use clearway_dhcp::{Action, CLIENT_PORT, Client, Lease, Lost, Phase, SERVER_PORT, Target};
 use clearway_pkt::Iface;
-use clearway_proto::{Datagram, Link, UdpOut, UdpSpec};
+use clearway_proto::{Datagram, UdpOut, UdpSpec};
 use clearway_session::Gone;
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::{Dns, DnsServer};
 use clearway_wire::{Addr, Endpoint};
 
 use super::plane::{Control, State};
-use crate::leases::{Leased, Note};
-use crate::outcome::{CommandError, Output};
-use crate::random::random;
+use crate::leases::{Beginning, Leased, Note};
+use crate::outcome::CommandError;
 use crate::teller::Teller;
 
 impl Control {
-    pub(super) fn set_dhcp(
-        &self,
-        state: &mut State,
-        name: &str,
-        on: bool,
-    ) -> Result<Output, CommandError> {
+    pub(super) fn end_dhcp(&self, state: &mut State, name: &str) -> Result<(), CommandError> {
+        let now = self.now()?;
         let at = state.leases.list.iter().position(|leased| leased.name == name);
-        match (at, on) {
-            (None, true) => self.begin_dhcp(state, name)?,
-            (Some(at), false) => {
-                let now = self.now()?;
-                let mut leased = state.leases.list.remove(at);
-                leased.client.release(now);
-                let done = self.act(state, &mut leased, now);
-                self.close_sockets(&leased);
-                done?;
-            }
-            (Some(_), true) => {}
-            (None, false) => {
-                self.iface(name)?;
-            }
-        }
-        Ok(Output::done())
+        let Some(mut leased) = at.map(|at| state.leases.list.remove(at)) else { return Ok(()) };
+        leased.client.release(now);
+        let done = self.act(state, &mut leased, now);
+        self.close_sockets(&leased);
+        done
     }
 
-    fn begin_dhcp(&self, state: &mut State, name: &str) -> Result<(), CommandError> {
-        let iface = self.iface(name)?;
-        let refused =
-            |why: &str| CommandError::Interface { name: name.to_owned(), why: why.to_owned() };
-        let keeper = state.leases.keeper.clone();
-        let keeper = keeper.ok_or_else(|| {
-            refused("cannot be configured by DHCP: this host has no thread for it")
-        })?;
-        let info = self
-            .host
-            .ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface))?;
-        let (Some(Link::Ethernet(mac)), Some(table)) =
-            (info.map(|i| i.link), info.map(|i| i.table))
-        else {
-            return Err(refused("has no Ethernet address, which DHCP servers know hosts by"));
-        };
-        let mut seed = [0; 8];
-        random(&mut seed).map_err(|error| refused(&format!("gets no random numbers: {error}")))?;
-        let client = Client::new(self.now()?, mac, u64::from_le_bytes(seed));
+    pub(super) fn begin_dhcp(
+        &self,
+        state: &mut State,
+        beginning: Beginning,
+    ) -> Result<(), CommandError> {
+        let Beginning { name, iface, table: number, mac, seed, keeper, .. } = beginning;
+        let table = state.tables.find(number)?;
+        let client = Client::new(self.now()?, mac, seed);
         let mut leased = Leased {
-            name: name.to_owned(),
+            name,
             iface,
-            table: state.tables.number(table),
+            table: number,
             client,
             sockets: Vec::new(),
             watched: None,
@@ -85,13 +58,12 @@ impl Control {
                 Ok(socket) => leased.sockets.push(socket),
                 Err(why) => {
                     self.close_sockets(&leased);
-                    return Err(refused(&format!("finds UDP port {CLIENT_PORT} taken ({why:?})")));
+                    let why = format!("finds UDP port {CLIENT_PORT} taken ({why:?})");
+                    return Err(CommandError::Interface { name: leased.name, why });
                 }
             }
         }
         state.leases.list.push(leased);
-        // A note that finds no room is not needed: the thread looks at everything anyway.
-        let _ = keeper.try_send(Note::Look);
         Ok(())
     }
 

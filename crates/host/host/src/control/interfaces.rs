@@ -14,6 +14,7 @@ use serde_json::json;
 use super::plane::{Control, State};
 use crate::made::{mac_of, quoted};
 use crate::outcome::{CommandError, Output};
+use crate::teller::Teller;
 
 /// The MTU of a loopback interface that says none: the longest IP packet.
 const LOOPBACK_MTU: u32 = 65_535;
@@ -202,11 +203,8 @@ impl Control {
         name: &str,
     ) -> Result<Output, CommandError> {
         let iface = self.iface(name)?;
-        if state.leases.find(name).is_some() {
-            self.set_dhcp(state, name, false)?;
-        }
-        if state.autoconf.find(name).is_some() {
-            self.set_slaac(state, name, false)?;
+        for by in Teller::ALL {
+            self.configure(state, name, by, false)?;
         }
         self.abort_unreachable(iface, None)?;
         let removed = self.host.ask_all(move |worker| {

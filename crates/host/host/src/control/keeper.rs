@@ -9,13 +9,15 @@ use std::time::Duration;
 use clearway_base::Instant;
 use clearway_command::MtuKind;
 use clearway_pkt::Iface;
+use clearway_proto::Link;
 use clearway_session::Gone;
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::Dns;
 
 use super::plane::{Control, State};
-use crate::leases::Note;
-use crate::outcome::{CommandError, locked};
+use crate::leases::{Beginning, Note};
+use crate::outcome::{CommandError, Output, locked};
+use crate::random::random;
 use crate::teller::Teller;
 
 /// Packets of servers and routers that wait for the thread at most; what comes beyond is lost, as
@@ -52,6 +54,74 @@ impl Control {
         let thread = std::thread::Builder::new().name("clearway-leases".into());
         let thread = thread.spawn(move || keep(&control, &heard))?;
         Ok(LeaseKeeper { notes, thread: Some(thread) })
+    }
+
+    pub(super) fn is_configured(state: &State, name: &str, by: Teller) -> bool {
+        match by {
+            Teller::Dhcp => state.leases.find(name).is_some(),
+            Teller::Router => state.autoconf.find(name).is_some(),
+        }
+    }
+
+    /// Has an interface configured from now on, or not any more.
+    pub(super) fn configure(
+        &self,
+        state: &mut State,
+        name: &str,
+        by: Teller,
+        on: bool,
+    ) -> Result<Output, CommandError> {
+        match (Self::is_configured(state, name, by), on) {
+            (false, true) => {
+                let beginning = self.beginning(state, name, by)?;
+                let keeper = beginning.keeper.clone();
+                match by {
+                    Teller::Dhcp => self.begin_dhcp(state, beginning)?,
+                    Teller::Router => self.begin_slaac(state, beginning)?,
+                }
+                // A note that finds no room is not needed: the thread looks at everything anyway.
+                let _ = keeper.try_send(Note::Look);
+            }
+            (true, false) => match by {
+                Teller::Dhcp => self.end_dhcp(state, name)?,
+                Teller::Router => self.end_slaac(state, name)?,
+            },
+            (true, true) => {}
+            (false, false) => {
+                self.iface(name)?;
+            }
+        }
+        Ok(Output::done())
+    }
+
+    fn beginning(&self, state: &State, name: &str, by: Teller) -> Result<Beginning, CommandError> {
+        let iface = self.iface(name)?;
+        let refused = |why: String| CommandError::Interface { name: name.to_owned(), why };
+        let (whose, address) = match by {
+            Teller::Dhcp => ("DHCP", "which DHCP servers know hosts by"),
+            Teller::Router => ("routers", "which IPv6 addresses are made of"),
+        };
+        let keeper = state.leases.keeper.clone().ok_or_else(|| {
+            refused(format!("cannot be configured by {whose}: this host has no thread for it"))
+        })?;
+        let info = self
+            .host
+            .ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface))?;
+        let info = info.ok_or_else(|| CommandError::NoInterface(name.to_owned()))?;
+        let Link::Ethernet(mac) = info.link else {
+            return Err(refused(format!("has no Ethernet address, {address}")));
+        };
+        let mut seed = [0; 8];
+        random(&mut seed).map_err(|error| refused(format!("gets no random numbers: {error}")))?;
+        Ok(Beginning {
+            name: name.to_owned(),
+            iface,
+            table: state.tables.number(info.table),
+            mac,
+            mtu: state.link_mtus.own(iface).unwrap_or(info.mtu),
+            seed: u64::from_le_bytes(seed),
+            keeper,
+        })
     }
 
     /// An interface is up again: whoever serves its link now is asked.

@@ -20,6 +20,7 @@ use clearway_wire::Mac;
 use super::plane::{Control, State};
 use crate::made::{Lost, mac_of};
 use crate::outcome::{CommandError, locked};
+use crate::teller::Teller;
 
 /// How often it is looked. Workers wake as often anyway, to report.
 const EVERY: Duration = Duration::from_secs(1);
@@ -202,15 +203,12 @@ impl Control {
     /// it is up if somebody wants it up.
     fn go_on(&self, state: &mut State, lost: &Lost, mac: Option<Mac>) -> Result<(), CommandError> {
         let (iface, up) = (lost.iface, state.made.is_wanted_up(lost.iface));
-        // A server knows us by our Ethernet address, so that another one is another client.
-        let other_client = mac.is_some() && state.leases.find(&lost.name).is_some();
-        if other_client {
-            self.set_dhcp(state, &lost.name, false)?;
-        }
-        // IPv6 addresses are made of it.
-        let other_addresses = mac.is_some() && state.autoconf.find(&lost.name).is_some();
-        if other_addresses {
-            self.set_slaac(state, &lost.name, false)?;
+        // A server knows us by our Ethernet address, so that another one is another client, and IPv6
+        // addresses are made of it.
+        let is_other = |by: &Teller| mac.is_some() && Self::is_configured(state, &lost.name, *by);
+        let anew: Vec<Teller> = Teller::ALL.into_iter().filter(is_other).collect();
+        for by in &anew {
+            self.configure(state, &lost.name, *by, false)?;
         }
         let revive = move |worker: &mut Worker| {
             let stack = worker.stack();
@@ -226,16 +224,17 @@ impl Control {
         };
         if self.host.ask_all(revive)?.iter().any(Result::is_err) {
             self.set_aside(iface)?;
+            // It is wanted when there is another card.
+            for by in &anew {
+                self.configure(state, &lost.name, *by, true)?;
+            }
             let why = "has an Ethernet address that is none of one card".into();
             return Err(CommandError::Interface { name: lost.name.clone(), why });
         }
         state.made.is_back(iface, mac);
         self.changed();
-        if other_client {
-            self.set_dhcp(state, &lost.name, true)?;
-        }
-        if other_addresses {
-            self.set_slaac(state, &lost.name, true)?;
+        for by in &anew {
+            self.configure(state, &lost.name, *by, true)?;
         }
         if up {
             self.lease_link_is_back(state, &lost.name)?;

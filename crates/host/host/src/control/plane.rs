@@ -23,6 +23,7 @@ use crate::outcome::{Answer, CommandError, Output, locked};
 use crate::placements::Placements;
 use crate::show::{self, Baselines, Drain, LastLooks, View};
 use crate::tables::Tables;
+use crate::teller::Teller;
 
 /// What commands have made that the host itself does not know.
 pub(super) struct State {
@@ -258,8 +259,12 @@ impl Control {
             Command::SetMtu { interface, kind, mtu } => self.set_mtu(interface, *kind, *mtu),
             Command::SetMac { interface, mac } => self.set_mac(state, interface, *mac),
             Command::SetPromiscuous { interface, .. } => self.set_promiscuous(interface),
-            Command::SetDhcp { interface, on } => self.set_dhcp(state, interface, *on),
-            Command::SetSlaac { interface, on } => self.set_slaac(state, interface, *on),
+            Command::SetDhcp { interface, on } => {
+                self.configure(state, interface, Teller::Dhcp, *on)
+            }
+            Command::SetSlaac { interface, on } => {
+                self.configure(state, interface, Teller::Router, *on)
+            }
             Command::SetRxMode { interface, queue, mode } => {
                 self.set_rx_mode(state, interface, *queue, *mode)
             }

@@ -3,7 +3,7 @@
 use std::sync::mpsc::SyncSender;
 
 use clearway_base::Instant;
-use clearway_proto::{Link, NextHop, RouterNews};
+use clearway_proto::{NextHop, RouterNews};
 use clearway_session::Gone;
 use clearway_session::sessions::HearsRouters;
 use clearway_session::worker::Worker;
@@ -14,8 +14,8 @@ use clearway_wire::{Addr, Cidr};
 
 use super::plane::{Control, State};
 use crate::autoconf::Configured;
-use crate::leases::Note;
-use crate::outcome::{CommandError, Output};
+use crate::leases::{Beginning, Note};
+use crate::outcome::CommandError;
 use crate::random::random;
 use crate::teller::Teller;
 
@@ -24,62 +24,38 @@ use crate::teller::Teller;
 const MACHINE_ID: &str = "/etc/machine-id";
 
 impl Control {
-    pub(super) fn set_slaac(
-        &self,
-        state: &mut State,
-        name: &str,
-        on: bool,
-    ) -> Result<Output, CommandError> {
+    pub(super) fn end_slaac(&self, state: &mut State, name: &str) -> Result<(), CommandError> {
+        let now = self.now()?;
         let at = state.autoconf.list.iter().position(|configured| configured.name == name);
-        match (at, on) {
-            (None, true) => self.begin_slaac(state, name)?,
-            (Some(at), false) => {
-                let now = self.now()?;
-                let mut configured = state.autoconf.list.remove(at);
-                configured.client.stop();
-                let done = self.act_on_routers(state, &mut configured, now);
-                let (name, table) = (&configured.name, configured.table);
-                self.say_dns(state, (name, table), Teller::Router, Dns::default())?;
-                self.own_link_local(&configured, true)?;
-                done?;
-            }
-            (Some(_), true) => {}
-            (None, false) => {
-                self.iface(name)?;
-            }
-        }
-        Ok(Output::done())
+        let Some(mut configured) = at.map(|at| state.autoconf.list.remove(at)) else {
+            return Ok(());
+        };
+        configured.client.stop();
+        let done = self.act_on_routers(state, &mut configured, now);
+        self.own_link_local(&configured, true)?;
+        let told = (configured.name.as_str(), configured.table);
+        self.say_dns(state, told, Teller::Router, Dns::default())?;
+        done
     }
 
-    fn begin_slaac(&self, state: &mut State, name: &str) -> Result<(), CommandError> {
-        let iface = self.iface(name)?;
-        let refused =
-            |why: &str| CommandError::Interface { name: name.to_owned(), why: why.to_owned() };
-        let keeper = state.leases.keeper.clone();
-        let keeper = keeper.ok_or_else(|| {
-            refused("cannot be configured by routers: this host has no thread for it")
-        })?;
-        let info = self
-            .host
-            .ask(0, move |worker| worker.stack().interfaces().find(|i| i.iface == iface))?;
-        let info = info.ok_or_else(|| CommandError::NoInterface(name.to_owned()))?;
-        let Link::Ethernet(mac) = info.link else {
-            return Err(refused("has no Ethernet address, which IPv6 addresses are made of"));
-        };
-        let mtu = state.link_mtus.own(iface).unwrap_or(info.mtu);
-        let mut seed = [0; 8];
-        let no_numbers = |error| refused(&format!("gets no random numbers: {error}"));
-        random(&mut seed).map_err(no_numbers)?;
+    pub(super) fn begin_slaac(
+        &self,
+        state: &mut State,
+        beginning: Beginning,
+    ) -> Result<(), CommandError> {
+        let Beginning { name, iface, table, mac, mtu, seed, keeper } = beginning;
         let secret = match state.autoconf.secret {
             Some(secret) => secret,
-            None => *state.autoconf.secret.insert(secret().map_err(no_numbers)?),
+            None => *state.autoconf.secret.insert(secret().map_err(|error| {
+                let why = format!("gets no random numbers: {error}");
+                CommandError::Interface { name: name.clone(), why }
+            })?),
         };
-        let seed = u64::from_le_bytes(seed);
         let client = Client::new(self.now()?, Setup { mac, mtu, secret, seed });
         let configured = Configured {
-            name: name.to_owned(),
+            name,
             iface,
-            table: state.tables.number(info.table),
+            table,
             client,
             watched: Vec::new(),
             addresses: Vec::new(),
@@ -97,14 +73,15 @@ impl Control {
                     let _ = worker.stack().hear_routers(iface, false);
                 };
                 self.host.ask_all(undo)?;
-                return Err(CommandError::Add { what: format!("routers of {name}"), why });
+                return Err(CommandError::Add {
+                    what: format!("routers of {}", configured.name),
+                    why,
+                });
             }
         }
         // RFC 4862 5.4: none is used before it was probed for, and the first one never was.
         self.own_link_local(&configured, false)?;
         state.autoconf.list.push(configured);
-        // A note that finds no room is not needed: the thread looks at everything anyway.
-        let _ = keeper.try_send(Note::Look);
         Ok(())
     }
 
