@@ -128,6 +128,11 @@ fn no_path<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>) {
     if waits && !c.times.send.is_set() {
         let persists = c.outstanding() == 0 && c.state.is_synchronized();
         let timer = if persists { Timer::Persist } else { Timer::Retransmit };
+        if persists {
+            // Nothing that is in flight is tried again and counted: this is, or it would have no end.
+            c.recovery.tries = c.recovery.tries.saturating_add(1);
+            c.rtt.on_timeout();
+        }
         c.arm(timer, cx.now + c.rtt.rto(&cx.config.tcp));
         c.stuck(cx.now);
     }

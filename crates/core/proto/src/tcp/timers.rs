@@ -193,15 +193,15 @@ fn is_hopeless<E: Env>(c: &Conn<E>, cx: &Cx<'_>) -> bool {
 /// answers, `tries` starts over with every answer, and this goes on; the user timeout, the owner,
 /// or the need for the orphan's memory ends it (THREATS 17).
 fn on_persist<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
+    if is_hopeless(c, cx) {
+        give_up(c, cx, Failure::TimedOut);
+        return;
+    }
     let unsent = c.unsent(&cx.pools.tx);
     if unsent > 0 && unsent <= c.snd.usable() {
         // Not the peer: the owner has held this back for as long as an owner may.
         c.cancel(Timer::Persist);
         c.marks.set(Marks::FORCE.with(Marks::EMIT));
-        return;
-    }
-    if is_hopeless(c, cx) {
-        give_up(c, cx, Failure::TimedOut);
         return;
     }
     c.recovery.tries = c.recovery.tries.saturating_add(1);

@@ -324,3 +324,48 @@ fn what_the_congestion_window_holds_back_does_not_wait_for_its_pacing() {
     let at_once = b.out().len();
     assert!(at_once + b.pass(ms(5)).len() > 0);
 }
+
+/// The owner of the stack may leave it to the timers.
+#[test]
+fn what_is_in_flight_or_written_when_its_address_is_gone_times_out() {
+    for (sack, in_flight) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut b = match sack {
+            true => Bench::accepted_sack(1000, 60_000),
+            false => Bench::accepted(plain(), 1000, 60_000),
+        };
+        let id = b.id();
+        let local = b.net.stack.local(id).unwrap().addr;
+        if in_flight {
+            b.send(&pattern(5_000));
+            b.out();
+        }
+        b.net.stack.remove_address(Iface(0), local);
+        b.send(&pattern(5_000));
+        b.silent();
+        let seen = b.pass(secs(500));
+        assert_eq!((seen.len(), b.net.stack.failure(id)), (0, None));
+        b.pass(secs(700));
+        let state = (b.net.stack.running_timer(id), b.info());
+        assert_eq!(
+            b.net.stack.failure(id),
+            Some(Failure::TimedOut),
+            "{sack} {in_flight} {state:?}"
+        );
+    }
+}
+
+#[test]
+fn what_was_written_without_an_address_leaves_when_it_is_back() {
+    let mut b = Bench::accepted(plain(), 1000, 60_000);
+    let local = b.net.stack.local(b.id()).unwrap().addr;
+    b.net.stack.remove_address(Iface(0), local);
+    b.send(&pattern(5_000));
+    b.silent();
+    assert_eq!(b.pass(secs(100)).len(), 0);
+    let cidr = clearway_wire::Cidr::new(local, 24).unwrap();
+    b.net.stack.add_address(b.net.now, Iface(0), cidr).unwrap();
+    let seen = b.pass(secs(60));
+    assert!(seen.iter().any(|(_, sent)| sent.data.len() == 1000), "{}", seen.len());
+    b.inject(ACK, 1, 5_001, 60_000, &[]);
+    assert_eq!((b.info().retransmits, b.info().unsent), (0, 0));
+}
