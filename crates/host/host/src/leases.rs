@@ -46,8 +46,8 @@ pub(crate) struct Leased {
     pub(crate) watched: Option<Addr>,
     /// What was set, to be taken away again.
     pub(crate) address: Option<Cidr>,
-    /// See `address`.
-    pub(crate) routes: Vec<Cidr>,
+    /// See `address`: where to, and by which router.
+    pub(crate) routes: Vec<(Cidr, Addr)>,
 }
 
 /// All of them.
@@ -66,6 +66,7 @@ impl Leases {
 
     /// Whether a server gave this route.
     pub(crate) fn gave_route(&self, table: u32, prefix: Cidr) -> bool {
-        self.list.iter().any(|leased| leased.table == table && leased.routes.contains(&prefix))
+        let gave = |leased: &Leased| leased.routes.iter().any(|(to, _)| *to == prefix);
+        self.list.iter().any(|leased| leased.table == table && gave(leased))
     }
 }

@@ -10,7 +10,7 @@ use clearway_proto::{Datagram, UdpOut, UdpSpec};
 use clearway_session::Gone;
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::{Dns, DnsServer};
-use clearway_wire::{Addr, Endpoint};
+use clearway_wire::{Addr, Cidr, Endpoint};
 
 use super::plane::{Control, State};
 use crate::leases::{Beginning, Leased, Note};
@@ -198,17 +198,24 @@ impl Control {
             tracing::info!(interface = name, address = %lease.addr, server = %lease.server,
                 "an address was given by DHCP");
         }
-        for prefix in std::mem::take(&mut leased.routes) {
+        // What stays is not touched: no packet finds none for a moment at each renewal.
+        let gone = |route: &(Cidr, Addr)| !lease.routes.contains(route);
+        let (old, kept) = leased.routes.iter().copied().partition::<Vec<_>, _>(gone);
+        leased.routes = kept;
+        for (prefix, _) in old {
             let _ = self.delete_route(state, prefix, leased.table);
         }
         for (prefix, router) in &lease.routes {
+            if leased.routes.contains(&(*prefix, *router)) {
+                continue;
+            }
             let via = match router.is_unspecified() {
                 true => RouteVia::Interface(name.clone()),
                 false => RouteVia::Gateway(*router, Some(name.clone())),
             };
             // A route that somebody set stays, and the others are worth having.
             match self.add_route(state, *prefix, leased.table, Some(&via)) {
-                Ok(_) => leased.routes.push(*prefix),
+                Ok(_) => leased.routes.push((*prefix, *router)),
                 Err(error) => {
                     tracing::warn!(interface = name, %error, "a route of DHCP is left out")
                 }
@@ -242,7 +249,7 @@ impl Control {
     }
 
     fn take_back(&self, state: &mut State, leased: &mut Leased) -> Result<(), CommandError> {
-        for prefix in std::mem::take(&mut leased.routes) {
+        for (prefix, _) in std::mem::take(&mut leased.routes) {
             // Somebody may have taken it away already.
             let _ = self.delete_route(state, prefix, leased.table);
         }

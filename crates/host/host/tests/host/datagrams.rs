@@ -330,6 +330,9 @@ fn sockets_that_share_a_port_have_a_worker_each_and_get_what_comes_there() {
         assert_eq!(refused.0, Errno::EADDRINUSE as i32);
     }
     let to = "172.16.1.1:53".parse().unwrap();
+    // The end of what was refused goes from worker to worker, too.
+    let sessions = || world.host.ask_all(|worker| worker.sessions().count()).unwrap();
+    eventually("what was refused is gone", || sessions() == [1, 1]);
     let before = handed_over(&world);
     for from in 4000..4020 {
         for worker in [0, 1] {
