@@ -274,6 +274,13 @@ pub fn transport(src: &Addr, dst: &Addr, proto: Proto, message: &[u8]) -> u16 {
     sum_from(pseudo(src, dst, proto, message.len() as u32), message).finish()
 }
 
+/// A checksum as it is sent: UDP has all ones in place of zero, which means that there is none (RFC
+/// 768), and for TCP both mean the same.
+#[inline(always)]
+pub fn never_zero(sum: u16) -> u16 {
+    if sum == 0 { 0xffff } else { sum }
+}
+
 /// Whether a TCP, UDP or ICMPv6 message with its checksum in place is unharmed.
 #[inline]
 pub fn transport_is_valid(src: &Addr, dst: &Addr, proto: Proto, message: &[u8]) -> bool {

@@ -122,8 +122,7 @@ pub fn fill_partial_checksum(src: &Addr, dst: &Addr, len: u32, header: &mut [u8]
 
 #[inline]
 fn write_checksum(sum: u16, header: &mut [u8]) {
-    // RFC 768: a checksum of 0 is sent as all ones, because 0 means that there is none.
-    put16(head::<HEADER_LEN>(header), 6, if sum == 0 { 0xffff } else { sum });
+    put16(head::<HEADER_LEN>(header), 6, checksum::never_zero(sum));
 }
 
 #[cfg(test)]

@@ -209,20 +209,12 @@ impl AppConfig {
             config.proc_net = yes_or_no("CLEARWAY_PROC_NET", value)?;
         }
         if let Some(value) = variable("CLEARWAY_INTERFACES") {
-            let read = value.to_str().and_then(ShownInterfaces::read);
-            config.interfaces = read.ok_or_else(|| ConfigError::Variable {
-                name: "CLEARWAY_INTERFACES",
-                value: value.to_string_lossy().into_owned(),
-                why: "both, clearway or kernel",
-            })?;
+            let name = "CLEARWAY_INTERFACES";
+            config.interfaces =
+                word(name, value, ShownInterfaces::read, "both, clearway or kernel")?;
         }
         if let Some(value) = variable("CLEARWAY_DNS") {
-            let read = value.to_str().and_then(DnsOf::read);
-            config.dns = read.ok_or_else(|| ConfigError::Variable {
-                name: "CLEARWAY_DNS",
-                value: value.to_string_lossy().into_owned(),
-                why: "clearway or system",
-            })?;
+            config.dns = word("CLEARWAY_DNS", value, DnsOf::read, "clearway or system")?;
         }
         if let Some(value) = variable(spin::VARIABLE) {
             config.spin_us = Some(number(spin::VARIABLE, value)?);
@@ -260,25 +252,30 @@ impl AppConfig {
     }
 }
 
+/// What a variable says, as `read` takes it; `why` is what could stand there.
+fn word<T>(
+    name: &'static str,
+    value: OsString,
+    read: impl FnOnce(&str) -> Option<T>,
+    why: &'static str,
+) -> Result<T, ConfigError> {
+    value.to_str().and_then(read).ok_or_else(|| {
+        let value = value.to_string_lossy().into_owned();
+        ConfigError::Variable { name, value, why }
+    })
+}
+
 fn yes_or_no(name: &'static str, value: OsString) -> Result<bool, ConfigError> {
-    match value.to_str() {
-        Some("1") => Ok(true),
-        Some("0") => Ok(false),
-        _ => Err(ConfigError::Variable {
-            name,
-            value: value.to_string_lossy().into_owned(),
-            why: "1 or 0",
-        }),
-    }
+    let read = |value: &str| match value {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    };
+    word(name, value, read, "1 or 0")
 }
 
 fn number(name: &'static str, value: OsString) -> Result<u32, ConfigError> {
-    let number = value.to_str().and_then(|value| value.parse().ok());
-    number.ok_or_else(|| ConfigError::Variable {
-        name,
-        value: value.to_string_lossy().into_owned(),
-        why: "a number of microseconds",
-    })
+    word(name, value, |value| value.parse().ok(), "a number of microseconds")
 }
 
 fn exists(path: &Path) -> bool {

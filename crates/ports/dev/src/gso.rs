@@ -146,8 +146,7 @@ pub fn finish_checksum(frame: &mut [u8], meta: &TxMeta) -> bool {
         return false;
     }
     let sum = checksum::sum(&frame[start..]).finish();
-    // UDP sends all ones for a sum of zero (RFC 768), and for TCP both mean the same.
-    set16(frame, at, if sum == 0 { 0xffff } else { sum });
+    set16(frame, at, checksum::never_zero(sum));
     true
 }
 
@@ -163,7 +162,7 @@ pub fn rewrite_checksum(frame: &mut [u8], ethernet: bool) -> bool {
         layout.proto,
         &frame[layout.transport_at..layout.end],
     );
-    set16(frame, at, if sum == 0 { 0xffff } else { sum });
+    set16(frame, at, checksum::never_zero(sum));
     true
 }
 

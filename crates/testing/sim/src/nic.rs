@@ -150,8 +150,7 @@ fn fill(bytes: &mut [u8], meta: &TxMeta) -> Result<(), String> {
     let sum =
         checksum::sum(bytes.get(start..).ok_or("the checksum starts behind the frame")?).finish();
     let field = bytes.get_mut(at..at + 2).ok_or("the checksum field lies behind the frame")?;
-    // UDP sends all ones for a sum of zero (RFC 768), and for TCP both mean the same.
-    field.copy_from_slice(&(if sum == 0 { 0xffff } else { sum }).to_be_bytes());
+    field.copy_from_slice(&checksum::never_zero(sum).to_be_bytes());
     Ok(())
 }
 

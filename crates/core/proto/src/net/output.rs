@@ -690,8 +690,7 @@ impl Room<'_> {
                 self.pseudo(proto, used).fold()
             }
         };
-        // RFC 768: a checksum of zero is sent as all ones. For TCP the two mean the same.
-        let sum = if sum == 0 && by == ChecksumBy::Software { 0xffff } else { sum };
+        let sum = if by == ChecksumBy::Software { checksum::never_zero(sum) } else { sum };
         if let Some(place) = self.frame.get_mut(at + field..at + field + 2) {
             place.copy_from_slice(&sum.to_be_bytes());
         }

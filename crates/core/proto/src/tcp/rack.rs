@@ -131,15 +131,18 @@ impl<E: Env> Conn<E> {
         }
         let mss = u32::from(self.mss);
         let pipe = self.recovery(p).pipe(ack.una, ack.nxt, mss, self.known(p));
-        let held = self.board(p).map_or(0, Scoreboard::bytes);
-        // The ACKs of one burst are digested together before anything is sent: what those before
-        // this one let go is still here. Were it forgotten, next to nothing would be in flight for
-        // a round trip.
-        let used = if self.has_unsent(&p.tx) { self.cc.used() } else { 0 };
-        let Some(sent) = self.sent.get_mut(&mut p.sent) else { return };
-        if enters {
+        let begins = enters.then(|| {
+            let held = self.board(p).map_or(0, Scoreboard::bytes);
+            // The ACKs of one burst are digested together before anything is sent: what those
+            // before this one let go is still here. Were it forgotten, next to nothing would be in
+            // flight for a round trip.
+            let used = if self.has_unsent(&p.tx) { self.cc.used() } else { 0 };
             let before = (ack.flight + ack.delivered).saturating_sub(held);
-            sent.prr = Some(Prr::begin(before, used.saturating_sub(ack.flight_before)));
+            Prr::begin(before, used.saturating_sub(ack.flight_before))
+        });
+        let Some(sent) = self.sent.get_mut(&mut p.sent) else { return };
+        if begins.is_some() {
+            sent.prr = begins;
         }
         if let Some(prr) = &mut sent.prr {
             let (delivered, ssthresh) = (ack.delivered, self.cc.ssthresh());
