@@ -1,6 +1,6 @@
 //! `clearway capture`: packets of a running host as pcapng, for Wireshark and its like.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -16,6 +16,7 @@ use self::blocks::Blocks;
 use self::files::{Files, Limits};
 use crate::ctl::{Host, Place};
 use crate::error::WrongUse;
+use crate::out;
 use crate::signals::Signals;
 
 mod blocks;
@@ -134,7 +135,7 @@ impl What {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.list {
         for (at, interface) in interfaces(&args.place)?.iter().enumerate() {
-            writeln!(std::io::stdout(), "{}. {}", at + 1, interface.name)?;
+            writeln!(out::stdout(), "{}. {}", at + 1, interface.name)?;
         }
         return Ok(());
     }
@@ -143,12 +144,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if is_standard && limits.is_some() {
         return Err(WrongUse("a ring of files needs a name: -w FILE".into()).into());
     }
-    if is_standard && std::io::stdout().is_terminal() {
+    if is_standard && out::stdout().is_terminal() {
         let why = "packets do not go to a terminal: name a file with -w, or a pipe";
         return Err(WrongUse(why.into()).into());
     }
     let out = match is_standard {
-        true => Out::Pipe(Pipe::of(std::io::stdout().as_fd())?),
+        true => Out::Pipe(Pipe::of(out::stdout().as_fd())?),
         false => Out::Files(Files::new(&args.write, limits)?),
     };
     let until = args.duration.map(|s| Instant::now() + Duration::from_secs(s.into()));

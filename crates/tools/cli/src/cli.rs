@@ -9,13 +9,13 @@ use clearway_errors::Code;
 
 use crate::error;
 use crate::{
-    bench, bulk, capture, ctl, doctor, extcap, health, http, install, ip, lab, man, nstat, pktgen,
-    reflect, run, ss, top, up, wire,
+    bench, bulk, capture, ctl, doctor, extcap, health, http, install, ip, lab, man, nstat, out,
+    pktgen, reflect, run, ss, top, up, wire,
 };
 
 /// A TCP/IP host stack in user space.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong use; 3 of `health`: the host is drained.
+/// Exit codes: 0 done, or nobody read standard output any more; 1 failed, 2 wrong use; 3 of `health`: the host is drained.
 ///
 /// Errors have a code: `clearway help E0103` says what it means and what to do, `clearway help
 /// errors` lists all.
@@ -70,9 +70,7 @@ pub(crate) fn run() -> ExitCode {
     }
     if let [_, help, topic] = called.as_slice() {
         if let (true, Some(said)) = (help == "help", topic.to_str().and_then(explained)) {
-            return exit_code(
-                said.and_then(|text| Ok(std::io::stdout().write_all(text.as_bytes())?)),
-            );
+            return exit_code(said.and_then(out::all));
         }
     }
     let cli = match Cli::try_parse() {
@@ -118,6 +116,7 @@ pub(crate) fn run() -> ExitCode {
 fn exit_code(done: anyhow::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if out::is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("clearway: {}", error::told(&error));
             ExitCode::from(error::exit_code(&error))
@@ -169,7 +168,7 @@ fn version() -> anyhow::Result<()> {
     let dpdk = clearway_ports::dpdk::version()
         .map_or(String::new(), |version| format!(" dpdk:DEVICE ({version})"));
     writeln!(
-        std::io::stdout(),
+        out::stdout(),
         "{}\nports: tap:NAME tun:NAME xdp:INTERFACE loop pcap:FILE{dpdk}",
         version_text()
     )?;
@@ -179,8 +178,7 @@ fn version() -> anyhow::Result<()> {
 fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "clearway", &mut script);
-    std::io::stdout().write_all(&script)?;
-    Ok(())
+    out::all(script)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use clearway_shm::paths;
 use serde_json::Value;
 
 use crate::error::{Coded, WrongUse};
+use crate::out;
 
 mod drain;
 mod shell;
@@ -238,9 +239,9 @@ impl Host {
         let text = answer.text.trim_end();
         let is_wrong_use = answer.outcome == Outcome::WrongUse;
         match answer.outcome {
-            Outcome::Done | Outcome::Quit => Ok(io::stdout().write_all(answer.text.as_bytes())?),
+            Outcome::Done | Outcome::Quit => out::all(answer.text),
             Outcome::Failed | Outcome::WrongUse if json => {
-                writeln!(io::stdout(), "{text}")?;
+                writeln!(out::stdout(), "{text}")?;
                 let sentence = "the command was not carried out";
                 let code = code_in(text).unwrap_or(Code::Failed);
                 Err(Coded::new(code, sentence).if_wrong_use(is_wrong_use).into())

@@ -13,6 +13,7 @@ use clap::Parser;
 use crate::capture::{Capture, Out, Pipe, Way, What, interfaces};
 use crate::ctl::Place;
 use crate::error::WrongUse;
+use crate::out;
 
 /// What the names of our interfaces begin with there.
 const PREFIX: &str = "clearway:";
@@ -56,7 +57,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut out = std::io::stdout();
+    let mut out = out::stdout();
     if !args.install && !args.remove {
         for folder in [own_folder(), system_folder()].into_iter().flatten() {
             let link = folder.join(LINK);
@@ -159,7 +160,7 @@ struct Call {
 pub(crate) fn answer(args: &[OsString]) -> anyhow::Result<()> {
     let call = Call::try_parse_from(args)
         .map_err(|error| WrongUse(error.render().to_string().trim_end().to_owned()))?;
-    let mut out = std::io::stdout();
+    let mut out = out::stdout();
     if call.extcap_interfaces {
         return Ok(out.write_all(listed(&Place::at(call.socket)).as_bytes())?);
     }

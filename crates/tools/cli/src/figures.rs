@@ -1,10 +1,12 @@
 //! Numbers as people and machines read them.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::str::FromStr;
 
 use clearway_engine::CoreReport;
 use serde::Serialize;
+
+use crate::out;
 
 /// How results are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +22,7 @@ pub(crate) enum Form {
 impl Form {
     /// JSON when asked for; live figures on a terminal only.
     pub(crate) fn choose(json: bool) -> Form {
-        match (json, io::stdout().is_terminal()) {
+        match (json, out::stdout().is_terminal()) {
             (true, _) => Form::Json,
             (false, true) => Form::Live,
             (false, false) => Form::Quiet,
@@ -28,9 +30,9 @@ impl Form {
     }
 }
 
-/// Prints a line; a reader that has gone is an error, not a panic.
+/// Prints a line.
 pub(crate) fn line(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = out::stdout();
     writeln!(out, "{text}")?;
     out.flush()
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use crate::ctl::{Host, Place};
+use crate::out;
 
 /// Exit code of a host that works and is drained.
 const DRAINING: u8 = 3;
@@ -48,7 +49,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.watch {
         let found = look(args).context("not healthy")?;
-        writeln!(std::io::stdout(), "{} {}", found.state, found.figures)?;
+        writeln!(out::stdout(), "{} {}", found.state, found.figures)?;
         return Ok(ExitCode::from(if args.alive { 0 } else { found.code() }));
     }
     let mut before = None;
@@ -58,8 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Err(error) => ("unhealthy", format!("{error:#}")),
         };
         if before.replace(state) != Some(state) {
-            // A reader that is gone ends this.
-            let mut out = std::io::stdout();
+            let mut out = out::stdout();
             writeln!(out, "{state} {more}")?;
             out.flush()?;
         }

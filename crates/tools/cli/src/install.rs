@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::out;
 use crate::run::inproc::LIBRARY as IN_PROCESS_LIBRARY;
 use crate::run::trap::CARRIER;
 use crate::run::{LIBRARY, find_library, find_part, loadable};
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             files.push((path, name, mode));
         }
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = out::stdout();
     for (from, name, mode) in files {
         let to = folder.join(name);
         copy(&from, &to, mode)

@@ -1,14 +1,13 @@
 //! `clearway ip`: interfaces, addresses, routes and neighbours of a host, in the lines and the JSON
 //! of ip(8).
 
-use std::io::Write as _;
-
 use anyhow::Context as _;
 use serde_json::Value;
 
 use self::words::{Object, Words};
 use crate::ctl::{Host, Place};
 use crate::error::WrongUse;
+use crate::out;
 
 mod lines;
 mod rows;
@@ -103,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         rows.iter().map(|row| lines::full(words.object, row)).collect()
     };
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+    out::all(text)
 }
 
 /// What is to be shown, with the keys of ip(8).

@@ -21,6 +21,7 @@ mod man;
 mod metrics;
 mod net;
 mod nstat;
+mod out;
 mod pktgen;
 mod reflect;
 mod run;

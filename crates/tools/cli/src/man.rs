@@ -10,6 +10,8 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
+use crate::out;
+
 /// Write the manual pages, clearway(1) and one for each command
 ///
 /// Examples:
@@ -28,13 +30,12 @@ pub(crate) fn run<C: CommandFactory>(args: &Args) -> anyhow::Result<()> {
     let pages = pages(C::command())?;
     let Some(folder) = &args.folder else {
         let (_, text) = pages.first().context("there is no command")?;
-        return Ok(io::stdout().write_all(text)?);
+        return out::all(text);
     };
     let written = write(folder, &pages)
         .with_context(|| format!("cannot write manual pages into {}", folder.display()));
     written?;
-    println!("{} pages in {}", pages.len(), folder.display());
-    Ok(())
+    out::all(format!("{} pages in {}\n", pages.len(), folder.display()))
 }
 
 fn write(folder: &Path, pages: &[(String, Vec<u8>)]) -> io::Result<()> {

@@ -1,6 +1,5 @@
 //! `clearway nstat`: counters of a host by the names of Linux, as nstat(8) shows the kernel's.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use serde_json::{Map, Value, json};
 use self::history::History;
 use crate::ctl::{Host, Place};
 use crate::error::WrongUse;
+use crate::out;
 
 mod history;
 
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         } else {
             in_lines(&rows, seconds)
         };
-        std::io::stdout().lock().write_all(text.as_bytes())?;
+        out::all(text)?;
     }
     match history {
         Some(mut file) if !args.noupdate => file.write(&now),

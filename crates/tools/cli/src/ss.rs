@@ -12,6 +12,7 @@ use self::names::Names;
 use self::socket::{Kind, Program, Socket};
 use crate::ctl::{Host, Place};
 use crate::error::WrongUse;
+use crate::out;
 
 mod filter;
 mod line;
@@ -128,7 +129,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let sessions = shown["sessions"].as_array().context("the host's answer has no sessions")?;
     let all: Vec<Socket> =
         sessions.iter().filter_map(|session| Socket::of(session, &programs)).collect();
-    let mut out = std::io::stdout().lock();
+    let mut out = out::stdout();
     if args.summary {
         return Ok(out.write_all(summary(&all).as_bytes())?);
     }

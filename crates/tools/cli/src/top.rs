@@ -13,6 +13,7 @@ use self::screen::Screen;
 use self::terminal::Terminal;
 use self::view::{Between, Sort};
 use crate::ctl::{Host, Place};
+use crate::out;
 use crate::signals::{Signals, Woken};
 
 mod sample;
@@ -71,7 +72,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let is_terminal = out::stdout().is_terminal() && io::stdin().is_terminal();
     if args.once || args.json || !is_terminal {
         return once(args);
     }
@@ -95,7 +96,7 @@ fn once(args: &Args) -> anyhow::Result<()> {
     std::thread::sleep(args.interval);
     let now = Sample::of(&mut host)?;
     let between = Between::new(Some(&before), &now).sorted(args.sort, false).with(&args.filter);
-    let mut out = io::stdout().lock();
+    let mut out = out::stdout();
     if args.json {
         return Ok(writeln!(out, "{:#}", between.json())?);
     }

@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 use crate::error::{self, Coded};
 use crate::log::Log;
 use crate::metrics::Metrics;
+use crate::out;
 use crate::service::ServiceManager;
 use crate::signals::{Signals, Woken};
 
@@ -143,7 +144,7 @@ fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
         lines += check_script(script, 0)?;
     }
     let scripts = settings.script.iter().chain(&args.scripts).count();
-    Ok(writeln!(io::stdout(), "well-formed: settings, {scripts} scripts with {lines} commands")?)
+    Ok(writeln!(out::stdout(), "well-formed: settings, {scripts} scripts with {lines} commands")?)
 }
 
 /// How many commands a script has, with those of scripts that it names.
@@ -391,7 +392,7 @@ impl Butler<'_> {
             if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
         let (socket, control) = (self.socket.display(), control.display());
         let status = format!("{workers}, programs at {socket}, commands at {control}");
-        let mut out = io::stdout();
+        let mut out = out::stdout();
         writeln!(out, "{READY}: {status}")?;
         out.flush()?;
         Ok(status)
@@ -489,9 +490,9 @@ fn in_background(control: &Path, log: &Path) -> anyhow::Result<()> {
         if let Some(ready) =
             ready.filter(|_| std::os::unix::net::UnixStream::connect(control).is_ok())
         {
-            writeln!(io::stdout(), "{}", ready.trim())?;
+            writeln!(out::stdout(), "{}", ready.trim())?;
             writeln!(
-                io::stdout(),
+                out::stdout(),
                 "process {}; what it says goes to {}",
                 child.id(),
                 log.display()

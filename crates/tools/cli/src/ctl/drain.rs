@@ -1,6 +1,6 @@
 //! `clearway ctl drain`: has new connections go to other machines, and waits for the old ones.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::Host;
 use crate::error::WrongUse;
+use crate::out;
 
 /// How often the host is asked what is left.
 const EVERY: Duration = Duration::from_millis(100);
@@ -111,10 +112,10 @@ pub(super) fn run(mut host: Host, words: &[String], json: bool) -> anyhow::Resul
             "connections": last.connections,
             "kept-out": last.kept_out,
         });
-        writeln!(io::stdout(), "{told:#}")?;
+        writeln!(out::stdout(), "{told:#}")?;
     } else if last.connections == 0 {
         writeln!(
-            io::stdout(),
+            out::stdout(),
             "drained: {first} connections ended within {seconds:.1} s, {} SYNs were kept out",
             last.kept_out
         )?;

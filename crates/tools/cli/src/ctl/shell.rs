@@ -1,7 +1,7 @@
 //! The shell: a line editor whose completion and help come from the grammar, with the names that
 //! the host knows.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,7 @@ use reedline::{
 use serde_json::Value;
 
 use super::Host;
+use crate::out;
 
 /// Lines that are remembered.
 const HISTORY: usize = 10_000;
@@ -37,14 +38,14 @@ pub(super) fn run(host: Host, json: bool) -> anyhow::Result<()> {
             _ => return Ok(()),
         };
         if let Some(asked) = line.trim_end().strip_suffix('?') {
-            print!("{}", help(asked, &HostNames::new(&host)));
+            out::all(help(asked, &HostNames::new(&host)))?;
             continue;
         }
         if line.trim().is_empty() {
             continue;
         }
         let answer = host.lock().unwrap_or_else(PoisonError::into_inner).ask(&line, json)?;
-        io::stdout().write_all(answer.text.as_bytes())?;
+        out::all(answer.text)?;
         if answer.outcome == Outcome::Quit {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The terminal while it is ours, and as it was when it is not any more: by whichever way this
 //! ends.
 
-use std::io::{self, Stdout, Write as _};
+use std::io::Write as _;
 use std::panic;
 
 use anyhow::Context as _;
@@ -13,9 +13,10 @@ use ratatui::crossterm::terminal::{
 };
 
 use super::screen::Screen;
+use crate::out::{self, Out};
 
 /// The terminal while it is ours.
-pub(super) struct Terminal(ratatui::Terminal<CrosstermBackend<Stdout>>);
+pub(super) struct Terminal(ratatui::Terminal<CrosstermBackend<Out>>);
 
 impl Terminal {
     pub(super) fn take() -> anyhow::Result<Terminal> {
@@ -26,8 +27,8 @@ impl Terminal {
             said(panic);
         }));
         enable_raw_mode().context("cannot take the terminal")?;
-        let taken = execute!(io::stdout(), EnterAlternateScreen)
-            .and_then(|()| ratatui::Terminal::new(CrosstermBackend::new(io::stdout())));
+        let taken = execute!(out::stdout(), EnterAlternateScreen)
+            .and_then(|()| ratatui::Terminal::new(CrosstermBackend::new(out::stdout())));
         match taken {
             Ok(terminal) => Ok(Terminal(terminal)),
             Err(error) => {
@@ -51,7 +52,7 @@ impl Drop for Terminal {
 
 /// To be done twice does no harm, and a terminal that is gone needs nothing.
 fn restore() {
-    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+    let _ = execute!(out::stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
-    let _ = io::stdout().flush();
+    let _ = out::stdout().flush();
 }
