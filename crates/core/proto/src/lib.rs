@@ -58,8 +58,8 @@ pub use store::{Env, RxStore, TxStore};
 pub use tcp::fast_open::{FastOpenConnect, FastOpenListener};
 pub use tcp::summary::{ConnSummary, Holder, ListenerSummary};
 pub use tcp::{
-    BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, RunningTimer, State, TcpInfo,
-    TimerKind,
+    BbrInfo, Carried, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, RunningTimer, State,
+    TcpInfo, TimerKind,
 };
 pub use trace::{Ends, Trace, TracedSegment};
 pub use udp::{

@@ -27,7 +27,7 @@ use crate::ids::{ConnId, ListenerId};
 use crate::net::ip::Ip;
 use crate::net::replies::Replies;
 use crate::store::{Env, RxStore, TxStore};
-use crate::tcp::{ConnectSpec, Cx, ListenSpec, RunningTimer, State, Tcp, TcpInfo};
+use crate::tcp::{Carried, ConnectSpec, Cx, ListenSpec, RunningTimer, State, Tcp, TcpInfo};
 use crate::udp::Udp;
 
 /// A whole TCP/IP host stack for one core.
@@ -398,6 +398,11 @@ impl<E: Env> Stack<E> {
     /// A connection's options.
     pub fn options(&self, conn: ConnId) -> Option<ConnOptions> {
         self.tcp.options(conn)
+    }
+
+    /// What a connection has carried.
+    pub fn carried(&self, conn: ConnId) -> Option<Carried> {
+        self.tcp.carried(conn)
     }
 
     /// The timer of a connection that waits for its peer; None when none runs.

@@ -74,7 +74,8 @@ mod verbs;
 mod window;
 
 pub use api::{
-    BbrInfo, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, RunningTimer, TcpInfo, TimerKind,
+    BbrInfo, Carried, ConnectSpec, EcnFeedback, EcnInfo, ListenSpec, Phase, RunningTimer, TcpInfo,
+    TimerKind,
 };
 pub(crate) use context::{Arrival, Cx};
 pub use state::State;

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clearway_errors::Code;
 use clearway_proto::Table;
 use clearway_session::program::ProgramLimits;
 use clearway_session::quota::Limits;
+use clearway_session::traffic::Traffic;
 use clearway_shm::attach_socket::Secret;
 use thiserror::Error;
 
@@ -95,9 +97,15 @@ pub struct Namespace {
     pub attached: u64,
     /// Processes that asked for it and were not let in: for want of its secret, or by a limit.
     pub refused: u64,
+    /// What its programs' sessions have carried.
+    pub traffic: Arc<Traffic>,
 }
 
 impl Namespace {
+    fn new(number: u32, spec: NamespaceSpec) -> Namespace {
+        Namespace { number, spec, attached: 0, refused: 0, traffic: Arc::default() }
+    }
+
     /// Whether this is what a program must show. Takes the same time for every wrong secret of one
     /// length.
     pub fn admits(&self, shown: Option<&Secret>) -> bool {
@@ -194,7 +202,7 @@ impl Default for Namespaces {
             interface: None,
             limits,
         };
-        let list = vec![Namespace { number: 0, spec, attached: 0, refused: 0 }];
+        let list = vec![Namespace::new(0, spec)];
         Namespaces { list, next: 1, dns: NameServers::default() }
     }
 }
@@ -211,7 +219,7 @@ impl Namespaces {
         }
         let number = self.next;
         self.next += 1;
-        self.list.push(Namespace { number, spec, attached: 0, refused: 0 });
+        self.list.push(Namespace::new(number, spec));
         Ok(number)
     }
 

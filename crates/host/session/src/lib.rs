@@ -18,6 +18,7 @@ pub mod session_fds;
 pub mod sessions;
 pub mod store;
 mod traced;
+pub mod traffic;
 pub mod worker;
 
 pub use env::HostEnv;

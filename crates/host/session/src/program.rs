@@ -8,6 +8,7 @@ use clearway_shm::attach_socket::Token;
 
 use crate::memory::Memory;
 use crate::quota::{Limits, Quota};
+use crate::traffic::Traffic;
 
 /// What one program may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +89,8 @@ pub struct Program {
     pub memory: Memory,
     /// What it has.
     pub quota: Arc<Quota>,
+    /// What the sessions of its namespace have carried.
+    pub traffic: Arc<Traffic>,
     /// It wrote something impossible, and is served no more.
     pub is_cut: AtomicBool,
     /// A listener of it, on whatever worker, waits for it to have fewer sessions.

@@ -1,5 +1,6 @@
 //! The sessions of one worker: what the processes' sockets are here.
 
+mod carried;
 mod claim;
 mod close;
 mod cut_throughs;

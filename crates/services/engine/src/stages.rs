@@ -195,6 +195,9 @@ impl Probe for StageProbe {
 /// For how many cycles an [`OnDemandProbe`] goes on to count: some ten seconds.
 const LISTENS_FOR: u64 = 1 << 35;
 
+/// For how many cycles it does so for a sample: about a second.
+const SAMPLE: u64 = 1 << 31;
+
 /// Counts cycles while somebody asks for them, and for some seconds after. In between, each stage
 /// costs a comparison.
 #[derive(Clone, Copy, Debug, Default)]
@@ -212,12 +215,22 @@ impl OnDemandProbe {
 
     /// Counts from here on, and for some seconds. Answers what was counted so far, in all.
     pub fn ask(&mut self) -> StageCycles {
+        self.count_for(LISTENS_FOR)
+    }
+
+    /// As [`OnDemandProbe::ask`], for about a second only: enough for shares, and for who asks
+    /// every few seconds for ever.
+    pub fn sample(&mut self) -> StageCycles {
+        self.count_for(SAMPLE)
+    }
+
+    fn count_for(&mut self, more: u64) -> StageCycles {
         let now = cycles();
         if self.until == 0 {
             let sum = self.probe.sum;
             self.probe = StageProbe { sum, ..StageProbe::new() };
         }
-        self.until = now.saturating_add(LISTENS_FOR).max(1);
+        self.until = self.until.max(now.saturating_add(more)).max(1);
         self.probe.sum
     }
 }

@@ -96,7 +96,7 @@ pub const ORDERS: &[Order] = &[
             "shortage", "syn_rcvd", "table", "time_wait", "verbs"]),
     ]),
     settled("session", &[
-        floor("words and tools", &["errno", "interfaces", "mailbox", "memory", "traced"]),
+        floor("words and tools", &["errno", "interfaces", "mailbox", "memory", "traced", "traffic"]),
         floor("limits", &["quota"]),
         floor("programs, and what they hold", &["program", "session_fds"]),
         floor("FIFOs", &["store"]),
@@ -116,7 +116,7 @@ pub const ORDERS: &[Order] = &[
         floor("values", &["hold", "listening", "membership", "remote", "rounds"]),
         floor("parts of a session", &["datagram_fifos", "queue_pair", "session_options"]),
         floor("the sessions of a worker", &["state"]),
-        floor("what is told of times", &["stamps"]),
+        floor("what is told of times and bytes", &["carried", "stamps"]),
         floor("what happens to them", &["claim", "close", "cut_throughs", "datagram", "drain", "errors",
             "forwarder", "groups", "host_sockets", "info", "messages", "place",
             "reclaim", "stream", "turn"]),

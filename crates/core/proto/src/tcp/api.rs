@@ -238,6 +238,21 @@ pub enum TimerKind {
     Keepalive,
 }
 
+/// What a connection has carried from its beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Carried {
+    /// Payload bytes that came in order.
+    pub bytes_received: u64,
+    /// Payload bytes that were sent, not counting repetitions.
+    pub bytes_sent: u64,
+    /// Payload bytes that were written and not sent yet.
+    pub unsent: u32,
+    /// Segments that came; the count wraps.
+    pub segs_in: u32,
+    /// Segments that were sent, repetitions included; the count wraps.
+    pub segs_out: u32,
+}
+
 /// The timer of a connection that runs, at one glance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunningTimer {

@@ -3,7 +3,7 @@
 use super::marks::Marks;
 use clearway_base::{Duration, Instant};
 
-use super::api::{EcnInfo, RunningTimer, TimerKind};
+use super::api::{Carried, EcnInfo, RunningTimer, TimerKind};
 use super::conn::Conn;
 use super::deadlines::Timer;
 use super::ecn::EcnState;
@@ -104,6 +104,18 @@ impl<E: Env> Tcp<E> {
 }
 
 impl<E: Env> Tcp<E> {
+    /// What a connection has carried; None when the handle names nothing.
+    pub(crate) fn carried(&self, id: ConnId) -> Option<Carried> {
+        let (c, p) = (self.owned(id)?, &self.pools);
+        Some(Carried {
+            bytes_received: if c.state == State::SynSent { 0 } else { c.bytes_received() },
+            bytes_sent: c.bytes_sent_once(c.suffered(p).cold.una_wraps),
+            unsent: c.unsent(&p.tx),
+            segs_in: c.segs_in,
+            segs_out: c.segs_out,
+        })
+    }
+
     /// The timer that waits for the peer; None when none does, or the handle names nothing.
     pub(crate) fn running_timer(&self, id: ConnId) -> Option<RunningTimer> {
         let (c, now) = (self.owned(id)?, self.now);

@@ -8,7 +8,7 @@ use std::fmt;
 
 use clearway_base::Instant;
 use clearway_dev::{DevCounters, RxDrop, TxDrop};
-use clearway_engine::{App as _, TurnTimes};
+use clearway_engine::{App as _, Stage, StageCycles, TurnTimes};
 use clearway_proto::Population;
 use clearway_session::worker::Worker;
 use clearway_slaac::Phase;
@@ -113,6 +113,7 @@ impl Number {
 struct WorkerFigures {
     turns: u64,
     sleeps: u64,
+    stages: StageCycles,
     times: TurnTimes,
     sessions: u32,
     buffers: [(&'static str, usize, usize); 2],
@@ -129,6 +130,7 @@ impl WorkerFigures {
         WorkerFigures {
             turns,
             sleeps,
+            stages: worker.engine().probe().sample(),
             times: worker.engine().turn_times().clone(),
             sessions: worker.sessions().count(),
             buffers,
@@ -367,8 +369,65 @@ impl Look<'_> {
                 sums.iter().map(|(id, sums)| (label("namespace", id), Number::Whole(sums[at])));
             all.add(MetricType::Gauge, name, help, series.collect());
         }
+        self.traffic_by_namespace(all)
+    }
+
+    /// What a worker's sessions have carried is told to their namespaces, some of them between two
+    /// turns, and read then.
+    fn traffic_by_namespace(&self, all: &mut Families) -> Result<(), CommandError> {
+        for worker in 0..self.host.workers() {
+            let mut from = 0;
+            while let Some(next) = self.host.ask(worker, move |worker| count_some(worker, from))? {
+                from = next;
+            }
+        }
+        let mut sums: BTreeMap<String, [u64; 4]> = BTreeMap::new();
+        let namespaces = self.host.namespaces();
+        for (at, namespace) in locked(&namespaces).iter().enumerate() {
+            let id = if at < MAX_NAMESPACES { &namespace.spec.id } else { OTHERS };
+            let counts = namespace.traffic.counts();
+            let more = [counts.bytes_in, counts.bytes_out, counts.segs_in, counts.segs_out];
+            let sum = sums.entry(id.to_owned()).or_default();
+            sum.iter_mut().zip(more).for_each(|(sum, more): (&mut u64, u64)| *sum += more);
+        }
+        let families = [
+            (
+                "clearway_namespace_receive_bytes",
+                "Bytes of payload that came for the programs in a namespace.",
+            ),
+            (
+                "clearway_namespace_transmit_bytes",
+                "Bytes of payload that the programs in a namespace sent, repetitions not counted.",
+            ),
+            (
+                "clearway_namespace_receive_segments",
+                "Segments of TCP that came for the programs in a namespace.",
+            ),
+            (
+                "clearway_namespace_transmit_segments",
+                "Segments of TCP that went out for the programs in a namespace.",
+            ),
+        ];
+        for (at, (name, help)) in families.into_iter().enumerate() {
+            let series =
+                sums.iter().map(|(id, sums)| (label("namespace", id), Number::Whole(sums[at])));
+            all.add(MetricType::Counter, name, help, series.collect());
+        }
         Ok(())
     }
+}
+
+/// Places that are looked at between two turns.
+const PER_TURN: u32 = 2048;
+
+/// Tells what the sessions from this slot on have carried; and the slot where it goes on, if there
+/// are more.
+fn count_some(worker: &mut Worker, from: u32) -> Option<u32> {
+    let (sessions, stack) = worker.both();
+    let last = sessions.slots();
+    let end = from.saturating_add(PER_TURN).min(last);
+    sessions.count_carried(stack, from..end);
+    (end < last).then_some(end)
 }
 
 /// Counters with the names that node_exporter has for Linux's.
@@ -404,6 +463,16 @@ fn about_workers(all: &mut Families, workers: &[WorkerFigures]) {
     });
     let help = "How long turns with work took.";
     all.add(MetricType::Histogram, "clearway_turn_seconds", help, times);
+    let mut stages = Vec::new();
+    for (index, figures) in workers.iter().enumerate() {
+        for stage in Stage::ALL {
+            let name = stage.name().replace(' ', "_");
+            let labels = vec![("worker", index.to_string()), ("stage", name)];
+            stages.push((labels, whole(figures.stages.of(stage))));
+        }
+    }
+    let help = "Cycles of a worker's turns with work, by stage, of the second after each reading.";
+    all.add(MetricType::Counter, "clearway_worker_stage_cycles", help, stages);
     let sessions = each(&|figures| whole(figures.sessions.into()));
     all.add(MetricType::Gauge, "clearway_worker_sessions", "Sessions of a worker.", sessions);
     let cut_off = each(&|figures| whole(figures.cut_off));

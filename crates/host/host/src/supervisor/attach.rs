@@ -310,6 +310,7 @@ impl Supervisor {
             tx_fifo: if hello.tx_fifo == 0 { limits.tx_fifo } else { hello.tx_fifo },
             memory: Memory::new(format!("clearway-app-{number}"), Arc::clone(quota.memory())),
             quota,
+            traffic: Arc::clone(&namespace.traffic),
             is_cut: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
         });

@@ -43,6 +43,7 @@ impl Sessions {
             return;
         }
         self.forget_cut_through(stack, handle);
+        self.tell_carried(stack, handle, !reset);
         let Some(session) = self.table.remove(handle) else { return };
         self.stamps_no_more(stack, &session);
         if let Some(parent) = session.parent {

@@ -31,6 +31,7 @@ use crate::memory::Block;
 use crate::program::Program;
 use crate::quota::Permit;
 use crate::store::FifoPlan;
+use crate::traffic::Known;
 
 /// Slots are 24 bits of a session's name.
 pub const MAX_SESSIONS: u32 = 1 << 24;
@@ -112,6 +113,8 @@ pub struct Session {
     pub(super) untold: u32,
     /// Bytes that went round the stack: that its process read, and wrote.
     pub(super) passed: (u64, u64),
+    /// What its namespace's counts know of what it has carried.
+    pub(super) known: Known,
     /// Its program asks when data came and left, and all workers were told so.
     pub(super) asks_stamps: bool,
     pub(super) asks_everywhere: bool,

@@ -20,6 +20,7 @@ use crate::env::HostStack;
 use crate::errno::{Refusal, of_failure, refuse};
 use crate::program::Program;
 use crate::store::FifoBlocks;
+use crate::traffic::Known;
 
 impl Sessions {
     /// Reserves the address and port.
@@ -68,6 +69,7 @@ impl Sessions {
                     state::CONNECTED | state::FAILED | state::CLOSED | state::PEER_CLOSED,
                 );
                 session.what = What::Fresh;
+                session.known = Known::default();
             }
             What::Fresh | What::Datagrams(_) => {}
         }

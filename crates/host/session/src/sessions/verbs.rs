@@ -21,6 +21,7 @@ use crate::errno::{Refusal, refuse};
 use crate::memory::Block;
 use crate::program::Program;
 use crate::quota::{Permit, Thing};
+use crate::traffic::Known;
 
 const HEAD_LEN: u32 = size_of::<SessionHead>() as u32;
 
@@ -133,6 +134,7 @@ impl Sessions {
             stuck: 0,
             untold: 0,
             passed: (0, 0),
+            known: Known::default(),
             asks_stamps: false,
             asks_everywhere: false,
         });

@@ -69,3 +69,16 @@ fn a_probe_on_demand_counts_while_somebody_asks_and_no_longer() {
     assert_eq!(probe.ask().turns, 2, "the turn that ended its time, and none after");
     assert!(probe.listens());
 }
+
+#[test]
+fn a_sample_is_shorter_and_shortens_nothing() {
+    let mut probe = OnDemandProbe::new();
+    probe.sample();
+    let sampled = probe.until;
+    assert!(probe.listens());
+    probe.ask();
+    let asked = probe.until;
+    assert!(asked > sampled);
+    probe.sample();
+    assert_eq!(probe.until, asked, "who asked for more is served on");
+}

@@ -30,6 +30,7 @@ mod ss;
 mod stamps;
 mod stuck;
 mod top;
+mod traffic;
 #[cfg(target_arch = "x86_64")]
 mod trap;
 mod trust;
