@@ -50,7 +50,7 @@ install: ## Build, then install the program, its libraries, manual pages and com
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's,^prefix=.*,prefix=$(PREFIX),' packaging/clearway.pc >$(DESTDIR)$(PREFIX)/lib/pkgconfig/clearway.pc
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	for unit in clearway.service clearway@.service; do sed 's,/usr/bin/,$(PREFIX)/bin/,' packaging/systemd/$$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; done
+	for unit in clearway.service clearway.socket clearway@.service clearway@.socket; do sed 's,/usr/bin/,$(PREFIX)/bin/,' packaging/systemd/$$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; done
 	$(BINARY) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/clearway

@@ -71,7 +71,7 @@ grep -q '^10.99.0.2 -> 10.99.0.1:' <<<"$said" || fail "curl did not go over Clea
 echo "deb-test: from nothing to that in $((SECONDS - began)) s"
 
 echo "deb-test: manual pages, completions, units, the library for C"
-inside 'cd /usr; for file in share/man/man1/clearway{,-up,-run}.1 share/bash-completion/completions/clearway lib/systemd/system/clearway{,@}.service \
+inside 'cd /usr; for file in share/man/man1/clearway{,-up,-run}.1 share/bash-completion/completions/clearway lib/systemd/system/clearway{,@}.{service,socket} \
     lib/libclearway{,_preload,_inproc}.so lib/libclearway.a include/clearway.h lib/pkgconfig/clearway.pc; do
     [[ -s $file || -s $file.gz ]] || { echo "/usr/$file is missing" >&2; exit 1; }; done'
 

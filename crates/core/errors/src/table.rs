@@ -216,9 +216,9 @@ HostRuns = 501: "a host runs there already",
     "An instance that was started before, by hand or by the service manager.",
     "`clearway ctl show version` asks it, `clearway ctl stop` stops it; a second host wants another --socket.";
 SocketFailed = 502: "a socket of the host that cannot be made",
-    "The host cannot make a socket at this path, for programs, commands or metrics.",
-    "The folder is not there or closed to this user, the path is longer than 107 bytes, or something else lies there.",
-    "Name a socket in a folder that this user may write, with --socket or in the section [control] of the settings.";
+    "The host cannot make a socket at this path, for programs, commands or metrics, or cannot use one that the service manager gave it.",
+    "The folder is not there or closed to this user, the path is longer than 107 bytes, or something else lies there; a socket unit of systemd names other sockets than the host's.",
+    "Name a socket in a folder that this user may write, with --socket or in the section [control] of the settings; in a socket unit the same paths as for the host, ListenSequentialPacket= for programs and ListenStream= for commands.";
 WorkerFailed = 503: "a worker that could not begin, or ended",
     "One of the host's threads that carry packets failed, and the host with it.",
     "A core that is not there or not allowed to this process, or a port that broke.",

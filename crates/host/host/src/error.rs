@@ -7,6 +7,7 @@ use clearway_engine::EngineError;
 use clearway_errors::Code;
 use clearway_session::worker::Failed;
 use clearway_shm::ShmError;
+use clearway_shm::activation::ActivationError;
 use clearway_shm::host::MAX_WORKERS;
 use thiserror::Error;
 
@@ -19,6 +20,9 @@ pub enum HostError {
     /// The socket cannot be made.
     #[error("cannot make the socket {0}: {1}")]
     Socket(PathBuf, io::Error),
+    /// A socket that the service manager handed over.
+    #[error("{0}")]
+    Given(#[from] ActivationError),
     /// The system refused something that every host needs.
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
@@ -41,7 +45,7 @@ impl HostError {
     pub fn code(&self) -> Code {
         match self {
             HostError::Running(_) => Code::HostRuns,
-            HostError::Socket(..) => Code::SocketFailed,
+            HostError::Socket(..) | HostError::Given(_) => Code::SocketFailed,
             HostError::System(..) | HostError::Page(_) => Code::SystemRefuses,
             HostError::Workers => Code::Senseless,
             HostError::Thread(..) => Code::WorkerFailed,

@@ -1,12 +1,14 @@
 //! What a host is started with.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clearway_dev::PoolBudget;
 use clearway_engine::Mode;
 use clearway_proto::{Config, Limits};
 use clearway_session::program::ProgramLimits;
 use clearway_session::worker::{ThreadHook, WorkerSetup};
+use clearway_shm::activation::Given;
 
 /// Everything that a host needs to know before it starts.
 #[derive(Clone)]
@@ -18,6 +20,8 @@ pub struct Setup {
     pub socket_mode: u32,
     /// The group that the sockets belong to; None: that of who runs the host.
     pub socket_group: Option<u32>,
+    /// That socket, when it listens already: the service manager made it.
+    pub given: Option<Arc<Given>>,
     /// One worker for each; Some pins its thread to that core.
     pub workers: Vec<Option<usize>>,
     /// What workers do when there is nothing to do.
@@ -112,6 +116,7 @@ impl Setup {
             socket,
             socket_mode: 0o660,
             socket_group: None,
+            given: None,
             workers: vec![None],
             mode: Mode::Interrupt,
             pool: PoolBudget::default(),

@@ -26,6 +26,8 @@ pub mod sleep;
 mod words;
 
 #[cfg(not(loom))]
+pub mod activation;
+#[cfg(not(loom))]
 pub mod host;
 #[cfg(not(loom))]
 mod in_place;

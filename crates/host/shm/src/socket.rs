@@ -31,7 +31,7 @@ mod tests;
 pub const MAX_DESCRIPTORS: usize = 253;
 
 /// Connections that wait to be let in.
-const BACKLOG: i32 = 128;
+pub(crate) const BACKLOG: i32 = 128;
 
 /// What ends a conversation, but for [`AttachSocketError::Io`] with [`io::ErrorKind::WouldBlock`]
 /// or [`io::ErrorKind::Interrupted`].

@@ -15,8 +15,9 @@ use clearway_errors::Code;
 use clearway_host::config::{LogFormat, MetricsSettings, PortSetting};
 use clearway_host::control::socket_beside;
 use clearway_host::{
-    Control, ControlSocket, Descriptors, Host, HostHandle, MAX_DEPTH, OnReload, Settings,
+    Control, ControlSocket, Descriptors, Host, HostError, HostHandle, MAX_DEPTH, OnReload, Settings,
 };
+use clearway_shm::activation::{self, ActivationError, Given, GivenSockets};
 use clearway_shm::paths;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
@@ -59,8 +60,8 @@ pub(crate) struct Args {
     #[arg(long = "slaac", value_name = "PORT")]
     slaac: Vec<PortSpec>,
 
-    /// The socket at which programs are let in [default: $CLEARWAY_SOCKET, or host.sock in the
-    /// runtime folder]
+    /// The socket at which programs are let in [default: the one that the service manager gives,
+    /// $CLEARWAY_SOCKET, or host.sock in the runtime folder]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
@@ -113,19 +114,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.check {
         return check(&args, &settings);
     }
+    let given = activation::take().map_err(HostError::Given)?;
+    let of_manager = given.programs.as_ref().map(|given| given.path.clone());
     let socket = args
         .socket
         .clone()
         .or_else(|| settings.socket.clone())
+        .or(of_manager)
         .unwrap_or_else(paths::attach_socket);
+    let given = in_their_places(given, &settings, &socket).map_err(HostError::Given)?;
     if args.daemon {
+        if given.programs.is_some() || given.commands.is_some() {
+            let why = "a service manager that gives sockets starts the host without --daemon";
+            return Err(Coded::wrong_use(Code::Senseless, why.to_owned()).into());
+        }
         let log = settings.log_file.clone().unwrap_or_else(|| socket.with_extension("log"));
         return in_background(&control_path(&settings, &socket), &log);
     }
     keep_private(&settings)?;
     Descriptors::raise();
     let log = Log::begin(settings.log_file.clone(), &settings.log)?;
-    let served = serve(&args, &settings, &socket, &log);
+    let served = serve(&args, &settings, &socket, given, &log);
     // Whoever started us is told by the caller, on the standard error output. A log of lines there
     // would say it a second time.
     let apart = settings.log_file.is_some() || settings.log.format == LogFormat::Json;
@@ -202,11 +211,31 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
+/// Sockets that the service manager gave, which are where this host listens.
+fn in_their_places(
+    given: GivenSockets,
+    settings: &Settings,
+    socket: &Path,
+) -> Result<GivenSockets, ActivationError> {
+    let GivenSockets { programs, commands } = given;
+    let path = control_path(settings, socket);
+    Ok(GivenSockets {
+        programs: programs.map(|given| given.at("programs", socket)).transpose()?,
+        commands: commands.map(|given| given.at("commands", &path)).transpose()?,
+    })
+}
+
 fn control_path(settings: &Settings, socket: &Path) -> PathBuf {
     settings.control.clone().unwrap_or_else(|| socket_beside(socket))
 }
 
-fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::Result<()> {
+fn serve(
+    args: &Args,
+    settings: &Settings,
+    socket: &Path,
+    given: GivenSockets,
+    log: &Log,
+) -> anyhow::Result<()> {
     let signals = Signals::take_with_reload()?;
     let mut secret = [0; 32];
     let mut random =
@@ -216,6 +245,7 @@ fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::
     let mut setup = settings.setup(socket.to_owned(), secret);
     // The scripts make the namespaces that programs want to enter.
     setup.open = false;
+    setup.given = given.programs.map(Arc::new);
     let host = Host::start(setup)?;
     // Workers without a core of their own would inherit this one, so it comes after they were
     // started.
@@ -223,7 +253,8 @@ fn serve(args: &Args, settings: &Settings, socket: &Path, log: &Log) -> anyhow::
         cores::pin(core)?;
     }
     let (handle, over) = (host.handle(), Notifier::new()?);
-    let butler = Butler { args, settings, socket, signals: &signals, over: &over, log };
+    let commands = Mutex::new(given.commands);
+    let butler = Butler { args, settings, socket, commands, signals: &signals, over: &over, log };
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| {
             let served = butler.serve(&handle);
@@ -246,6 +277,8 @@ struct Butler<'a> {
     args: &'a Args,
     settings: &'a Settings,
     socket: &'a Path,
+    /// The socket for commands, if the service manager gave one.
+    commands: Mutex<Option<Given>>,
     signals: &'a Signals,
     over: &'a Notifier,
     log: &'a Log,
@@ -274,9 +307,14 @@ impl Butler<'_> {
             control.run(&Command::PcapTrace(everything))?;
         }
         let path = control_path(self.settings, self.socket);
-        let commands =
-            ControlSocket::open(&path, self.settings.command_group, Arc::clone(&control))
-                .with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        let given = self.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (group, plane) = (self.settings.command_group, Arc::clone(&control));
+        let commands = match given {
+            Some(given) => ControlSocket::take_over(given, group, plane),
+            None => ControlSocket::open(&path, group, plane),
+        };
+        let commands = commands
+            .with_context(|| format!("cannot make the control socket {}", path.display()))?;
         let mut metrics = Some(Metrics::begin(self.settings, &control, host)?);
         host.open_attach_sockets()?;
         let status = self.tell_ready(commands.path(), host.workers())?;

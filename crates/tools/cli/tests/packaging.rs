@@ -17,7 +17,9 @@ mod netns;
 #[path = "common/preload.rs"]
 mod preload;
 
-const UNITS: [&str; 2] = ["clearway.service", "clearway@.service"];
+const SERVICES: [&str; 2] = ["clearway.service", "clearway@.service"];
+
+const SOCKETS: [&str; 2] = ["clearway.socket", "clearway@.socket"];
 
 /// Only what hangs takes so long.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -234,7 +236,7 @@ fn analyze(args: &[&str]) -> (bool, String) {
 /// here.
 fn units() -> Folder {
     let folder = Folder::new("units");
-    for name in UNITS {
+    for name in SERVICES.iter().chain(&SOCKETS) {
         let text = unit(name).replace("/usr/bin/clearway", env!("CARGO_BIN_EXE_clearway"));
         fs::write(folder.0.join(name), text).unwrap();
     }
@@ -244,12 +246,17 @@ fn units() -> Folder {
 #[test]
 fn systemd_accepts_the_units_and_rates_them_as_the_page_says() {
     let folder = units();
-    for name in UNITS {
-        let path = folder.0.join(name.replace('@', "@lab"));
-        fs::rename(folder.0.join(name), &path).unwrap();
-        let path = path.to_str().unwrap();
-        let (fine, said) = analyze(&["verify", "--man=no", path]);
+    let place = |name: &str| folder.0.join(name.replace('@', "@lab"));
+    for name in SERVICES.iter().chain(&SOCKETS) {
+        fs::rename(folder.0.join(name), place(name)).unwrap();
+    }
+    for name in SERVICES.iter().chain(&SOCKETS) {
+        let (fine, said) = analyze(&["verify", "--man=no", place(name).to_str().unwrap()]);
         assert!(fine && said.is_empty(), "{name}: {said}");
+    }
+    for name in SERVICES {
+        let path = place(name);
+        let path = path.to_str().unwrap();
         let (_, said) = analyze(&["security", "--offline=true", "--no-pager", path]);
         let rating = said
             .lines()
@@ -338,7 +345,7 @@ fn the_units_allow_every_system_call_and_socket_of_a_host_with_a_tap_device() {
         .map(str::to_owned)
         .collect();
     assert!(made.contains("epoll_wait") || made.contains("epoll_pwait"), "{counted}");
-    let filter: Vec<String> = unit(UNITS[0])
+    let filter: Vec<String> = unit(SERVICES[0])
         .lines()
         .filter_map(|line| line.strip_prefix("SystemCallFilter=").map(str::to_owned))
         .collect();
@@ -352,7 +359,7 @@ fn the_units_allow_every_system_call_and_socket_of_a_host_with_a_tap_device() {
         .filter_map(|(_, rest)| rest.split_once(','))
         .map(|(family, _)| family)
         .collect();
-    let unit = unit(UNITS[0]);
+    let unit = unit(SERVICES[0]);
     let let_through: BTreeSet<&str> = unit
         .lines()
         .filter_map(|line| line.strip_prefix("RestrictAddressFamilies="))

@@ -130,6 +130,7 @@ pages! {
     a_host_tells_what_it_has_as_its_page_says: "docs/host.md",
     http_is_served_as_its_page_says: "docs/http.md",
     a_stack_inside_of_a_program_serves_as_its_page_says: "docs/inproc.md",
+    a_service_manager_starts_a_host_as_its_page_says: "docs/install.md",
     ip_shows_what_its_page_says: "docs/ip-command.md",
     the_schema_is_printed_as_its_page_says: "docs/json.md",
     the_lab_measures_as_its_page_says: "docs/lab.md",

@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 
 use clearway_command::{Command, MAX_LINE, PcapTrace, Statements, parse};
 use clearway_engine::Notifier;
+use clearway_shm::activation::Given;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockopt, socket, sockopt,
@@ -45,6 +46,8 @@ pub fn socket_beside(attach_socket: &Path) -> PathBuf {
 /// The socket and its thread. When this is dropped the thread ends and the file goes.
 pub struct ControlSocket {
     path: PathBuf,
+    /// The service manager made it: its file stays.
+    is_given: bool,
     notifier: Notifier,
     thread: Option<JoinHandle<()>>,
 }
@@ -66,6 +69,28 @@ impl ControlSocket {
         remove_socket(path);
         let listener = listen(path, group)?;
         listener.set_nonblocking(true)?;
+        ControlSocket::serve(listener, path, group, control)
+    }
+
+    /// Serves a socket at which the service manager listened until now. Its file gets the mode and
+    /// the group that one of [`ControlSocket::open`] has, and stays.
+    pub fn take_over(
+        given: Given,
+        group: Option<u32>,
+        control: Arc<Control>,
+    ) -> io::Result<ControlSocket> {
+        given.take_over(mode(group), group)?;
+        let mut socket = ControlSocket::serve(given.fd.into(), &given.path, group, control)?;
+        socket.is_given = true;
+        Ok(socket)
+    }
+
+    fn serve(
+        listener: UnixListener,
+        path: &Path,
+        group: Option<u32>,
+        control: Arc<Control>,
+    ) -> io::Result<ControlSocket> {
         let notifier = Notifier::new()?;
         let most = MAX_CONVERSATIONS.min(Descriptors::of_system().for_control() / 2).max(1);
         let server = Server {
@@ -81,7 +106,7 @@ impl ControlSocket {
         let thread = std::thread::Builder::new()
             .name("clearway-ctl".into())
             .spawn(move || server.run(&stop))?;
-        Ok(ControlSocket { path: path.to_owned(), notifier, thread: Some(thread) })
+        Ok(ControlSocket { path: path.to_owned(), is_given: false, notifier, thread: Some(thread) })
     }
 
     /// Where it is.
@@ -96,8 +121,15 @@ impl Drop for ControlSocket {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        remove_socket(&self.path);
+        if !self.is_given {
+            remove_socket(&self.path);
+        }
     }
+}
+
+/// Who may connect: our user, and a group.
+fn mode(group: Option<u32>) -> u32 {
+    if group.is_some() { 0o660 } else { 0o600 }
 }
 
 /// Conversations that wait to be accepted.
@@ -106,7 +138,6 @@ const BACKLOG: i32 = 128;
 /// A listener for our user, and for a group. Its file has its owner and its mode before it listens,
 /// so there is no moment at which others come in.
 fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
-    let mode = if group.is_some() { 0o660 } else { 0o600 };
     let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     // Linux gives the file the mode of the socket, less the umask.
     fchmod(&fd, Mode::from_bits_truncate(0o600))?;
@@ -114,7 +145,7 @@ fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
     if group.is_some() {
         std::os::unix::fs::chown(path, None, group)?;
     }
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode(group)))?;
     nix::sys::socket::listen(&fd, Backlog::new(BACKLOG)?)?;
     Ok(UnixListener::from(fd))
 }

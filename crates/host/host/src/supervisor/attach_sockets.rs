@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
+use clearway_shm::activation::Given;
 use clearway_shm::{paths, socket};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::unistd::geteuid;
@@ -23,8 +24,13 @@ impl Supervisor {
             _ => HostError::Socket(path.clone(), error),
         };
         make_folder(&path).map_err(failed)?;
-        socket::refuse_other_files(&path).map_err(failed)?;
-        self.open_attach_socket(path.clone(), None).map_err(failed)?;
+        match self.setup.given.take() {
+            Some(given) => self.take_over(&given, path.clone()).map_err(failed)?,
+            None => {
+                socket::refuse_other_files(&path).map_err(failed)?;
+                self.open_attach_socket(path.clone(), None).map_err(failed)?;
+            }
+        }
         match self.open_way_back() {
             Some(fd) => self
                 .add_attach_socket(AttachSocket {
@@ -32,6 +38,7 @@ impl Supervisor {
                     path: path.clone(),
                     namespace: None,
                     is_way_back: true,
+                    is_given: false,
                 })
                 .map_err(failed),
             None => Ok(()),
@@ -40,7 +47,25 @@ impl Supervisor {
 
     fn open_attach_socket(&mut self, path: PathBuf, namespace: Option<String>) -> io::Result<()> {
         let fd = socket::listen(&path, self.setup.socket_mode, self.setup.socket_group)?;
-        self.add_attach_socket(AttachSocket { fd, path, namespace, is_way_back: false })
+        self.add_attach_socket(AttachSocket {
+            fd,
+            path,
+            namespace,
+            is_way_back: false,
+            is_given: false,
+        })
+    }
+
+    /// The service manager listened there until now.
+    fn take_over(&mut self, given: &Given, path: PathBuf) -> io::Result<()> {
+        given.take_over(self.setup.socket_mode, self.setup.socket_group)?;
+        self.add_attach_socket(AttachSocket {
+            fd: given.fd.try_clone()?,
+            path,
+            namespace: None,
+            is_way_back: false,
+            is_given: true,
+        })
     }
 
     fn add_attach_socket(&mut self, attach_socket: AttachSocket) -> io::Result<()> {

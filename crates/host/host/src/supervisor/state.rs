@@ -31,7 +31,7 @@ use crate::workers::Workers;
 /// What a program's sockets were called in an earlier start, and what they are now.
 pub(super) type Revived = Vec<((u64, SessionId), Weak<AtomicU64>, usize)>;
 
-/// One socket. Its file goes with it.
+/// One socket. Its file goes with it, if it was made here.
 pub(super) struct AttachSocket {
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
@@ -39,11 +39,13 @@ pub(super) struct AttachSocket {
     pub(super) namespace: Option<String>,
     /// It has no file, and lets in only who was let in before.
     pub(super) is_way_back: bool,
+    /// The service manager made it, and listens there when the host is gone.
+    pub(super) is_given: bool,
 }
 
 impl Drop for AttachSocket {
     fn drop(&mut self) {
-        if !self.is_way_back {
+        if !self.is_way_back && !self.is_given {
             let _ = fs::remove_file(&self.path);
         }
     }
