@@ -2,14 +2,17 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::stat::{SFlag, fstat};
 use nix::sys::time::TimeSpec;
 
 use self::blocks::Blocks;
@@ -189,11 +192,18 @@ pub(crate) enum Out {
 /// Standard output, or a FIFO of Wireshark.
 pub(crate) struct Pipe {
     file: std::fs::File,
+    /// How much is written at a time: what can be without waiting.
+    piece: usize,
     pending: Vec<u8>,
+    /// So many of those are written.
+    written: usize,
 }
 
 /// What a pipe takes at once when it says that it takes something (PIPE_BUF).
 const PIPE_PIECE: usize = 4096;
+
+/// What a pipe shall hold, if the system lets it: its reader may sleep for some milliseconds.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Bytes that wait for a reader here before the host is left waiting.
 const MAX_PENDING: usize = 1 << 20;
@@ -203,8 +213,19 @@ const READ: usize = 256 << 10;
 
 impl Pipe {
     pub(crate) fn of(fd: std::os::fd::BorrowedFd<'_>) -> anyhow::Result<Pipe> {
-        let file = fd.try_clone_to_owned().context("cannot use standard output")?.into();
-        Ok(Pipe { file, pending: Vec::new() })
+        let (file, piece) = match own_end(fd) {
+            Some(file) => (file, usize::MAX),
+            None => {
+                let fd = fd.try_clone_to_owned().context("cannot use standard output")?;
+                (fd.into(), PIPE_PIECE)
+            }
+        };
+        Ok(Pipe { file, piece, pending: Vec::new(), written: 0 })
+    }
+
+    /// Bytes that wait.
+    fn len(&self) -> usize {
+        self.pending.len() - self.written
     }
 
     /// Writes what is taken without waiting. False when nobody reads any more.
@@ -212,18 +233,45 @@ impl Pipe {
         if found.contains(PollFlags::POLLERR) {
             return Ok(false);
         }
-        if !found.contains(PollFlags::POLLOUT) || self.pending.is_empty() {
+        if !found.contains(PollFlags::POLLOUT) || self.len() == 0 {
             return Ok(true);
         }
-        let piece = self.pending.len().min(PIPE_PIECE);
-        match self.file.write(&self.pending[..piece]) {
-            Ok(n) => drop(self.pending.drain(..n)),
+        let end = self.written + self.len().min(self.piece);
+        match self.file.write(&self.pending[self.written..end]) {
+            Ok(n) => self.written += n,
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(false),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::Interrupted | std::io::ErrorKind::WouldBlock
+                ) => {}
             Err(error) => return Err(error).context("cannot write to standard output"),
+        }
+        // What is written goes when nothing is behind it, or half of what may be here is that.
+        if self.len() == 0 {
+            self.pending.clear();
+            self.written = 0;
+        } else if self.written >= MAX_PENDING / 2 {
+            drop(self.pending.drain(..std::mem::take(&mut self.written)));
         }
         Ok(true)
     }
+}
+
+/// A way of our own to a pipe's writing end that does not block: the flag is the end's, and who gave
+/// it to us may have it too. None: it is no pipe, or cannot be opened again.
+fn own_end(fd: std::os::fd::BorrowedFd<'_>) -> Option<std::fs::File> {
+    let stat = fstat(fd).ok()?;
+    let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+    if kind != SFlag::S_IFIFO {
+        return None;
+    }
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let file = std::fs::File::options().write(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
+    let file = file.ok()?;
+    // A smaller one does as well, with more turns.
+    let _ = fcntl(&file, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES as i32));
+    Some(file)
 }
 
 /// A capture under way.
@@ -232,6 +280,8 @@ pub(crate) struct Capture {
     signals: Signals,
     blocks: Blocks,
     out: Out,
+    /// What is read at a time, which is written again with each read.
+    bytes: Box<[u8]>,
     count: Option<u64>,
     /// We asked for the end.
     ending: bool,
@@ -247,7 +297,15 @@ impl Capture {
         let line = what.command(count)?;
         let signals = Signals::take()?;
         let stream = Host::connect(place)?.into_stream(&line)?;
-        Ok(Capture { stream, signals, blocks: Blocks::default(), out, count, ending: false })
+        Ok(Capture {
+            stream,
+            signals,
+            blocks: Blocks::default(),
+            out,
+            bytes: vec![0; READ].into(),
+            count,
+            ending: false,
+        })
     }
 
     /// Passes packets on until somebody ends that.
@@ -255,7 +313,7 @@ impl Capture {
         let mut over = false;
         loop {
             let pending = match &self.out {
-                Out::Pipe(pipe) => pipe.pending.len(),
+                Out::Pipe(pipe) => pipe.len(),
                 Out::Files(_) => 0,
             };
             if over && pending == 0 {
@@ -331,15 +389,14 @@ impl Capture {
 
     /// Takes what the host sent. False at the end.
     fn read(&mut self) -> anyhow::Result<bool> {
-        let mut bytes = vec![0; READ];
-        let n = match self.stream.read(&mut bytes) {
+        let n = match self.stream.read(&mut self.bytes) {
             Ok(n) => n,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
             Err(error) => return Err(error).context("the host cannot be heard"),
         };
         let out = &mut self.out;
-        self.blocks.feed(&bytes[..n], |block, header| match out {
+        self.blocks.feed(&self.bytes[..n], |block, header| match out {
             Out::Pipe(pipe) => {
                 pipe.pending.extend_from_slice(block.bytes);
                 Ok(())
