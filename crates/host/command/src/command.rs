@@ -163,6 +163,8 @@ pub enum Command {
         /// Its id.
         id: String,
     },
+    /// Another secret for a namespace, or none.
+    SetSecret(NewSecret),
     /// The session layer on or off; it is always on.
     Session {
         /// On.
@@ -463,6 +465,23 @@ pub struct TogetherLimits {
     pub udp_sockets: Option<u32>,
     /// Bytes of shared memory.
     pub memory: Option<u64>,
+}
+
+/// Another secret for a namespace.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewSecret {
+    /// The namespace's id.
+    pub id: String,
+    /// What programs must know that come from now on; None: whoever may knock comes in.
+    pub secret: Option<Zeroizing<String>>,
+}
+
+impl std::fmt::Debug for NewSecret {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let secret = self.secret.as_ref().map(|_| "..");
+        f.debug_struct("NewSecret").field("id", &self.id).field("secret", &secret).finish()
+    }
 }
 
 impl std::fmt::Debug for AppNamespace {

@@ -27,8 +27,8 @@ mod table;
 pub use args::{Kind, PortRange, SessionName};
 pub use command::{
     AclRule, AppLimits, AppNamespace, Clear, Command, Direction, DrainMode, Gate, IpVersion, Line,
-    MtuKind, PcapTrace, PlaceOn, ProcNetTable, Protocol, RouteVia, RxMode, SessionFilter, Show,
-    TapSpec, TogetherLimits,
+    MtuKind, NewSecret, PcapTrace, PlaceOn, ProcNetTable, Protocol, RouteVia, RxMode,
+    SessionFilter, Show, TapSpec, TogetherLimits,
 };
 pub use complete::{Candidate, Names, NoNames, complete, help};
 pub use error::{ParseError, Problem};

@@ -136,10 +136,16 @@ pub(crate) fn check(spec: &NamespaceSpec) -> Result<(), NamespaceError> {
     {
         return Err(NamespaceError::BadId(spec.id.clone()));
     }
-    if spec.secret.as_ref().is_some_and(|s| s.0.is_empty() || s.0.len() > MAX_SECRET) {
-        return Err(NamespaceError::BadSecret);
+    check_secret(spec.secret.as_ref())
+}
+
+fn check_secret(secret: Option<&Secret>) -> Result<(), NamespaceError> {
+    match secret {
+        Some(secret) if secret.0.is_empty() || secret.0.len() > MAX_SECRET => {
+            Err(NamespaceError::BadSecret)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Why a namespace was not added.
@@ -228,6 +234,19 @@ impl Namespaces {
         if let Some(namespace) = self.list.iter_mut().find(|n| n.spec.id == spec.id) {
             namespace.spec = spec;
         }
+    }
+
+    /// Who comes into the one of this name must know this secret from now on.
+    pub(crate) fn set_secret(
+        &mut self,
+        id: &str,
+        secret: Option<Secret>,
+    ) -> Result<(), NamespaceError> {
+        check_secret(secret.as_ref())?;
+        let namespace = self.list.iter_mut().find(|n| n.spec.id == id);
+        let namespace = namespace.ok_or_else(|| NamespaceError::Unknown(id.into()))?;
+        namespace.spec.secret = secret;
+        Ok(())
     }
 
     /// Counts a process that was let into the namespace, or was not.

@@ -10,6 +10,7 @@ mod doctor;
 mod error;
 mod extcap;
 mod figures;
+mod folders;
 mod health;
 mod http;
 mod install;

@@ -25,6 +25,7 @@ use nix::unistd::Pid;
 use zeroize::Zeroizing;
 
 use crate::error::{self, Coded};
+use crate::folders;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::out;
@@ -91,8 +92,9 @@ pub(crate) struct Args {
     #[arg(long)]
     daemon: bool,
 
-    /// The file that the log goes to [default: standard error; in the background the socket's path
-    /// ending in .log]
+    /// The file that the log goes to [default: standard error; in the background
+    /// /var/log/clearway/host.log of root's host, clearway/host.log in $XDG_STATE_HOME of another
+    /// user's, and the socket's path ending in .log for a socket that was named]
     #[arg(long, value_name = "FILE", overrides_with = "log")]
     log: Option<PathBuf>,
 }
@@ -102,6 +104,9 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long settings may take to be read again.
 const RELOADED_WITHIN: Duration = Duration::from_secs(30);
+
+/// The folder for logs of root's host (FHS 3.0, 5.10).
+const SYSTEM_LOGS: &str = "/var/log/clearway";
 
 /// How the line begins by which a host says so.
 const READY: &str = "clearway is ready";
@@ -128,7 +133,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             let why = "a service manager that gives sockets starts the host without --daemon";
             return Err(Coded::wrong_use(Code::Senseless, why.to_owned()).into());
         }
-        let log = settings.log_file.clone().unwrap_or_else(|| socket.with_extension("log"));
+        let log = settings.log_file.clone().unwrap_or_else(|| log_in_background(&socket));
         return in_background(&control_path(&settings, &socket), &log);
     }
     keep_private(&settings)?;
@@ -480,6 +485,18 @@ impl Asked {
             let _ = tell.send(told);
         }
     }
+}
+
+/// Where the log of a host in the background goes that was told nothing: for the host of this user's
+/// runtime folder the folder for logs, for any other beside its socket, so that each has its own.
+fn log_in_background(socket: &Path) -> PathBuf {
+    let is_usual = socket == paths::default_attach_socket();
+    let folder = match nix::unistd::geteuid().is_root() {
+        true => Some(PathBuf::from(SYSTEM_LOGS)),
+        false => folders::state().map(|state| state.join("clearway")),
+    };
+    let folder = folder.filter(|_| is_usual);
+    folder.map_or_else(|| socket.with_extension("log"), |folder| folder.join("host.log"))
 }
 
 /// Starts this program again without `--daemon`, and leaves it when it answers.

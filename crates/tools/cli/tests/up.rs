@@ -288,6 +288,36 @@ fn wrong_settings_and_scripts_are_told_with_their_line() {
 }
 
 #[test]
+fn in_the_background_the_log_of_a_users_host_lies_in_the_folder_for_state() {
+    if !skip::or_skip(nix::unistd::geteuid().is_root(), "only root maps itself to another user") {
+        return;
+    }
+    let folder = Folder::new();
+    let [runtime, state] = ["run", "state"].map(|name| folder.0.join(name));
+    // Another user, to itself; the files stay ours.
+    let as_user = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--user", "--map-user=1000", "--map-group=1000"])
+            .arg(env!("CARGO_BIN_EXE_clearway"))
+            .args(args)
+            .env_remove("CLEARWAY_SOCKET")
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .env("XDG_STATE_HOME", &state)
+            .stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {said}");
+        said
+    };
+    let said = as_user(&["up", "--daemon"]);
+    let log = state.join("clearway/host.log");
+    assert!(said.contains(&format!("what it says goes to {}", log.display())), "{said}");
+    assert!(fs::read_to_string(&log).unwrap().contains("the host is ready"));
+    as_user(&["ctl", "stop"]);
+}
+
+#[test]
 fn in_the_background_it_answers_when_the_command_is_back() {
     let folder = Folder::new();
     let (out, _) = folder.ends(0, &["up", "--daemon"]);
@@ -400,6 +430,27 @@ fn hello(namespace: &str, secret: Option<&str>) -> Request {
         inherit: None,
         cut_through: false,
     })
+}
+
+#[test]
+fn a_secret_is_changed_by_command_for_who_comes_from_then_on() {
+    let folder = Folder::new();
+    let _up = folder.up(&[]);
+    folder.ends(0, &["ctl", "app ns add id shop secret one table 0"]);
+    let enters = |secret: Option<&str>| {
+        let (reply, _) = ask(&knock(&folder), &hello("shop", secret));
+        matches!(reply, Reply::Welcome(_))
+    };
+    assert!(enters(Some("one")));
+    let (out, err) = folder.ends(0, &["ctl", "app ns set shop secret two"]);
+    assert!(!out.contains("two") && !err.contains("two"), "{out}{err}");
+    assert!(!enters(Some("one")) && !enters(None) && enters(Some("two")));
+    let shown = folder.ends(0, &["ctl", "show running-config secrets"]).0;
+    assert!(shown.contains("secret two") && !shown.contains("secret one"), "{shown}");
+    folder.ends(0, &["ctl", "app ns set id shop no-secret"]);
+    assert!(enters(None));
+    let (_, err) = folder.ends(1, &["ctl", "app ns set nobody secret two"]);
+    assert!(err.contains("no namespace nobody") && !err.contains("two"), "{err}");
 }
 
 /// Time of the processor that a process has taken, in ticks of 10 ms.

@@ -75,6 +75,9 @@ pub(super) const FORMS: &[Form] = &[
          them, all of its programs together.", add_namespace),
     form("app ns (del|delete) [id] NAMESPACE",
         "Take a namespace away: nobody enters it any more. Programs in it stay.", delete_namespace),
+    form("app ns set [id] NAMESPACE (secret SECRET|no-secret)",
+        "Another secret for a namespace, or none, for programs that come from now on. Programs in \
+         it stay.", set_secret),
     form("session (enable|disable)",
         "The session layer is always on; `enable` is here for scripts that say it.", session),
 
@@ -390,6 +393,11 @@ fn at_least<N: Copy + PartialOrd + std::fmt::Display>(
 
 fn delete_namespace(got: &Got<'_>) -> Made {
     Ok(Command::DeleteNamespace { id: got.text("NAMESPACE").unwrap_or_default() })
+}
+
+fn set_secret(got: &Got<'_>) -> Made {
+    let id = got.text("NAMESPACE").unwrap_or_default();
+    Ok(Command::SetSecret(NewSecret { id, secret: got.secret("SECRET") }))
 }
 
 fn session(got: &Got<'_>) -> Made {

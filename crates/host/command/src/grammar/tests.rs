@@ -138,6 +138,18 @@ fn a_namespace_is_made_with_every_limit_that_the_settings_have() {
 }
 
 #[test]
+fn a_namespace_gets_another_secret_or_none_and_it_is_shown_nowhere() {
+    let Command::SetSecret(new) = command("app ns set a secret hunter2") else { panic!() };
+    assert_eq!((new.id.as_str(), new.secret.as_ref().map(|s| s.as_str())), ("a", Some("hunter2")));
+    assert!(!format!("{new:?}").contains("hunter2"));
+    let Command::SetSecret(new) = command("app ns set id a no-secret") else { panic!() };
+    assert_eq!((new.id.as_str(), new.secret), ("a", None));
+    assert!(crate::has_secret("app ns set a secret hunter2"));
+    assert!(!crate::has_secret("app ns set a no-secret"));
+    assert!(parse("app ns set a").is_err());
+}
+
+#[test]
 fn quotes_make_an_argument_of_a_word() {
     assert_eq!(
         command("show interface \"address\""),

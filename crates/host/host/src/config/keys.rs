@@ -269,7 +269,7 @@ pub const KEYS: &[Key] = &[
         to!(metrics.file_every = |v: &Value<'_, '_>| v.number(1..=3_600).map(Duration::from_secs))),
 
     key("log", "file", "The file that the log goes to. Without it: standard error; of a host in \
-        the background the file beside the socket, ending in .log.",
+        the background as docs/install.md says.",
             to!(log_file = |v: &Value<'_, '_>| v.text().map(|t| Some(t.into())))),
     key("log", "level", "How much goes into the log: \"off\", \"error\", \"warn\", \"info\" or \"debug\". Without it: \"info\".",
         to!(log.level = |v: &Value<'_, '_>| v.one_of(&LogLevel::NAMES))),

@@ -283,6 +283,7 @@ impl Control {
             }
             Command::AddNamespace(spec) => self.add_namespace(state, spec),
             Command::DeleteNamespace { id } => self.delete_namespace(id),
+            Command::SetSecret(new) => self.set_secret(new),
             Command::Session { enable: true } => {
                 Ok(Output::text("The session layer is always on.\n"))
             }

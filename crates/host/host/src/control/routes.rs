@@ -1,6 +1,6 @@
 //! Commands about routing tables, routes and namespaces.
 
-use clearway_command::{AppNamespace, RouteVia};
+use clearway_command::{AppNamespace, NewSecret, RouteVia};
 use clearway_proto::{NextHop, Table};
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::Secret;
@@ -8,7 +8,7 @@ use clearway_wire::Cidr;
 
 use super::plane::{Control, State};
 use crate::namespaces::NamespaceSpec;
-use crate::outcome::{CommandError, Output};
+use crate::outcome::{CommandError, Output, locked};
 
 impl Control {
     pub(super) fn delete_table(
@@ -138,6 +138,14 @@ impl Control {
             interface: command.interface.clone(),
             limits: command.limits,
         })
+    }
+
+    /// Programs that come from now on must know this secret.
+    pub(super) fn set_secret(&self, new: &NewSecret) -> Result<Output, CommandError> {
+        let secret = new.secret.as_ref().map(|secret| Secret(String::clone(secret)));
+        let namespaces = self.host.namespaces();
+        locked(&namespaces).set_secret(&new.id, secret)?;
+        Ok(Output::done())
     }
 
     pub(super) fn delete_namespace(&self, id: &str) -> Result<Output, CommandError> {

@@ -72,10 +72,7 @@ fn editor(host: &Shared) -> Reedline {
 
 /// Where the lines of former shells are.
 fn history_file() -> Option<PathBuf> {
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    let folder = state
-        .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?
-        .join("clearway");
+    let folder = crate::folders::state()?.join("clearway");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     let file = folder.join("history");
     // Names and addresses in it are nobody else's concern; one that was made before is closed to

@@ -181,6 +181,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("ip route add 10.77.0.0/16 table 7 via drop", "ip route add via"),
     ("ip route del 10.77.0.0/16 table 7", "ip route del"),
     ("app ns add id spare secret s", "app ns add id"),
+    ("app ns set spare secret t", "app ns set secret"),
     ("app ns del spare", "app ns del"),
     ("acl add permit proto icmp", "acl add permit"),
     ("acl del 1", "acl del"),

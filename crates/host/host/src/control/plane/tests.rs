@@ -205,6 +205,7 @@ fn what_is_not_there_is_told() {
             .contains("there is no route to 10.0.0.0/8 in table 0")
     );
     assert!(world.fails("app ns del nobody").contains("no namespace nobody"));
+    assert!(world.fails("app ns set nobody secret x").contains("no namespace nobody"));
     assert!(world.fails("app ns add id a if loop9").contains("no interface `loop9`"));
     assert!(world.fails("test dpdk buffer allocate 5").contains("by hand is not built in"));
     if clearway_ports::dpdk::version().is_none() {
