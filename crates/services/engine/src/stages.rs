@@ -195,8 +195,10 @@ impl Probe for StageProbe {
 /// For how many cycles an [`OnDemandProbe`] goes on to count: some ten seconds.
 const LISTENS_FOR: u64 = 1 << 35;
 
-/// For how many cycles it does so for a sample: about a second.
+/// For how many cycles it does so for a sample, about a second, and how many turns with work are
+/// enough for one: where turns are short, to count may take longer than they do.
 const SAMPLE: u64 = 1 << 31;
+const SAMPLE_TURNS: u32 = 4096;
 
 /// Counts cycles while somebody asks for them, and for some seconds after. In between, each stage
 /// costs a comparison.
@@ -205,6 +207,8 @@ pub struct OnDemandProbe {
     probe: StageProbe,
     /// When it ceases to count, by the processor's counter; 0: it does not count.
     until: u64,
+    /// After how many turns with work it does so before.
+    turns_left: u32,
 }
 
 impl OnDemandProbe {
@@ -215,21 +219,23 @@ impl OnDemandProbe {
 
     /// Counts from here on, and for some seconds. Answers what was counted so far, in all.
     pub fn ask(&mut self) -> StageCycles {
-        self.count_for(LISTENS_FOR)
+        self.count_for(LISTENS_FOR, u32::MAX)
     }
 
-    /// As [`OnDemandProbe::ask`], for about a second only: enough for shares, and for who asks
-    /// every few seconds for ever.
+    /// As [`OnDemandProbe::ask`], for some thousand turns with work, and about a second at most:
+    /// enough for shares, and for who asks every few seconds for ever.
     pub fn sample(&mut self) -> StageCycles {
-        self.count_for(SAMPLE)
+        self.count_for(SAMPLE, SAMPLE_TURNS)
     }
 
-    fn count_for(&mut self, more: u64) -> StageCycles {
+    fn count_for(&mut self, more: u64, turns: u32) -> StageCycles {
         let now = cycles();
         if self.until == 0 {
             let sum = self.probe.sum;
             self.probe = StageProbe { sum, ..StageProbe::new() };
+            self.turns_left = 0;
         }
+        self.turns_left = self.turns_left.max(turns);
         self.until = self.until.max(now.saturating_add(more)).max(1);
         self.probe.sum
     }
@@ -254,7 +260,8 @@ impl Probe for OnDemandProbe {
     fn turn_ends(&mut self, worked: bool) {
         if self.listens() {
             self.probe.turn_ends(worked);
-            if self.probe.since >= self.until {
+            self.turns_left = self.turns_left.saturating_sub(worked.into());
+            if self.turns_left == 0 || self.probe.since >= self.until {
                 self.until = 0;
             }
         }

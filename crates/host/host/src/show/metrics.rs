@@ -471,7 +471,8 @@ fn about_workers(all: &mut Families, workers: &[WorkerFigures]) {
             stages.push((labels, whole(figures.stages.of(stage))));
         }
     }
-    let help = "Cycles of a worker's turns with work, by stage, of the second after each reading.";
+    let help =
+        "Cycles of some of a worker's turns with work, by stage: a sample after each reading.";
     all.add(MetricType::Counter, "clearway_worker_stage_cycles", help, stages);
     let sessions = each(&|figures| whole(figures.sessions.into()));
     all.add(MetricType::Gauge, "clearway_worker_sessions", "Sessions of a worker.", sessions);

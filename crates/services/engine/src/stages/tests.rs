@@ -81,4 +81,23 @@ fn a_sample_is_shorter_and_shortens_nothing() {
     assert!(asked > sampled);
     probe.sample();
     assert_eq!(probe.until, asked, "who asked for more is served on");
+    for _ in 0..2 * SAMPLE_TURNS {
+        probe.turn_ends(true);
+    }
+    assert!(probe.listens(), "and is not bound by the turns of a sample");
+}
+
+#[test]
+fn a_sample_is_over_after_so_many_turns_with_work() {
+    let mut probe = OnDemandProbe::new();
+    probe.sample();
+    for _ in 0..SAMPLE_TURNS - 1 {
+        probe.turn_ends(true);
+        probe.turn_ends(false);
+    }
+    assert!(probe.listens());
+    probe.turn_ends(true);
+    assert!(!probe.listens());
+    probe.turn_ends(true);
+    assert_eq!(probe.sample().turns, u64::from(SAMPLE_TURNS));
 }
