@@ -32,11 +32,12 @@ await "$folder/host.log" "clearway is ready" "$host"
 ctl() { "$clearway" ctl --json "$@"; }
 mac=$(ctl show interface | jq -r '.interfaces[] | select(.name == "m0") | .mac')
 
-# Frames that the host has received, frames that its port lost, and the nanoseconds that its worker's turns with work took.
+# Frames that the host has received, its worker's turns with work, and the nanoseconds that these took.
 counts() {
     received=$(ctl show interface | jq '.interfaces[] | select(.name == "m0") | .["rx-packets"]')
     "$clearway" ctl show metrics >"$folder/metrics"
     busy=$(awk '/^clearway_worker_busy_seconds_total/ { printf "%.0f", $2 * 1e9 }' "$folder/metrics")
+    turns=$(awk '/^clearway_turn_seconds_count/ { printf "%.0f", $2 }' "$folder/metrics")
 }
 
 ways='nothing
@@ -83,13 +84,13 @@ end() {
 }
 
 echo
-printf '%-52s %10s %10s %10s %8s %12s\n' captured received 'in it' lost 'lost %' 'worker ns/f'
+printf '%-52s %10s %10s %10s %8s %12s %12s\n' captured received 'in it' lost 'lost %' 'worker ns/f' 'frames/turn'
 round=0
 while [ $round -lt "$rounds" ]; do
     for way in ${CAPTURE_WAYS:-0 1 2 3 4 5}; do
         begin "$way"
         counts
-        before=$received began=$busy
+        before=$received began=$busy turned=$turns
         "$clearway" pktgen --port "dpdk:net_memif0,role=client,$memif" --size "$size" --rate "$rate" --seconds "$seconds" --wait 0 --drain 0 --flows 64 \
             --src 10.9.0.2 --dst 10.9.0.1 --dst-mac "$mac" --cores "$two" --json >"$folder/pktgen" 2>"$folder/pktgen.log" || :
         sleep 0.3
@@ -97,8 +98,9 @@ while [ $round -lt "$rounds" ]; do
         end "$way"
         got=$((received - before))
         each=$(((busy - began) / (got > 0 ? got : 1)))
+        burst=$(awk -v f="$got" -v t=$((turns - turned)) 'BEGIN { printf "%.1f", (t > 0) ? f / t : 0 }')
         share=$(awk -v l="$lost" -v k="$kept" 'BEGIN { printf "%.2f", (l + k > 0) ? 100 * l / (l + k) : 0 }')
-        printf '%-52s %10s %10s %10s %8s %12s\n' "$(name_of "$way")" "$got" "$kept" "$lost" "$share" "$each"
+        printf '%-52s %10s %10s %10s %8s %12s %12s\n' "$(name_of "$way")" "$got" "$kept" "$lost" "$share" "$each" "$burst"
     done
     round=$((round + 1))
 done
