@@ -63,7 +63,7 @@ impl Folder {
     }
 
     /// Starts a host that is given these two, as many as `count` says, in this order.
-    fn up(&self, [first, second]: [&OwnedFd; 2], count: u32, args: &[&str]) -> Child {
+    fn up(&self, [first, second]: [&OwnedFd; 2], count: u32, args: &[&str]) -> Running {
         let log = fs::File::create(self.path("log")).unwrap();
         let script =
             "exec 3<&0 4<&1 </dev/null >&2; export LISTEN_PID=$$ LISTEN_FDS=$COUNT; exec \"$@\"";
@@ -77,7 +77,7 @@ impl Folder {
             .stdin(first.try_clone().unwrap())
             .stdout(second.try_clone().unwrap())
             .stderr(log);
-        command.spawn().unwrap()
+        start(&mut command)
     }
 
     fn log(&self) -> String {
@@ -101,16 +101,27 @@ impl Drop for Folder {
     }
 }
 
-fn ended(child: &mut Child) -> std::process::ExitStatus {
+/// A child that is killed with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(command: &mut Command) -> Running {
+    Running(command.spawn().unwrap())
+}
+
+fn ended(Running(child): &mut Running) -> std::process::ExitStatus {
     let until = Instant::now() + TIME_LIMIT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        if Instant::now() > until {
-            let _ = child.kill();
-            panic!("it does not end");
-        }
+        assert!(Instant::now() < until, "it does not end");
         sleep(Duration::from_millis(10));
     }
 }
@@ -126,9 +137,8 @@ fn who_comes_before_the_host_waits_for_it_and_the_sockets_outlive_it() {
     let (programs, commands) = folder.sockets();
     for order in [[&programs, &commands], [&commands, &programs]] {
         // Both come while nobody is there who could answer.
-        let mut program = folder.program().spawn().unwrap();
-        let mut command =
-            folder.clearway(&["ctl", "show", "version"]).stdout(Stdio::null()).spawn().unwrap();
+        let mut program = start(&mut folder.program());
+        let mut command = start(folder.clearway(&["ctl", "show", "version"]).stdout(Stdio::null()));
         let mut host = folder.up(order, 2, &["--script", NETWORK]);
         assert!(ended(&mut command).success());
         assert!(ended(&mut program).success());
@@ -137,7 +147,7 @@ fn who_comes_before_the_host_waits_for_it_and_the_sockets_outlive_it() {
             (mode(&folder.path("host.sock")), mode(&folder.path("host.ctl"))),
             (0o660, 0o600)
         );
-        kill(Pid::from_raw(host.id() as i32), Signal::SIGTERM).unwrap();
+        kill(Pid::from_raw(host.0.id() as i32), Signal::SIGTERM).unwrap();
         assert!(ended(&mut host).success());
         assert!(folder.path("host.sock").exists() && folder.path("host.ctl").exists());
         assert!(!folder.path("app_ns_sockets").exists());
@@ -172,7 +182,7 @@ fn systemd_starts_the_host_when_the_first_program_comes() {
     let socket = folder.path("host.sock");
     let log = fs::File::create(folder.path("log")).unwrap();
     let mut activate = Command::new("systemd-socket-activate");
-    let mut systemd = activate
+    let activate = activate
         .args(["--seqpacket", "-l"])
         .arg(&socket)
         .args([env!("CARGO_BIN_EXE_clearway"), "up", "--script", NETWORK])
@@ -180,18 +190,17 @@ fn systemd_starts_the_host_when_the_first_program_comes() {
         .env_remove("CLEARWAY_SOCKET")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .expect("systemd-socket-activate");
+        .stderr(log);
+    let mut systemd = start(activate);
     let until = Instant::now() + TIME_LIMIT;
     while !socket.exists() {
         assert!(Instant::now() < until, "systemd does not listen");
         sleep(Duration::from_millis(10));
     }
-    let mut program = folder.program().spawn().unwrap();
+    let mut program = start(&mut folder.program());
     assert!(ended(&mut program).success());
     // It made the socket for commands itself.
-    let mut stop = folder.clearway(&["ctl", "stop"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut stop = start(folder.clearway(&["ctl", "stop"]).stdout(Stdio::null()));
     assert!(ended(&mut stop).success());
     assert!(ended(&mut systemd).success());
 }
