@@ -11,11 +11,12 @@ use clearway_wire::{SackBlocks, Seq};
 use super::conn::Conn;
 use super::context::{ConnCx, Cx, Pools};
 use super::deadlines::Timer;
-use super::loss::sent::{Arrival, Delivered, Lost};
+use super::loss::sent::{Arrival, Lost};
 use super::loss::{DupTest, is_duplicate};
 use super::probe::{self, Answer};
 use super::recovery::{Phase, Signal};
-use super::sack::{self, SackUpdate, Scoreboard};
+use super::rtt::LONGEST;
+use super::sack::{self, Delivered, SackUpdate, Scoreboard};
 use super::span::Span;
 use crate::event::ConnEvents;
 use crate::store::{Env, TxStore};
@@ -113,11 +114,8 @@ fn digest_sack<E: Env>(
         if !has_new_block(c, sack, una) {
             let all = Span::new(c.snd.una, una);
             let sent = c.sent.get_mut(&mut p.sent).filter(|_| !all.is_empty());
-            let Delivered { late, original } =
-                sent.map(|sent| sent.on_delivered(all, &arrival)).unwrap_or_default();
             return SackUpdate {
-                late,
-                original,
+                told: sent.map(|sent| sent.on_delivered(all, &arrival)).unwrap_or_default(),
                 dsack: sack::only_duplicate(sack.as_slice(), una),
                 ..SackUpdate::default()
             };
@@ -136,10 +134,8 @@ fn digest_sack<E: Env>(
     };
     let mut told = Delivered::default();
     let mut arrives = |piece| {
-        let arrival =
-            sent.as_mut().map(|sent| sent.on_delivered(piece, &arrival)).unwrap_or_default();
-        told.late |= arrival.late;
-        told.original |= arrival.original;
+        let more = sent.as_mut().map(|sent| sent.on_delivered(piece, &arrival));
+        told = told.and(more.unwrap_or_default());
     };
     let mut passed = 0;
     if una != old {
@@ -147,7 +143,7 @@ fn digest_sack<E: Env>(
         passed = board.advance(una);
     }
     let said = board.take(sack.as_slice(), Span::new(una, c.snd.nxt), arrives);
-    SackUpdate { passed, late: told.late, original: told.original, ..said }
+    SackUpdate { passed, told, ..said }
 }
 
 /// The part of an ACK that says something about what we sent.
@@ -270,11 +266,15 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         return;
     }
     let cwnd_limited = c.cc.is_limited();
-    let is_timed = c.marks.has(Marks::TIMING);
     let held = c.board(cx.pools).map_or(0, Scoreboard::bytes);
+    let is_timed = acked > 0 && c.marks.has(Marks::TIMING);
     let rtt_sample =
         if acked > 0 { round_trip(cx.now, c, (seg, held), cwnd_limited) } else { None };
-    if sack.late || (sack.passed > 0 && c.recovery.phase() == Phase::Open) {
+    let is_alone = is_timed && rtt_sample.is_some();
+    // What arrives behind a hole has a round trip too: where there are no timestamps it may be the
+    // only one for long, and without any a backoff stays.
+    let rtt_sample = rtt_sample.or(sack.told.rtt.filter(|rtt| *rtt <= LONGEST));
+    if sack.told.late || (sack.passed > 0 && c.recovery.phase() == Phase::Open) {
         // What was missing came after all, though it was not sent again.
         c.note_rare(cx.pools, |t| t.reord_seen += 1);
     }
@@ -315,10 +315,15 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
         take_acked(c, cx, acked, una);
     }
     if let Some(sample) = info.rtt_sample {
-        c.rtt.on_sample(sample, if is_timed { ALONE } else { info.flight_before }, c.mss);
+        let waits_too_long = acked == 0 && c.rtt.backoff() > 0;
+        c.rtt.on_sample(sample, if is_alone { ALONE } else { info.flight_before }, c.mss);
+        if waits_too_long {
+            let due = cx.now + c.rtt.rto(&cx.config.tcp);
+            c.arm(Timer::Retransmit, due.min(c.deadline(Timer::Retransmit, cx.now)));
+        }
     }
     if c.recovery.phase() != Phase::Open
-        && c.was_for_nothing(cx.pools, echo.filter(|_| acked > 0), sack.original)
+        && c.was_for_nothing(cx.pools, echo.filter(|_| acked > 0), sack.told.original)
     {
         cx.counters.tcp.losses_undone += 1;
         c.take_back(cx.pools, cx.stack.now);
@@ -469,9 +474,12 @@ fn recover<E: Env>(
         signal = self::signal(c, cx, &AckInfo { acked: 0, dup: false, ..*info });
     }
     c.reduce(cx.pools, info, matches!(signal, Signal::Enter { .. }), newly_lost);
+    // The ACK that ends fast recovery counts for growth as any other, as for Linux, unless the window
+    // has just been shut so far that no burst leaves (RFC 6582 3.2, step 3).
+    let counts = !was_frozen || info.lost.is_some();
     if c.marks.has(Marks::PACED) {
         c.on_paced_ack(cx.pools, info, was_frozen);
-    } else if !was_frozen && !c.recovery.is_frozen() && !c.ecn_holds_back(cx.pools, info.una) {
+    } else if counts && !c.recovery.is_frozen() && !c.ecn_holds_back(cx.pools, info.una) {
         let rtt = c.rtt;
         c.step_congestion(cx.pools, |cc| cc.on_ack(info, &rtt));
     }

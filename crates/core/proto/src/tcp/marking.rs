@@ -161,9 +161,12 @@ impl<E: Env> Conn<E> {
     }
 
     /// Whether a mark has cut the window less than a round trip ago: an ACK up to `una` lets it
-    /// grow no more than a loss would (RFC 3168 6.1.2).
+    /// grow no more than a loss would (RFC 3168 6.1.2). After a timeout it grows, for slow start
+    /// repairs what was lost (RFC 5681 3.1): one segment in a round trip would take for ever.
     pub(crate) fn ecn_holds_back(&mut self, p: &mut Pools<E>, una: Seq) -> bool {
-        self.marks.has(Marks::ECN) && self.ecn_mut(p).is_some_and(|state| state.holds_back(una))
+        self.marks.has(Marks::ECN)
+            && self.recovery.phase() != Phase::Timeout
+            && self.ecn_mut(p).is_some_and(|state| state.holds_back(una))
     }
 }
 

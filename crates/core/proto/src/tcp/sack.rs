@@ -1,4 +1,5 @@
-//! The sender's scoreboard (RFC 6675 3): which bytes above SND.UNA the peer says it holds. A set,
+//! The sender's scoreboard (RFC 6675 3): which bytes above SND.UNA the peer says it holds, and what each
+//! ACK tells anew. A set,
 //! nothing more; what follows from it is in `loss` and `recovery`.
 //!
 //! ```text
@@ -11,6 +12,7 @@
 //! Nothing that is selectively acknowledged leaves the transmit store before it is acknowledged
 //! cumulatively, because the peer may change its mind (RFC 2018 8).
 
+use clearway_base::Duration;
 use clearway_wire::Seq;
 
 use super::ranges::Ranges;
@@ -20,6 +22,28 @@ use super::span::Span;
 /// (RFC 5681 3.2, RFC 6675 2).
 pub(crate) const DUP_THRESH: u8 = 3;
 
+/// What an arrival tells of the path.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Delivered {
+    /// Some of it was sent once, and came behind what had left after it.
+    pub(crate) late: bool,
+    /// Some of it was taken for lost, and was not sent again.
+    pub(crate) original: bool,
+    /// The longest round trip of what was sent once, as far as it is known to a sixteenth.
+    pub(crate) rtt: Option<Duration>,
+}
+
+impl Delivered {
+    /// What both arrivals tell.
+    pub(crate) fn and(self, other: Delivered) -> Delivered {
+        Delivered {
+            late: self.late | other.late,
+            original: self.original | other.original,
+            rtt: self.rtt.max(other.rtt),
+        }
+    }
+}
+
 /// What the SACK blocks of one ACK said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SackUpdate {
@@ -27,10 +51,8 @@ pub(crate) struct SackUpdate {
     pub(crate) newly: u32,
     /// Bytes that were known to be held and lie below SND.UNA now.
     pub(crate) passed: u32,
-    /// What was sent once arrived behind what had left later (RFC 8985 6.2, step 3).
-    pub(crate) late: bool,
-    /// Something that a timeout took for lost arrived, and was not sent again.
-    pub(crate) original: bool,
+    /// What the record of what was sent says of what arrived.
+    pub(crate) told: Delivered,
     /// Bytes that arrived a second time (RFC 2883).
     pub(crate) dsack: Option<Span>,
     /// Blocks that could not be true, or for which there was no room.

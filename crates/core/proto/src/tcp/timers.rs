@@ -12,6 +12,7 @@ use super::context::{ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::probe;
 use super::recovery::Phase;
+use super::right_size;
 use super::state::{Cause, State};
 use crate::error::Failure;
 use crate::store::Env;
@@ -77,6 +78,10 @@ fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         Timer::DelayedAck => {
             c.cancel(timer);
             c.ack_now();
+            // Where the window holds hardly two segments, no two may come for one ACK.
+            if c.window_is_due() {
+                right_size::look(c, cx.stack.now, cx.pools);
+            }
         }
         Timer::UserTimeout => give_up(c, cx, Failure::UserTimeout),
         Timer::Retransmit if !c.state.is_synchronized() && c.state != State::Closed => {

@@ -167,7 +167,7 @@ impl Algorithm for Cubic {
             // queue.
             Event::Marked { flight } => {
                 self.remember(w);
-                w.cut_to((u64::from(flight) * 17 / 20) as u32);
+                w.cut_finely_to((u64::from(flight) * 17 / 20) as u32);
             }
             Event::Timeout { flight, again } => {
                 if !again {

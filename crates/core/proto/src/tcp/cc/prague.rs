@@ -250,7 +250,7 @@ impl Prague {
             (Cut::InFlight, ack.nxt)
         };
         let cut = u64::from(w.cwnd) * u64::from(self.alpha) / u64::from(2 * ONE);
-        w.cut_to(w.cwnd - cut as u32);
+        w.cut_finely_to(w.cwnd - cut as u32);
     }
 
     /// Additive increase for `acked` bytes that were not marked: one segment for a window. Where a

@@ -217,6 +217,23 @@ fn a_loss_cuts_by_half_or_by_three_tenths_of_the_flight() {
     assert_eq!((cc.cwnd(), cc.ssthresh()), (7 * MSS, 7 * MSS));
 }
 
+/// What is left of a segment would never be in flight, but would be grown for.
+#[test]
+fn a_loss_leaves_whole_segments() {
+    for (kind, left) in [(Congestion::Reno, 2), (Congestion::Cubic, 3)] {
+        let mut cc = Cc::new(kind, MSS as u16, 10);
+        cc.on_event(Event::Loss { flight: 5 * MSS });
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (left * MSS, left * MSS), "{kind:?}");
+        let mut cc = Cc::new(kind, MSS as u16, 10);
+        cc.on_event(Event::Timeout { flight: 5 * MSS, again: false });
+        assert_eq!(cc.ssthresh(), left * MSS, "{kind:?}");
+        // A mark may cost less than a segment.
+        let mut cc = Cc::new(kind, MSS as u16, 10);
+        cc.on_event(Event::Marked { flight: 10 * MSS - 1 });
+        assert!(cc.cwnd() % MSS > 0 && cc.cwnd() > 7 * MSS, "{kind:?}");
+    }
+}
+
 #[test]
 fn no_cut_goes_below_two_segments() {
     for kind in BOTH {

@@ -114,14 +114,27 @@ impl Window {
         self.full || (self.in_slow_start() && self.cwnd / 2 < self.used)
     }
 
-    /// ssthresh comes down to `part` of the flight (RFC 5681 equation 4: never below two segments).
+    /// ssthresh comes down to `part` of the flight (RFC 5681 equation 4: never below two segments),
+    /// in whole segments: less than one is never in flight, but each step of growth would take as
+    /// much longer, a tenth of the window where that is five segments.
     pub(super) fn cut(&mut self, part: u32) {
+        self.cut_finely(part - part % self.mss());
+    }
+
+    /// The same to the byte, for who may cut by less than a segment.
+    fn cut_finely(&mut self, part: u32) {
         self.ssthresh = part.max(2 * self.mss());
     }
 
     /// ssthresh comes down to `part` of the flight, and the window to ssthresh.
     pub(super) fn cut_to(&mut self, part: u32) {
         self.cut(part);
+        self.cwnd = self.ssthresh;
+    }
+
+    /// The same to the byte.
+    pub(super) fn cut_finely_to(&mut self, part: u32) {
+        self.cut_finely(part);
         self.cwnd = self.ssthresh;
     }
 

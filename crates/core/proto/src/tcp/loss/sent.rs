@@ -20,7 +20,7 @@ use clearway_wire::Seq;
 
 use super::prr::Prr;
 use crate::export::Fields;
-use crate::tcp::sack::Scoreboard;
+use crate::tcp::sack::{Delivered, Scoreboard};
 use crate::tcp::span::Span;
 
 /// Flights that are told apart.
@@ -98,15 +98,6 @@ pub(crate) struct Arrival {
     pub(crate) min_rtt: Duration,
     /// The time that the ACK echoes, in milliseconds of our clock, modulo 2^32.
     pub(crate) echo_ms: Option<u32>,
-}
-
-/// What an arrival tells of the path.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Delivered {
-    /// Some of it was sent once, and came behind what had left after it.
-    pub(crate) late: bool,
-    /// Some of it was taken for lost, and was not sent again.
-    pub(crate) original: bool,
 }
 
 /// The record of one connection. It covers all that is in flight.
@@ -311,6 +302,9 @@ impl Sent {
             told.late |= !again && end.lt(self.fack);
             told.original |= !again && flight.lost;
             let rtt = now.since(at);
+            if !again && u64::from(flight.spread_us) <= (1 << self.grain) / 1_000 {
+                told.rtt = told.rtt.max(Some(now.since(since)));
+            }
             let is_newer = newest.is_none_or(|n| at > n.at || (at == n.at && end.gt(n.end)));
             let is_earlier =
                 echo_ms.is_some_and(|echo| (echo.wrapping_sub(at.as_millis() as u32) as i32) < 0);

@@ -342,3 +342,27 @@ fn who_remembers_too_many_ends_of_records_takes_no_more_until_some_are_acknowled
     assert!(b.events().iter().any(|event| event.has(ConnEvents::WRITABLE)));
     assert_eq!(b.net.stack.send_record(id, b"x"), Ok(1));
 }
+
+/// The second segment does not come for the ACK of the first one, or not soon enough.
+#[test]
+fn a_window_grows_also_where_each_segment_is_acknowledged_alone() {
+    let mut config = plain();
+    config.tcp.initial_receive_window = 4096;
+    config.tcp.delayed_ack = ms(200);
+    let mut b = Bench::accepted(config, 1460, 8000);
+    // A round trip of 700 ms, in which two segments come.
+    b.send(b"how far");
+    b.one();
+    b.pass(ms(700));
+    b.inject(ACK, 1, 8, 8000, &[]);
+    b.out();
+    let mut windows = std::vec::Vec::new();
+    for n in 0..40 {
+        b.inject(ACK, 1 + 1460 * n, 8, 8000, &pattern(1460));
+        b.read_all();
+        let left = b.pass(ms(350));
+        windows.extend(left.iter().map(|(_, seen)| seen.seg.wnd));
+    }
+    assert!(windows.iter().all(|window| *window >= 1460), "{windows:?}");
+    assert!(windows.last().is_some_and(|window| *window >= 8192), "{windows:?}");
+}
