@@ -12,8 +12,8 @@ use super::*;
 use crate::export::VERSION;
 use crate::testing::*;
 use crate::{
-    Congestion, ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, GroupChange, Keepalive,
-    ListenSpec, ListenerId, Sharing, State, UdpId, UdpSpec,
+    Congestion, ConnEvents, ConnId, ConnOptions, ConnectSpec, Event, FilterMode, GroupChange,
+    Keepalive, ListenSpec, ListenerId, Sharing, State, UdpId, UdpSpec,
 };
 
 fn empty() -> Stack<TestEnv> {
@@ -284,6 +284,30 @@ fn owners_find_what_they_had_under_new_names() {
         owner: 0,
     };
     assert!(stack.bind(spec).is_err());
+}
+
+#[test]
+fn datagrams_that_wait_filters_and_what_is_known_of_paths_go_on() {
+    let mut busy = Busy::new();
+    let (group, source, far) = (addr("239.1.2.4"), addr("10.0.0.9"), addr("10.0.2.9"));
+    let stack = &mut busy.net.stack;
+    stack.udp_group(busy.socket, Iface(1), addr("239.1.2.3"), GroupChange::Leave).unwrap();
+    stack.udp_group(busy.socket, Iface(1), group, GroupChange::JoinSource(source)).unwrap();
+    stack.udp_send(busy.socket, end(53), None, b"behind it").unwrap();
+    stack.ip.path_mtus.learn(busy.net.now, Table(0), &far, 1_280);
+    let ends = busy.net.now + Duration::from_secs(600);
+    busy.net.now += Duration::from_secs(100);
+    let (was, is) = busy.renew();
+    assert_eq!(only(&is, &was), only(&was, &is));
+    let stack = &mut busy.net.stack;
+    let known: Vec<_> = stack.ip.path_mtus.iter().collect();
+    assert_eq!(known, [(Table(0), far, 1_280, ends)], "it is believed no longer than it was");
+    let (mode, sources) = stack.udp_group_filter(busy.socket, Iface(1), group).unwrap();
+    assert_eq!((mode, sources), (FilterMode::Include, &[source][..]));
+    busy.talk(0);
+    for payload in [&b"unread"[..], b"behind it"] {
+        assert_eq!(busy.net.stack.udp_recv(busy.socket).unwrap().payload, payload);
+    }
 }
 
 #[test]
