@@ -99,7 +99,50 @@ pub struct Conditions {
     pub buf_len: usize,
 }
 
+/// What bounds how fast a conversation goes on a link without faults.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bounds {
+    /// There and back, with the time that an ACK may wait.
+    pub round_trip: Duration,
+    /// Bytes that the smallest store takes.
+    pub store: u32,
+    /// What is shorter than this is one segment wherever it goes.
+    pub mtu: u32,
+    /// A handshake whose ECN bits became others may have left one end with a count where the other
+    /// one sees a mark on every segment, for as long as they live: two segments in a round trip.
+    pub may_seem_marked: bool,
+}
+
+impl Bounds {
+    /// How long `bytes` take at the most, in segments no longer than `max_segment` unless 0.
+    ///
+    /// A window is half of the store, and the ends of it that make no segment are not sent.
+    pub fn time_of(&self, bytes: u64, max_segment: u16) -> Duration {
+        let longest = self.mtu.saturating_sub(100).max(1);
+        let segment = if max_segment == 0 { longest } else { longest.min(max_segment.into()) };
+        let window = if self.may_seem_marked { 0 } else { self.store / 4 };
+        self.round_trip.times(bytes / u64::from(window.max(segment)))
+    }
+}
+
 impl Conditions {
+    /// What bounds how fast a conversation goes when the weather is over.
+    pub fn bounds(&self) -> Bounds {
+        let [a, b] = &self.rules;
+        let delack = self.hosts.iter().map(|host| host.config.tcp.delayed_ack).max();
+        let store = |host: &HostSpec| {
+            let (RxKind::Chain { limit, .. } | RxKind::Ring { limit, .. }) = host.rx;
+            let scaled = if host.config.tcp.window_scaling { u32::MAX } else { 65_535 };
+            limit.min(host.tx.2).min(host.config.tcp.max_receive_window).min(scaled)
+        };
+        Bounds {
+            round_trip: a.delay + b.delay + delack.unwrap_or_default(),
+            store: self.hosts.iter().map(store).min().unwrap_or(0),
+            mtu: self.mtu,
+            may_seem_marked: self.rules.iter().any(|rules| rules.turn > 0),
+        }
+    }
+
     /// Draws conditions that suit a scenario.
     pub fn draw(rng: &mut Rng, wants: &Wants) -> Conditions {
         let v6 = rng.chance(500_000);

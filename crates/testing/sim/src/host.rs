@@ -53,6 +53,16 @@ pub struct HostSpec {
     pub chunk: usize,
 }
 
+/// Turns within a virtual second.
+pub struct Turns {
+    /// When it began.
+    pub since: Instant,
+    /// In which nothing happened.
+    pub idle: u32,
+    /// In which something did.
+    pub busy: u32,
+}
+
 /// What one turn did.
 #[derive(Default)]
 pub struct Turn {
@@ -108,8 +118,8 @@ pub struct Host {
     pub open_rx: Open,
     /// Open transmit queues.
     pub open_tx: Open,
-    /// Turns in a row in which nothing happened, and when they began.
-    pub idle: (u32, Instant),
+    /// The turns that it had lately.
+    pub turns: Turns,
     /// Something was done to it from outside, so that it needs a turn.
     pub touched: bool,
     /// Segments may have been counted as sent that no link saw: they waited for a neighbour when
@@ -141,7 +151,7 @@ impl Host {
             pool,
             open_rx,
             open_tx,
-            idle: (0, Instant::ZERO),
+            turns: Turns { since: Instant::ZERO, idle: 0, busy: 0 },
             touched: true,
             lost_words: false,
             spec: spec.clone(),

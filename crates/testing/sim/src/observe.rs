@@ -209,7 +209,12 @@ impl Observer {
 
     fn syn(&mut self, name: FlowName, seg: &Segment) {
         let half = self.halves.entry(name).or_default();
-        if half.announced.iter().any(|syn| syn.iss == seg.seq) {
+        if let Some(known) = half.announced.iter_mut().find(|syn| syn.iss == seg.seq) {
+            // The link's MTU may have changed since; which of the copies arrives is not known.
+            known.mss = known.mss.max(seg.opts.mss);
+            if let Some(settled) = half.settled.as_mut().filter(|syn| syn.iss == seg.seq) {
+                settled.mss = settled.mss.max(seg.opts.mss);
+            }
             return;
         }
         // A SYN with a new number begins a new incarnation of the connection. A SYN-ACK with a new

@@ -12,6 +12,7 @@ use crate::pcap::LinkType;
 use crate::recorder::{Recorder, last_lines};
 use crate::scenario::Scenario;
 use crate::stage::Stage;
+use crate::talk::Conversation;
 use crate::world::{Failure, World};
 
 /// What a run was, when it held.
@@ -130,13 +131,16 @@ fn interfaces(w: &World) -> Vec<(String, LinkType)> {
 
 /// Runs a prepared world to its end and looks at what must hold.
 pub fn run(w: &mut World) {
-    let limit = w.faults_end.max(w.busy_until) + w.time_limit;
+    let longest = w.ledger.borrow().conversations.iter().map(|c| c.time(&w.bounds)).max();
+    let limit = w.time_limit + longest.unwrap_or_default();
     let over = |w: &World| {
         w.now >= w.busy_until && w.ledger.borrow().conversations.iter().all(|c| c.is_over())
     };
-    if !w.run(limit, over) {
+    if !w.run(w.faults_end.max(w.busy_until) + limit, over) {
         let stuck: Vec<String> = stuck(w);
-        w.fail(format!("not over {} after the last fault: {}", w.time_limit, stuck.join("; ")));
+        if !stuck.is_empty() {
+            w.fail(format!("not over {limit} after the last fault: {}", stuck.join("; ")));
+        }
     }
     if w.failure.is_some() {
         return;
@@ -152,8 +156,10 @@ pub fn run(w: &mut World) {
 
 fn stuck(w: &World) -> Vec<String> {
     let ledger = w.ledger.borrow();
-    let open = ledger.conversations.iter().enumerate().filter(|(_, c)| !c.is_over());
-    open.take(3)
+    let open = |c: &Conversation| !c.is_over() && !c.was_never_heard_of();
+    let all = ledger.conversations.iter().enumerate();
+    all.filter(|(_, c)| open(c))
+        .take(3)
         .map(|(i, c)| format!("conversation {i}: a {:?}, b {:?}", c.fates[0], c.fates[1]))
         .collect()
 }

@@ -66,6 +66,7 @@ impl Stage {
             join(&mut world, &conditions, i, link, 0, rules);
         }
         world.faults_end = began + conditions.storm;
+        world.bounds = conditions.bounds();
         let stage = Stage { world, conditions, rng: rng.fork(), listener: None };
         stage.end_storm()
     }

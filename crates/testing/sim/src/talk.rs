@@ -1,11 +1,14 @@
 //! Conversations: what two applications do over one connection, said as two parts, and the player
 //! that acts one part.
 
+use std::collections::VecDeque;
+
 use clearway_base::{Duration, Instant};
 use clearway_proto::{
     ConnEvents, ConnId, ConnOptions, Failure, RecvError, SendError, Stack, Unreachable,
 };
 
+use crate::conditions::Bounds;
 use crate::stores::SimEnv;
 use crate::stream::Stream;
 
@@ -105,7 +108,20 @@ pub struct Fate {
     pub urgent: bool,
     /// When it was over.
     pub at: Instant,
+    /// How long the player had been there then.
+    pub lived: Duration,
+    /// Bytes that had arrived [`ORPHAN`] before it was over, and then.
+    pub arrived: [u64; 2],
 }
+
+/// A connection whose owner has let go has to get [`ORPHAN_PROGRESS`] bytes to its peer in each
+/// minute, or is reset (`clearway_proto`, `TcpConfig::orphan`); a stack counts it in milliseconds.
+const ORPHAN: Duration = Duration::from_millis(60_000 - 1);
+const ORPHAN_PROGRESS: u64 = 4096;
+
+/// Who has heard of a connection that was not opened forgets it after its answer and five more,
+/// the last of which waits for 32 s (`clearway_proto`, `TcpConfig::syn_ack_retries`).
+const HALF_OPEN: Duration = Duration::from_secs(63);
 
 /// A conversation and what became of it.
 #[derive(Clone, Debug)]
@@ -124,6 +140,20 @@ impl Conversation {
         Conversation { parts: [connects, accepts], expect, fates: [Fate::default(); 2] }
     }
 
+    /// How long all that is said takes at the most.
+    pub fn time(&self, bounds: &Bounds) -> Duration {
+        let segments = self.parts.iter().map(|part| part.options.max_segment);
+        let max_segment = segments.filter(|size| *size > 0).min().unwrap_or(0);
+        bounds.time_of(self.parts.iter().map(Part::bytes).sum(), max_segment)
+    }
+
+    /// The last segment that opens the connection was lost, and who accepts has forgotten it or
+    /// never knew of it (a cookie). Who connects waits for the other one to speak.
+    pub fn was_never_heard_of(&self) -> bool {
+        let [a, b] = &self.fates;
+        a.opened && a.sent == 0 && !a.shut && !b.begun
+    }
+
     /// Nothing more will happen.
     pub fn is_over(&self) -> bool {
         let [a, b] = &self.fates;
@@ -138,8 +168,30 @@ impl Conversation {
         !a.opened && !b.begun && a.failure == Some(Failure::Unreachable(Unreachable::Host))
     }
 
+    /// Side `me` was reset because the other one had been let go of, and what it still had to send
+    /// went too slowly.
+    fn was_given_up(&self, me: usize) -> bool {
+        let (mine, theirs) = (&self.fates[me], &self.fates[1 - me]);
+        let [before, then] = mine.arrived;
+        let let_go = theirs.over && theirs.failure.is_none();
+        mine.failure == Some(Failure::Reset)
+            && let_go
+            && mine.at.since(theirs.at) >= ORPHAN
+            && then - before < ORPHAN_PROGRESS
+    }
+
+    /// The link lost everything that would have opened the connection for who accepts, until that
+    /// side had forgotten it.
+    fn was_forgotten(&self) -> bool {
+        let [a, b] = &self.fates;
+        a.failure == Some(Failure::Reset) && !b.begun && a.lived >= HALF_OPEN
+    }
+
     /// Holds what happened against what had to. Err says what is wrong.
     pub fn judge(&self) -> Result<(), String> {
+        let is_given_up = self.was_given_up(0) || self.was_given_up(1);
+        let is_excused =
+            is_given_up || self.was_forgotten() || self.was_never_heard_of() || self.found_nobody();
         for (me, other) in [(0, 1), (1, 0)] {
             let (mine, theirs) = (&self.fates[me], &self.fates[other]);
             if mine.read > theirs.sent {
@@ -157,7 +209,7 @@ impl Conversation {
                     mine.read, theirs.sent
                 ));
             }
-            if self.expect == Expect::Whole && !self.found_nobody() {
+            if self.expect == Expect::Whole && !is_excused {
                 if let Some(failure) = mine.failure {
                     return Err(format!("side {me} failed: {failure}"));
                 }
@@ -201,6 +253,9 @@ pub struct Player {
     scratch_at: u64,
     chunk: usize,
     wrong: Option<String>,
+    begun: Instant,
+    /// When how much had arrived, as far back as that matters.
+    arrived: VecDeque<(Instant, u64)>,
 }
 
 /// The stream that one side of a conversation sends.
@@ -241,6 +296,8 @@ impl Player {
             scratch_at: 0,
             chunk,
             wrong: None,
+            begun: now,
+            arrived: VecDeque::from([(now, 0)]),
         }
     }
 
@@ -260,6 +317,7 @@ impl Player {
         if what.has(ConnEvents::WRITABLE) {
             self.write_blocked = false;
         }
+        self.note_arrived(now, stack);
         if what.has(ConnEvents::FAILED) {
             let failure = stack.failure(self.conn);
             if failure.is_none() {
@@ -314,6 +372,20 @@ impl Player {
     fn over(&mut self, now: Instant) {
         self.fate.over = true;
         self.fate.at = now;
+        self.fate.lived = now.since(self.begun);
+        let [first, last] = [self.arrived.front(), self.arrived.back()];
+        self.fate.arrived = [first, last].map(|at| at.map_or(0, |(_, bytes)| *bytes));
+    }
+
+    /// Writes down how much has arrived, and forgets what was long before.
+    fn note_arrived(&mut self, now: Instant, stack: &Stack<SimEnv>) {
+        let bytes = self.fate.read + u64::from(stack.unread(self.conn));
+        if self.arrived.back().is_none_or(|(_, known)| *known < bytes) {
+            self.arrived.push_back((now, bytes));
+        }
+        while self.arrived.get(1).is_some_and(|(at, _)| now.since(*at) >= ORPHAN) {
+            self.arrived.pop_front();
+        }
     }
 
     /// Does one act; false when it has to wait.

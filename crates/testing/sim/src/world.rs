@@ -12,8 +12,9 @@ use clearway_wire::{Mac, eth, ipv4};
 
 use crate::actor::{LastWords, Ledger, SharedLedger};
 use crate::checks;
+use crate::conditions::Bounds;
 use crate::frame::{self, Framing};
-use crate::host::{Host, HostSpec, Waiting};
+use crate::host::{Host, HostSpec, Turns, Waiting};
 use crate::link::{self, Arrival, Damage, Direction, Held, Rules};
 use crate::nic::{self, Handed, Port};
 use crate::observe::{Observer, Passing, Seen};
@@ -110,8 +111,10 @@ pub struct World {
     pub faults_end: Instant,
     /// Connecting may be refused for want of a route.
     pub may_lack_route: bool,
-    /// How long after that every conversation must be over.
+    /// How long after that every conversation must be over, besides the time that its bytes take.
     pub time_limit: Duration,
+    /// What bounds how fast a conversation goes from then on.
+    pub bounds: Bounds,
     /// Turns of hosts so far.
     pub turns: u64,
     /// Frames handed to links so far.
@@ -134,8 +137,9 @@ pub struct World {
 
 /// Turns of a host at one instant before it counts as a loop without end.
 const TURNS_AT_ONCE: u32 = 20_000;
-/// Turns of a host within a virtual second in which nothing at all happened, before it counts as
-/// busy.
+/// Turns of a host within a virtual second in which nothing at all happened, beyond one for each in
+/// which something did, before it counts as busy: what arrives and what leaves moves deadlines, and
+/// the turn at one that moved on finds nothing to do.
 const IDLE_TURNS_PER_SECOND: u32 = 2_000;
 
 impl World {
@@ -154,6 +158,7 @@ impl World {
             faults_end: began,
             may_lack_route: false,
             time_limit: Duration::from_secs(600),
+            bounds: Bounds::default(),
             turns: 0,
             frames: 0,
             digest: 0,
@@ -388,11 +393,11 @@ impl World {
     fn count_idle(&mut self, host: usize, idle: bool) {
         let now = self.now;
         let h = &mut self.hosts[host];
-        if now.since(h.idle.1) > Duration::from_secs(1) {
-            h.idle = (0, now);
+        if now.since(h.turns.since) > Duration::from_secs(1) {
+            h.turns = Turns { since: now, idle: 0, busy: 0 };
         }
-        h.idle.0 += u32::from(idle);
-        if h.idle.0 > IDLE_TURNS_PER_SECOND {
+        *if idle { &mut h.turns.idle } else { &mut h.turns.busy } += 1;
+        if h.turns.idle > h.turns.busy + IDLE_TURNS_PER_SECOND {
             let (name, deadline) = (h.name, h.stack.next_deadline());
             let wants = h.stack.wants_emit();
             self.fail(format!(
