@@ -25,7 +25,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install book publish-check deb deb-test container container-test test fuzz apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
+.PHONY: help setup install book publish-check deb deb-test container container-test test fuzz coverage apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ test: setup ## Run every gate: format, lints, layers, tests, simulation, documen
 fuzz: setup ## Run each fuzz target for MINUTES=20, JOBS=2 at a time (ARGS="frame peer"); a table at the end
 	@scripts/setup.sh --tool cargo-fuzz
 	@scripts/fuzz.sh $(ARGS)
+
+coverage: setup ## Which lines of the protocol core no test reaches, by llvm-cov: a table, and target/coverage/uncovered.txt (SEEDS=2000)
+	@scripts/coverage.sh
 
 apps: PACKAGES += $(APPS_PACKAGES)
 apps: setup ## Build, then run programs of Debian over Clearway and the kernel, and write docs/compatibility.md (root; ARGS="--only nginx")
