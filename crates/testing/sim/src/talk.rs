@@ -110,7 +110,8 @@ pub struct Fate {
     pub at: Instant,
     /// How long the player had been there then.
     pub lived: Duration,
-    /// Bytes that had arrived [`ORPHAN`] before it was over, and then.
+    /// Bytes that had arrived a minute before it was over (as long as an owner who has gone is
+    /// waited for), and then.
     pub arrived: [u64; 2],
 }
 
