@@ -57,10 +57,10 @@ impl Made {
         self.recipes.push(Recipe { iface, line, mtu, mac, port, netns, host_addresses });
     }
 
-    /// By what the interface is opened again when it was lost. Only interfaces of the kernel's come
-    /// again: drivers of DPDK see to their peers themselves, and a capture would begin anew.
+    /// By what the interface is opened again when it was lost. A capture would begin anew.
     pub(crate) fn opened_by(&mut self, iface: Iface, port: PortSpec, fault: Option<FaultSpec>) {
-        if let (Some(recipe), PortSpec::Tap(_) | PortSpec::Xdp(_)) = (self.recipe_mut(iface), &port)
+        if let (Some(recipe), PortSpec::Tap(_) | PortSpec::Xdp(_) | PortSpec::Dpdk(_)) =
+            (self.recipe_mut(iface), &port)
         {
             recipe.netns = netns_of(&port);
             recipe.port = Some((port, fault));

@@ -6,8 +6,10 @@
 #include "shim.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -231,6 +233,61 @@ static int on_link_change(uint16_t port, enum rte_eth_event_type event, void *ou
 	return 0;
 }
 
+/* Whether the driver said that the device was taken out, and the number of the kernel's interface that it works on: drivers of such do not notice that it
+ * is removed. A card whose interface is moved to another network namespace goes on. */
+static struct {
+	atomic_bool removed;
+	unsigned int interface;
+} presence[RTE_MAX_ETHPORTS];
+
+static int on_removal(uint16_t port, enum rte_eth_event_type event, void *ours, void *theirs)
+{
+	(void)event, (void)ours, (void)theirs;
+	atomic_store(&presence[port].removed, true);
+	return 0;
+}
+
+static void on_device_event(const char *name, enum rte_dev_event_type event, void *port)
+{
+	(void)name;
+	if (event == RTE_DEV_EVENT_REMOVE)
+		atomic_store(&presence[(uintptr_t)port].removed, true);
+}
+
+static int is_on_bus(const struct rte_device *device, const char *bus)
+{
+	return device != NULL && strcmp(rte_bus_name(rte_dev_bus(device)), bus) == 0;
+}
+
+/* Neither of the two has to be known to the driver, or to be possible here. */
+static void watch_presence(uint16_t port, const struct rte_eth_dev_info *info)
+{
+	atomic_store(&presence[port].removed, false);
+	presence[port].interface = is_on_bus(info->device, "vdev") ? info->if_index : 0;
+	(void)rte_eth_dev_callback_register(port, RTE_ETH_EVENT_INTR_RMV, on_removal, NULL);
+	if (is_on_bus(info->device, "pci"))
+		(void)rte_dev_event_callback_register(rte_dev_name(info->device), on_device_event, (void *)(uintptr_t)port);
+}
+
+static void unwatch_presence(uint16_t port, const struct rte_device *device)
+{
+	(void)rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, on_removal, NULL);
+	if (is_on_bus(device, "pci"))
+		(void)rte_dev_event_callback_unregister(rte_dev_name(device), on_device_event, (void *)(uintptr_t)port);
+}
+
+int cw_is_gone(uint16_t port)
+{
+	char name[IF_NAMESIZE];
+	unsigned int interface = presence[port].interface;
+
+	if (atomic_load(&presence[port].removed))
+		return CW_DEVICE_GONE;
+	if (interface != 0 && if_indextoname(interface, name) == NULL && (errno == ENXIO || errno == ENODEV))
+		return CW_INTERFACE_GONE;
+	return 0;
+}
+
 static int set_up_queues(uint16_t port, const struct cw_config *config, const struct rte_eth_dev_info *info, const struct rte_eth_conf *conf,
 			 void **pools, struct cw_ready *ready)
 {
@@ -301,6 +358,7 @@ int cw_open(uint16_t port, const struct cw_config *config, void **pools, struct 
 		error = rte_eth_dev_callback_register(port, RTE_ETH_EVENT_INTR_LSC, on_link_change, NULL);
 	if (error < 0)
 		return error;
+	watch_presence(port, &info);
 	ready->failed = "rte_eth_dev_start";
 	error = rte_eth_dev_start(port);
 	if (error < 0 && !config->may_wait)
@@ -358,6 +416,7 @@ void cw_close(uint16_t port, void **pools, uint16_t count)
 	(void)rte_eth_dev_stop(port);
 	await_deferred();
 	(void)rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_LSC, on_link_change, NULL);
+	unwatch_presence(port, device);
 	(void)rte_eth_dev_close(port);
 	gates_close(port);
 	peers_close(port);

@@ -95,6 +95,12 @@ enum {
 	CW_OUT_CHAIN = 1 << 4,
 };
 
+/* What is gone of a device. */
+enum {
+	CW_DEVICE_GONE = 1,
+	CW_INTERFACE_GONE = 2,
+};
+
 /* The port's own counters. */
 struct cw_stats {
 	uint64_t missed;
@@ -124,6 +130,8 @@ int cw_set_mtu(uint16_t port, uint16_t mtu);
 int cw_set_mac(uint16_t port, const uint8_t *mac);
 int cw_set_rss(uint16_t port, uint16_t reta_size, uint16_t queues);
 int cw_link(uint16_t port);
+/* 0: the device is there. */
+int cw_is_gone(uint16_t port);
 int cw_stats(uint16_t port, struct cw_stats *stats);
 int cw_xstats(uint16_t port, struct cw_xstat *out, uint32_t room);
 

@@ -36,6 +36,9 @@ const OTHER_QUEUE: Duration = Duration::from_millis(2);
 /// How often a device whose peer is not there looks for it.
 const RESTART: Duration = Duration::from_millis(200);
 
+/// How often it is asked whether the device is still there.
+const ASK_PRESENCE: Duration = Duration::from_millis(500);
+
 /// How long a device that was started and found its peer may take until its link is up, on a
 /// machine that is busy with other things.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
@@ -83,6 +86,7 @@ pub struct DpdkQueue {
     was_up: bool,
     link: bool,
     asked_link: Instant,
+    asks_presence_at: Instant,
     /// When nothing waited, or the device took something.
     took_some: Instant,
     counters: DevCounters,
@@ -135,6 +139,7 @@ impl DpdkQueue {
             was_up: false,
             link: device.link(),
             asked_link: Instant::ZERO,
+            asks_presence_at: Instant::ZERO,
             took_some: Instant::ZERO,
             counters: DevCounters::default(),
             device,
@@ -201,13 +206,25 @@ impl DpdkQueue {
     }
 
     #[inline]
-    fn before_look(&mut self) {
+    fn before_look(&mut self) -> Result<(), DevError> {
         enter();
+        if self.wake.now() >= self.asks_presence_at {
+            self.look_for_device()?;
+        }
         if self.restarts && self.wake.now() >= self.restart_at {
             self.look_for_peer();
         }
         self.wake
             .before_look(Sources { queue: self.rx.as_mut(), inbox: inbox(&self.steer, self.core) });
+        Ok(())
+    }
+
+    /// A driver on an interface of the kernel's goes on without a word when that is removed.
+    #[cold]
+    fn look_for_device(&mut self) -> Result<(), DevError> {
+        self.asks_presence_at = self.wake.now() + ASK_PRESENCE;
+        let remedy = "Make it again: a host takes it back, others have to be restarted";
+        self.device.gone().map_or(Ok(()), |what| Err(DevError::new(&self.port, what, remedy)))
     }
 
     /// Whether the interrupt was just turned on, so that the queue has to be looked at once more.
@@ -484,7 +501,7 @@ impl Receive for DpdkQueue {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
-        self.before_look();
+        self.before_look()?;
         let mut got = self.look(burst);
         if self.looks_again(got) {
             got = self.look(burst);
@@ -501,7 +518,7 @@ impl Receive for DpdkQueue {
         if self.steer.is_some() {
             return Ok(None);
         }
-        self.before_look();
+        self.before_look()?;
         let mut came = self.look_and_return(&mut turn);
         if self.looks_again(came > 0) {
             came = self.look_and_return(&mut turn);

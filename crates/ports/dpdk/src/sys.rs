@@ -262,6 +262,16 @@ impl Device {
         unsafe { cw_link(self.port) != 0 }
     }
 
+    /// What of it was taken away, if something was.
+    pub(crate) fn gone(&self) -> Option<&'static str> {
+        // SAFETY: any thread may ask.
+        match unsafe { cw_is_gone(self.port) } {
+            0 => None,
+            INTERFACE_GONE => Some("the interface was removed"),
+            _ => Some("the device was removed"),
+        }
+    }
+
     pub(crate) fn set_mtu(&self, mtu: u16) -> io::Result<()> {
         let _one = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the lock is held.

@@ -85,6 +85,10 @@ pub(crate) struct Ready {
     pub(crate) got: u32,
 }
 
+/// What [`cw_is_gone`] answers when it is the kernel's interface below the device; the same number
+/// as in `shim.h`.
+pub(super) const INTERFACE_GONE: c_int = 2;
+
 /// A received frame.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -185,6 +189,7 @@ unsafe extern "C" {
     pub(super) fn cw_set_mac(port: u16, mac: *const u8) -> c_int;
     pub(super) fn cw_set_rss(port: u16, reta_size: u16, queues: u16) -> c_int;
     pub(super) fn cw_link(port: u16) -> c_int;
+    pub(super) fn cw_is_gone(port: u16) -> c_int;
     pub(super) fn cw_stats(port: u16, stats: *mut Stats) -> c_int;
     pub(super) fn cw_xstats(port: u16, out: *mut Xstat, room: u32) -> c_int;
     pub(super) fn cw_wait_fd(port: u16, queue: u16) -> c_int;

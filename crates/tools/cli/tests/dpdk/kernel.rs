@@ -11,6 +11,11 @@ use crate::world::{Memory, Running, eventually, finish, text, with_memory};
 /// one namespace, and what goes to the addresses of our stack leaves through `theirs`.
 fn veth() -> Netns {
     let netns = Netns::new("cwdpdk");
+    plug(&netns);
+    netns
+}
+
+pub(crate) fn plug(netns: &Netns) {
     netns.ip("link add ours type veth peer name theirs");
     // The kernel would leave checksums and segmentation to the other end of the pair, where these
     // drivers do not hear of it.
@@ -19,7 +24,6 @@ fn veth() -> Netns {
     netns.ip("addr add fd97::1/64 dev theirs nodad");
     netns.ip("link set ours up");
     netns.ip("link set theirs up");
-    netns
 }
 
 fn serve(netns: &Netns, port: &str, extra: &[&str]) -> Running {
