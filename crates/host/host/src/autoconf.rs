@@ -1,7 +1,9 @@
 //! Interfaces that are configured by what IPv6 routers say.
 
+use clearway_dhcp::v6;
 use clearway_pkt::Iface;
-use clearway_slaac::{Client, Way};
+use clearway_proto::UdpId;
+use clearway_slaac::{Client, Phase, Way};
 use clearway_wire::{Addr, Cidr};
 
 /// An interface that is configured so.
@@ -17,11 +19,19 @@ pub(crate) struct Configured {
     pub(crate) addresses: Vec<Cidr>,
     /// See `addresses`.
     pub(crate) ways: Vec<Way>,
-    /// The log has it that a router sends hosts to DHCPv6.
-    pub(crate) told_of_dhcp: bool,
+    /// What servers of DHCPv6 give besides, where routers say that there are some.
+    pub(crate) dhcp: v6::Client,
+    /// Each worker's socket for it, once there is something to ask for.
+    pub(crate) sockets: Vec<UdpId>,
 }
 
 impl Configured {
+    /// The address that the interface speaks to servers from; None: it was not probed for yet.
+    pub(crate) fn link_local(&self) -> Option<Addr> {
+        let own = self.client.addresses().first().filter(|own| own.cidr.addr.is_link_local())?;
+        matches!(own.phase, Phase::Preferred | Phase::Deprecated).then_some(own.cidr.addr)
+    }
+
     /// Whether a router gave the way to this prefix.
     pub(crate) fn has_way(&self, prefix: Cidr) -> bool {
         self.ways.iter().any(|way| way.to == prefix)

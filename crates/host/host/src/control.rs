@@ -7,6 +7,7 @@
 mod begin;
 mod clear;
 mod dhcp;
+mod dhcpv6;
 mod drain;
 mod interfaces;
 mod keeper;

@@ -13,6 +13,8 @@ pub(crate) enum Note {
     Look,
     /// A server said something on an interface.
     Said(Iface, Vec<u8>),
+    /// A server of DHCPv6 said something on an interface.
+    Said6(Iface, Vec<u8>),
     /// A router said something on an interface; None: it does not answer any more.
     Router(Iface, Addr, Option<Vec<u8>>),
     /// The host ends.

@@ -155,7 +155,7 @@ pub const ORDERS: &[Order] = &[
     settled("host::control", &[
         floor("who carries out", &["plane"]),
         floor("commands", &["begin", "clear", "dhcp", "drain", "interfaces", "keeper", "mode", "reload", "routes", "save", "server",
-            "slaac"]),
+            "dhcpv6", "slaac"]),
         floor("of several interfaces", &["lost", "packets", "taps"]),
         floor("face", &["mod"]),
     ]),

@@ -137,7 +137,10 @@ impl Control {
             return Ok(());
         }
         let _ = leased.map(|leased| leased.client.link_is_back(now));
-        let _ = configured.map(|configured| configured.client.link_is_back(now));
+        let _ = configured.map(|configured| {
+            configured.client.link_is_back(now);
+            configured.dhcp.link_is_back(now);
+        });
         if let Some(keeper) = &state.leases.keeper {
             // A note that finds no room is not needed: the thread looks at everything anyway.
             let _ = keeper.try_send(Note::Look);

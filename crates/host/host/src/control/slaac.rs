@@ -3,6 +3,7 @@
 use std::sync::mpsc::SyncSender;
 
 use clearway_base::Instant;
+use clearway_dhcp::v6;
 use clearway_proto::{NextHop, RouterNews};
 use clearway_session::Gone;
 use clearway_session::sessions::HearsRouters;
@@ -30,8 +31,12 @@ impl Control {
         let Some(mut configured) = at.map(|at| state.autoconf.list.remove(at)) else {
             return Ok(());
         };
+        // While there is an address to say goodbye from.
+        configured.dhcp.release(now);
+        let released = self.act_on_servers(state, &mut configured, now);
+        self.close_dhcpv6(&configured);
         configured.client.stop();
-        let done = self.act_on_routers(state, &mut configured, now);
+        let done = released.and(self.act_on_routers(state, &mut configured, now));
         self.own_link_local(&configured, true)?;
         let told = (configured.name.as_str(), configured.table);
         self.say_dns(state, told, Teller::Router, Dns::default())?;
@@ -60,7 +65,9 @@ impl Control {
             watched: Vec::new(),
             addresses: Vec::new(),
             ways: Vec::new(),
-            told_of_dhcp: false,
+            // Another seed than the routers' client has, so that they do not count alike.
+            dhcp: v6::Client::new(mac, !seed),
+            sockets: Vec::new(),
         };
         for worker in 0..self.host.workers() {
             let keeper = keeper.clone();
@@ -124,13 +131,20 @@ impl Control {
             if let Err(error) = self.act_on_routers(state, configured, now) {
                 tracing::warn!(interface = configured.name, %error, "SLAAC");
             }
+            if let Err(error) = self.tend_dhcpv6(state, configured, note, now) {
+                tracing::warn!(interface = configured.name, %error, "DHCPv6");
+            }
             let told = (configured.name.as_str(), configured.table);
             if let Err(error) = self.say_dns(state, told, Teller::Router, servers_of(configured)) {
                 tracing::warn!(interface = configured.name, %error, "servers of names");
             }
             Ok(())
         });
-        let next = list.iter().map(|configured| configured.client.deadline()).min();
+        let due = |c: &Configured| {
+            let asks = if c.link_local().is_some() { c.dhcp.deadline() } else { Instant::NEVER };
+            c.client.deadline().min(asks)
+        };
+        let next = list.iter().map(due).min();
         state.autoconf.list = list;
         done.map(|()| next.unwrap_or(Instant::NEVER))
     }
@@ -142,6 +156,7 @@ impl Control {
                 self.host.ask_all(move |worker| worker.stack().address_holder(iface, addr))?;
             if let Some(mac) = seen.into_iter().flatten().next() {
                 configured.client.conflict(now, addr);
+                configured.dhcp.conflict(now, addr);
                 let failed = configured
                     .client
                     .addresses()
@@ -195,7 +210,11 @@ impl Control {
         Ok(())
     }
 
-    fn probe_for(&self, configured: &mut Configured, addr: Addr) -> Result<(), CommandError> {
+    pub(super) fn probe_for(
+        &self,
+        configured: &mut Configured,
+        addr: Addr,
+    ) -> Result<(), CommandError> {
         let iface = configured.iface;
         let done = self.host.ask_all(move |worker| worker.stack().watch_address(iface, addr))?;
         let undo = move |worker: &mut Worker| {
@@ -207,7 +226,7 @@ impl Control {
         sent.map_err(|why| CommandError::Add { what: format!("probe for {addr}"), why })
     }
 
-    fn add_made(
+    pub(super) fn add_made(
         &self,
         state: &mut State,
         configured: &mut Configured,
@@ -239,7 +258,7 @@ impl Control {
         Ok(self.host.ask(0, is_it)?)
     }
 
-    fn remove_made(
+    pub(super) fn remove_made(
         &self,
         state: &mut State,
         configured: &mut Configured,
@@ -326,14 +345,19 @@ impl Control {
     }
 }
 
-/// The servers of names that routers say, which may be on the link alone.
+/// The servers of names that routers say, which may be on the link alone, and behind them those of
+/// DHCPv6.
 fn servers_of(configured: &Configured) -> Dns {
     let server = |addr: Addr| {
         let interface = if addr.is_link_local() { u32::from(configured.iface.0) + 1 } else { 0 };
         DnsServer { addr: addr.into(), interface }
     };
-    let servers = configured.client.servers().iter().map(|s| server(s.addr)).collect();
-    Dns { servers, search: Vec::new() }
+    let routers = configured.client.servers().iter().map(|s| s.addr);
+    let mut all: Vec<Addr> = routers.collect();
+    let more = configured.dhcp.dns().iter().filter(|addr| !all.contains(addr)).copied();
+    all.extend(more.collect::<Vec<_>>());
+    let servers = all.into_iter().map(server).collect();
+    Dns { servers, search: configured.dhcp.domains().to_vec() }
 }
 
 /// The prefix that an address is in, with the bits behind it zero.
@@ -357,12 +381,12 @@ fn hear(configured: &mut Configured, now: Instant, router: Addr, said: Option<&[
     // What the core took was well formed.
     let Ok(advert) = Advert::read(bytes) else { return };
     configured.client.receive(now, router, &advert);
-    let (managed, other) = configured.client.by_dhcp();
-    if managed && !std::mem::replace(&mut configured.told_of_dhcp, managed) {
-        tracing::warn!(interface = configured.name, %router, managed, other,
-            "the router wants addresses to come from DHCPv6, which is not done here: there are those \
-             of its prefixes, and no others");
-    }
+    let wanted = match configured.client.by_dhcp() {
+        (true, _) => v6::Wanted::Address,
+        (false, true) => v6::Wanted::Information,
+        (false, false) => v6::Wanted::Nothing,
+    };
+    configured.dhcp.want(now, wanted);
 }
 
 /// What addresses are made of (RFC 7217 5): the number of this machine, else a random one.

@@ -294,7 +294,7 @@ impl Look<'_> {
                 last => last.map_or(0.0, |last| last.since(now).as_secs() as f64),
             };
             left.push((label("interface", &configured.name), Number::Real(seconds)));
-            for (why, count) in client.drops() {
+            for (why, count) in client.drops().chain(configured.dhcp.drops()) {
                 let labels = vec![("interface", configured.name.clone()), ("reason", why.into())];
                 drops.push((labels, Number::Whole(count)));
             }
@@ -305,7 +305,8 @@ impl Look<'_> {
         let help = "Seconds until the last default router of such an interface is none any more; 0 \
                     without one.";
         all.add(MetricType::Gauge, "clearway_slaac_router_seconds", help, left);
-        let help = "What routers said and was dropped, by reason (docs/slaac.md).";
+        let help =
+            "What routers and servers of DHCPv6 said and was dropped, by reason (docs/slaac.md).";
         all.add(MetricType::Counter, "clearway_slaac_drops", help, drops);
     }
 

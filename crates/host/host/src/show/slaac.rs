@@ -1,6 +1,7 @@
 //! Interfaces that are configured by IPv6 routers.
 
 use clearway_base::Instant;
+use clearway_dhcp::v6;
 use clearway_slaac::Router;
 use clearway_wire::ndp::Preference;
 use serde_json::{Value, json};
@@ -18,7 +19,8 @@ impl Look<'_> {
         let mut dropped = String::new();
         for configured in list {
             rows(&mut grid, configured, now);
-            for (name, count) in configured.client.drops().filter(|(_, count)| *count > 0) {
+            let drops = configured.client.drops().chain(configured.dhcp.drops());
+            for (name, count) in drops.filter(|(_, count)| *count > 0) {
                 dropped.push_str(&format!("{}: dropped {count} ({name})\n", configured.name));
             }
         }
@@ -48,7 +50,17 @@ impl Look<'_> {
                 "valid": seconds,
             })
         });
-        leased.chain(made).collect()
+        let given = self.view.autoconf.find(name).and_then(|c| c.dhcp.lease());
+        let given = given.into_iter().map(|lease| {
+            let preferred = left(lease.preferred, now);
+            json!({
+                "address": format!("{}/128", lease.addr),
+                "state": if preferred == Some(0) { "deprecated" } else { "preferred" },
+                "preferred": preferred,
+                "valid": left(lease.end, now),
+            })
+        });
+        leased.chain(made).chain(given).collect()
     }
 }
 
@@ -91,8 +103,23 @@ fn rows(grid: &mut Grid, configured: &Configured, now: Instant) {
     if let Some(mtu) = client.mtu() {
         row("MTU", mtu.to_string(), "", String::new(), String::new());
     }
-    if let (true, _) = client.by_dhcp() {
-        row("DHCPv6", "wanted by the router".into(), "not done", String::new(), String::new());
+    let dhcp = &configured.dhcp;
+    if dhcp.phase() == v6::Phase::Idle {
+        return;
+    }
+    let (address, valid, preferred) = match dhcp.lease() {
+        Some(lease) => {
+            let (valid, preferred) = (left(lease.end, now), left(lease.preferred, now));
+            (format!("{}/128", lease.addr), text(valid), text(preferred))
+        }
+        None => (String::new(), String::new(), String::new()),
+    };
+    row("DHCPv6", address, dhcp.phase().name(), valid, preferred);
+    for server in dhcp.dns() {
+        row("DNS", server.to_string(), "by DHCPv6", String::new(), String::new());
+    }
+    for domain in dhcp.domains() {
+        row("domain", domain.clone(), "by DHCPv6", String::new(), String::new());
     }
 }
 
@@ -142,8 +169,9 @@ fn one(configured: &Configured, now: Instant) -> Value {
         .map(|s| json!({ "address": s.addr.to_string(), "seconds": left(s.until, now) }))
         .collect();
     let (managed, other) = client.by_dhcp();
+    let drops = client.drops().chain(configured.dhcp.drops());
     let dropped: serde_json::Map<_, _> =
-        client.drops().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        drops.map(|(name, count)| (name.to_owned(), count.into())).collect();
     json!({
         "interface": configured.name,
         "addresses": addresses,
@@ -154,6 +182,24 @@ fn one(configured: &Configured, now: Instant) -> Value {
         "hop-limit": client.hop_limit(),
         "managed": managed,
         "other": other,
+        "dhcpv6": dhcpv6(&configured.dhcp, now),
         "dropped": dropped,
+    })
+}
+
+fn dhcpv6(client: &v6::Client, now: Instant) -> Value {
+    if client.phase() == v6::Phase::Idle {
+        return Value::Null;
+    }
+    let lease = client.lease();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    json!({
+        "phase": client.phase().name(),
+        "address": lease.map(|lease| format!("{}/128", lease.addr)),
+        "preferred": lease.and_then(|lease| left(lease.preferred, now)),
+        "valid": lease.and_then(|lease| left(lease.end, now)),
+        "server": lease.map(|lease| hex(&lease.server)),
+        "dns": client.dns().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "domains": client.domains(),
     })
 }

@@ -17,17 +17,23 @@ struct Dnsmasq(Child);
 
 impl Dnsmasq {
     fn new(netns: &Netns, host: &Host, more: &[&str]) -> Dnsmasq {
+        Dnsmasq::with_range(netns, host, "2001:db8:97::,ra-only,64,3600", more)
+    }
+
+    fn with_range(netns: &Netns, host: &Host, range: &str, more: &[&str]) -> Dnsmasq {
+        let range = format!("--dhcp-range={range}");
         let leases = format!("--dhcp-leasefile={}", host.folder.join("leases").display());
         let mut args = vec![
             "--keep-in-foreground",
             "--conf-file=/dev/null",
             "--pid-file=",
             "--user=root",
+            "--log-facility=-",
             "--no-resolv",
             "--no-hosts",
             "--interface=cw0",
             "--enable-ra",
-            "--dhcp-range=2001:db8:97::,ra-only,64,3600",
+            &range,
             "--ra-param=cw0,mtu:1400,high,10,1200",
             &leases,
         ];
@@ -427,4 +433,110 @@ fn dhcp_and_routers_share_a_port_and_what_cannot_be_configured_is_said() {
     assert_eq!(host.json("show interface")["interfaces"].as_array().unwrap().len(), 1);
     host.ctl("delete tap tap0");
     assert_eq!(host.json("show slaac")["interfaces"], serde_json::json!([]));
+}
+
+/// What of DHCPv6 is shown.
+fn dhcpv6(host: &Host, what: &str) -> Value {
+    shown(host)["dhcpv6"][what].clone()
+}
+
+#[test]
+fn an_address_comes_from_a_server_where_routers_say_so_and_is_given_back() {
+    if !root() || !has_dnsmasq() {
+        return;
+    }
+    let (netns, host) = wire();
+    let more = [
+        "--port=0",
+        "--dhcp-option=option6:dns-server,[2001:db8:97::53]",
+        "--dhcp-option=option6:domain-search,lab.example",
+    ];
+    let range = "2001:db8:97::100,2001:db8:97::1ff,64,3600";
+    let _server = Dnsmasq::with_range(&netns, &host, range, &more);
+    eventually("an address is there", || dhcpv6(&host, "phase") == "bound");
+    let all = shown(&host);
+    let address = dhcpv6(&host, "address").as_str().unwrap().to_owned();
+    assert!(address.starts_with("2001:db8:97::1") && address.ends_with("/128"), "{all}");
+    assert_eq!(
+        (&all["managed"], all["dhcpv6"]["domains"][0].as_str()),
+        (&true.into(), Some("lab.example"))
+    );
+    assert_eq!(all["dhcpv6"]["dns"][0], "2001:db8:97::53", "{all}");
+    assert!(all["dhcpv6"]["valid"].as_u64().is_some_and(|seconds| seconds <= 3600), "{all}");
+    // The router gives none of its own here, but the way and the prefix on the link.
+    assert_eq!(addresses(&host), Vec::<Value>::new(), "{all}");
+    let routes = fib(&host);
+    assert!(routes.contains("2001:db8:97::/64") && routes.contains("::/0"), "{routes}");
+    let text = ip_addr(&host, &[]);
+    let line = format!("inet6 {address} scope global dynamic");
+    assert!(text.contains(&line) && text.contains("sec preferred_lft"), "{text}");
+    let said = host.ctl("show slaac");
+    assert!(
+        said.contains("DHCPv6") && said.contains("bound") && said.contains("lab.example"),
+        "{said}"
+    );
+    // Nothing of it is saved: it comes anew.
+    let config = host.ctl("show running-config");
+    assert!(
+        config.contains("set interface slaac tap0 on") && !config.contains("2001:db8:97"),
+        "{config}"
+    );
+    // The kernel's curl to a program on it, and back.
+    let ours = address.trim_end_matches("/128").to_owned();
+    let served = host.spawn(OPEN, "python3", &["-m", "http.server", "8080", "--bind", &ours]);
+    let url = format!("http://[{ours}]:8080/");
+    let curl = ["-sS", "-m", "5", "-o", "/dev/null", "-w", "%{http_code} %{remote_ip}", &url];
+    let got = || String::from_utf8_lossy(&netns.run("curl", &curl).stdout).into_owned();
+    eventually("the program serves", || got() == format!("200 {ours}"));
+    drop(served);
+    let names = "print(open('/etc/resolv.conf').read())";
+    let names = host.run(OPEN, "python3", &["-c", names]);
+    assert!(names.contains("2001:db8:97::53") && names.contains("lab.example"), "{names}");
+    // The server knows whom it gave it to, until it is given back.
+    let leases = || fs::read_to_string(host.folder.join("leases")).unwrap_or_default();
+    assert!(leases().contains(&ours), "{}", leases());
+    host.ctl("set interface slaac tap0 off");
+    eventually("it is given back", || !leases().contains(&ours));
+    assert!(!ip_addr(&host, &[]).contains(&ours));
+}
+
+#[test]
+fn names_come_from_a_server_where_routers_say_no_more_than_that() {
+    if !root() || !has_dnsmasq() {
+        return;
+    }
+    let (netns, host) = wire();
+    let more = [
+        "--port=0",
+        "--dhcp-option=option6:dns-server,[2001:db8:97::53]",
+        "--dhcp-option=option6:domain-search,lab.example,it",
+    ];
+    let range = "2001:db8:97::,ra-stateless,64,3600";
+    let _server = Dnsmasq::with_range(&netns, &host, range, &more);
+    eventually("it is known", || dhcpv6(&host, "phase") == "informed");
+    let all = shown(&host);
+    assert_eq!((&all["managed"], &all["other"]), (&false.into(), &true.into()), "{all}");
+    assert_eq!(all["dhcpv6"]["domains"], serde_json::json!(["lab.example", "it"]), "{all}");
+    assert!(all["dhcpv6"]["address"].is_null(), "{all}");
+    eventually("an address of the prefix is there", || is(&host, "preferred"));
+}
+
+#[test]
+fn an_address_of_a_server_that_somebody_has_is_declined() {
+    if !root() || !has_dnsmasq() {
+        return;
+    }
+    let (netns, host) = wire();
+    // Who asks for it is answered; dnsmasq gives nobody an address that is its own.
+    let knobs = ["forwarding", "proxy_ndp"].map(|knob| format!("net.ipv6.conf.cw0.{knob}=1"));
+    let at_once = "net.ipv6.neigh.cw0.proxy_delay=0";
+    netns.text("sysctl", &["-qw", &knobs[0], &knobs[1], at_once]);
+    netns.ip("neigh add proxy 2001:db8:97::100 dev cw0");
+    let range = "2001:db8:97::100,2001:db8:97::100,64,3600";
+    let _server = Dnsmasq::with_range(&netns, &host, range, &["--port=0", "--log-dhcp"]);
+    let log = || fs::read_to_string(host.folder.join("dnsmasq")).unwrap_or_default();
+    eventually("it is declined", || log().contains("DHCPDECLINE"));
+    assert!(!ip_addr(&host, &[]).contains("2001:db8:97::100"));
+    assert!(host.log().contains("somebody has the address that is probed for"));
+    host.stop();
 }
