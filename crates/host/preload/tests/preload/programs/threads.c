@@ -105,12 +105,13 @@ static void one_listener(void)
 	close(accepting);
 }
 
-/* Waits until the reader sleeps in its call. */
+/* Waits until the reader sleeps in its call: for a few looks, since it may sleep for a moment on its way there, for a lock. */
 static void until_it_sleeps(volatile int *tid)
 {
 	char path[64], text[256];
+	int asleep = 0;
 
-	for (;;) {
+	while (asleep < 3) {
 		while (!*tid)
 			sched_yield();
 		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", *tid);
@@ -119,8 +120,7 @@ static void until_it_sleeps(volatile int *tid)
 		close(fd);
 		text[len > 0 ? len : 0] = 0;
 		char *state = strrchr(text, ')');
-		if (state && state[2] == 'S')
-			return;
+		asleep = state && state[2] == 'S' ? asleep + 1 : 0;
 		usleep(1000);
 	}
 }
