@@ -5,7 +5,6 @@ use std::sync::mpsc::SyncSender;
 
 use clearway_base::Instant;
 use clearway_dhcp::v6::{Action, CLIENT_PORT, Lost, Phase, SERVER_PORT, SERVERS};
-use clearway_pkt::Iface;
 use clearway_proto::{Datagram, UdpOut, UdpSpec};
 use clearway_session::Gone;
 use clearway_wire::{Addr, Cidr, Endpoint};
@@ -48,7 +47,7 @@ impl Control {
     }
 
     fn open_dhcpv6(&self, state: &State, configured: &mut Configured) -> Result<(), CommandError> {
-        let (iface, table) = (configured.iface, state.tables.find(configured.table)?);
+        let table = state.tables.find(configured.table)?;
         let Some(keeper) = state.leases.keeper.clone() else { return Ok(()) };
         for worker in 0..self.host.workers() {
             let keeper = keeper.clone();
@@ -56,7 +55,7 @@ impl Control {
                 let local = Endpoint::new(Addr::ANY_V6, CLIENT_PORT);
                 let spec = UdpSpec { table, local, token: 0, v6_only: true };
                 let (sessions, stack) = worker.both();
-                sessions.bind_host_socket(stack, spec, hears(iface, keeper))
+                sessions.bind_host_socket(stack, spec, hears(keeper))
             })?;
             match bound {
                 Ok(socket) => configured.sockets.push(socket),
@@ -148,11 +147,11 @@ impl Control {
 }
 
 /// Passes on what servers say to an interface.
-fn hears(iface: Iface, keeper: SyncSender<Note>) -> clearway_session::sessions::Hears {
+fn hears(keeper: SyncSender<Note>) -> clearway_session::sessions::Hears {
     Box::new(move |datagram: &Datagram<'_>| {
-        // Every interface has such a socket; which of them a datagram to one address comes to is
-        // not known.
-        if datagram.to.is_link_local() || datagram.iface == iface {
+        // It is asked from the link-local address, so that is where answers come: nobody beyond the
+        // link can send any. Every interface has such a socket, and one of them gets it.
+        if datagram.to.is_link_local() {
             // A worker never waits; a server's answer that finds no room is asked for again.
             let _ = keeper.try_send(Note::Said6(datagram.iface, datagram.payload.to_vec()));
         }

@@ -492,6 +492,18 @@ fn an_address_comes_from_a_server_where_routers_say_so_and_is_given_back() {
     let names = "print(open('/etc/resolv.conf').read())";
     let names = host.run(OPEN, "python3", &["-c", names]);
     assert!(names.contains("2001:db8:97::53") && names.contains("lab.example"), "{names}");
+    // Nobody beyond the link is heard: what is not to the address that asked is not looked at.
+    let own = shown(&host)["addresses"][0]["address"].as_str().unwrap().to_owned();
+    let own = own.trim_end_matches("/64");
+    let send = format!(
+        "import socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+         s.sendto(b'x', ('{ours}', 546))\n\
+         s.sendto(b'x', ('{own}', 546, 0, socket.if_nametoindex('cw0')))"
+    );
+    netns.text("python3", &["-c", &send]);
+    let short = || shown(&host)["dropped"]["dhcpv6-too-short"].clone();
+    eventually("the second one is counted", || short() != 0);
+    assert_eq!(short(), 1);
     // The server knows whom it gave it to, until it is given back.
     let leases = || fs::read_to_string(host.folder.join("leases")).unwrap_or_default();
     assert!(leases().contains(&ours), "{}", leases());
