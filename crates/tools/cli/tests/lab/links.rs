@@ -117,6 +117,20 @@ fn unmodified_servers_over_ethernet_and_over_loopback() {
     for metric in ["requests_per_second", "server_core_busy", "client_core_busy"] {
         ethernet.has(&["clearway", "kernel", "floor"], metric);
     }
+    let asyncio = measured("programs", "--points asyncio-64 --systems clearway-shared,kernel");
+    asyncio.has(&["clearway-shared", "kernel"], "requests_per_second");
+    // A program that is not there is said by name, with its package; one that is, measured.
+    let is_there = std::process::Command::new("haproxy").arg("-v").output().is_ok();
+    if is_there {
+        let haproxy = measured("programs", "--points haproxy-64 --systems clearway,kernel");
+        haproxy.has(&["clearway", "kernel"], "requests_per_second");
+    } else {
+        let both = "--points haproxy-64,nginx-64-1 --systems clearway,kernel";
+        let haproxy = measured("programs", both);
+        haproxy.has(&["clearway", "kernel"], "requests_per_second");
+        let said = "haproxy is not installed: apt-get install haproxy";
+        assert!(haproxy.table.contains(said), "{}", haproxy.table);
+    }
     // What a host has to do at the least: a loop that wakes another thread for each request.
     let hop = measured("programs", "--points nginx-64-1 --systems kernel,floor,hop,hop-shared");
     hop.has(&["kernel", "floor", "hop", "hop-shared"], "requests_per_second");

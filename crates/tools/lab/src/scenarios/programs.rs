@@ -1,5 +1,5 @@
-//! Unmodified servers over a host of ours and over the kernel: redis and nginx, asked by
-//! redis-benchmark and wrk.
+//! Unmodified servers over a host of ours and over the kernel: redis, nginx, HAProxy and asyncio,
+//! asked by redis-benchmark and wrk.
 
 mod load;
 
@@ -37,16 +37,14 @@ pub(crate) struct Programs {
 pub(crate) const PROGRAMS: Programs = Programs {
     name: "programs",
     title: "unmodified servers over Ethernet",
-    about: "redis-server and nginx with one worker on the server's core, redis-benchmark and wrk \
-        with one thread, over the kernel, on \
-            the client's. Clearway's host has a TAP device in the client's namespace and runs on \
-            the client's core, or on the server's; with the stack inside, the server has that TAP \
-            device itself, and nginx no master process; \
-            the kernel's server is at the other end of a veth pair. The letters after nginx are \
-            the size of the file, `-1` is one \
-            connection and else there are 64, `-close` is a connection for each request; redis has \
-            50 clients or 1,000, `-p16` is 16 \
-            requests at a time.",
+    about: "redis-server, nginx with one worker, HAProxy with one thread before it, and a server of \
+        Python's asyncio, on the server's core; redis-benchmark and wrk with one thread, over the \
+        kernel, on the client's. Clearway's host has a TAP device in the client's namespace and runs \
+        on the client's core, or on the server's; with the stack inside, the server has that TAP \
+        device itself, and nginx no master process; the kernel's server is at the other end of a \
+        veth pair. The letters behind a name are the size of the file, `-1` is one connection and \
+        else there are 64, `-close` is a connection for each request; redis has 50 clients or 1,000, \
+        `-p16` is 16 requests at a time.",
     link: Link::Ethernet,
 };
 
@@ -283,8 +281,17 @@ impl System for Server {
         needs
     }
 
-    fn skip(&self, _world: &World<'_>, point: &Point) -> Option<String> {
-        let load = Load::find(&point.key).filter(|_| self.host.is_bare())?;
+    fn skip(&self, world: &World<'_>, point: &Point) -> Option<String> {
+        let load = Load::find(&point.key)?;
+        if let Some(why) = load.missing(world.facts) {
+            return Some(why);
+        }
+        if self.host == Over::Itself && load.has_several_servers() {
+            return Some("two programs cannot have one stack inside".into());
+        }
+        if !self.host.is_bare() {
+            return None;
+        }
         if !load.fits_a_segment() {
             return Some("an answer of several segments needs a stack".into());
         }
@@ -307,6 +314,14 @@ impl System for Server {
                 load.says_when_ready(&scene.server),
             ),
         };
+        let behind = match self.host.is_bare() {
+            true => None,
+            false => load.serve_behind(world, &scene.server, scene.address)?,
+        };
+        let behind = match behind {
+            Some((launch, ready)) => Some(launch.start_until(ready, world.stop)?),
+            None => None,
+        };
         let asked = match serving.start_until(ready, world.stop) {
             Ok(running) => {
                 let cores = [&world.options.server_cores, &world.options.client_cores];
@@ -322,6 +337,13 @@ impl System for Server {
                 asked.and_then(|measured| ended.map(|_| measured))
             }
             Err(error) => Err(error),
+        };
+        let asked = match behind {
+            Some(running) => {
+                let ended = running.stop(Signal::SIGTERM, world.stop);
+                asked.and_then(|measured| ended.map(|_| measured))
+            }
+            None => asked,
         };
         if self.host == Over::Itself || self.host.is_bare() {
             TAP.remove(world)?;

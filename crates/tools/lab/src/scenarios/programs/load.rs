@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use crate::need::{Facts, Need};
 use crate::place::Place;
 use crate::process::Launch;
 use crate::scenario::Measured;
@@ -35,6 +36,10 @@ enum Asks {
         connections: u32,
         close: bool,
     },
+    /// A server of Python's asyncio, which answers requests of HTTP with 64 bytes.
+    Asyncio { connections: u32 },
+    /// HAProxy, with nginx behind it on the same core.
+    Haproxy { bytes: usize, connections: u32 },
 }
 
 const fn redis(
@@ -63,6 +68,9 @@ pub(super) const LOADS: &[Load] = &[
     nginx("nginx-10k", 10_000, 64, false),
     nginx("nginx-100k", 100_000, 64, false),
     nginx("nginx-1m", 1_000_000, 64, false),
+    Load { key: "haproxy-64", asks: Asks::Haproxy { bytes: 64, connections: 64 } },
+    Load { key: "haproxy-100k", asks: Asks::Haproxy { bytes: 100_000, connections: 64 } },
+    Load { key: "asyncio-64", asks: Asks::Asyncio { connections: 64 } },
 ];
 
 /// Those of a look.
@@ -81,12 +89,59 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\n\
     ETag: \"65920080-40\"\r\nAccept-Ranges: bytes\r\nContent-Length: ";
 
 const REDIS_PORT: u16 = 6379;
-const NGINX_PORT: u16 = 8080;
+/// Where HTTP is served, by whomever; behind HAProxy at the next one.
+const HTTP_PORT: u16 = 8080;
+const BEHIND_PORT: u16 = HTTP_PORT + 1;
+
+/// `ADDRESS PORT`. It ends as the other servers do, with 0.
+const ASYNCIO: &str = r"
+import asyncio, os, signal, sys
+ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n' + b'x' * 64
+class Answers(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def data_received(self, data):
+        self.transport.write(ANSWER * data.count(b'\r\n\r\n'))
+async def main():
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, lambda: os._exit(0))
+    server = await loop.create_server(Answers, sys.argv[1], int(sys.argv[2]), backlog=4096)
+    print('answers', flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+";
 
 impl Load {
     /// The load of this name.
     pub(super) fn find(key: &str) -> Option<&'static Load> {
         LOADS.iter().find(|load| load.key == key)
+    }
+
+    /// What is missing besides the programs that all need, and what to do about it.
+    pub(super) fn missing(&self, facts: &Facts) -> Option<String> {
+        let need = match self.asks {
+            Asks::Asyncio { .. } => Need::Program("python3", "python3"),
+            Asks::Haproxy { .. } => Need::Program("haproxy", "haproxy"),
+            Asks::Redis { .. } | Asks::Nginx { .. } => return None,
+        };
+        need.missing(facts)
+    }
+
+    /// It is answered by more than one process, which a stack inside of one cannot be shared by.
+    pub(super) fn has_several_servers(&self) -> bool {
+        matches!(self.asks, Asks::Haproxy { .. })
+    }
+
+    /// The server that the server asks in turn, with what it prints when it can be asked.
+    pub(super) fn serve_behind(
+        &self,
+        world: &World<'_>,
+        place: &Place,
+        address: &str,
+    ) -> anyhow::Result<Option<(Launch, &'static str)>> {
+        let Asks::Haproxy { bytes, .. } = self.asks else { return Ok(None) };
+        let launch = nginx_at(world, place, (address, BEHIND_PORT), bytes)?;
+        Ok(Some((launch, NGINX_WORKS)))
     }
 
     /// The server, at this address.
@@ -104,14 +159,16 @@ impl Load {
                 );
                 Ok(place.launch(world, "redis-server", &words).arg(""))
             }
-            Asks::Nginx { bytes, .. } => {
-                let (root, settings) = (world.file("www"), world.file("nginx.conf"));
-                std::fs::create_dir_all(&root)?;
-                std::fs::write(root.join("file"), vec![b'x'; bytes])?;
-                let words = nginx_settings(&root.to_string_lossy(), address, !is_alone(place));
-                std::fs::write(&settings, words)?;
-                let words = format!("-p {} -c {}", root.display(), settings.display());
-                Ok(place.launch(world, "nginx", &words))
+            Asks::Nginx { bytes, .. } => nginx_at(world, place, (address, HTTP_PORT), bytes),
+            Asks::Asyncio { .. } => {
+                let program = place.launch(world, "python3", "-c").arg(ASYNCIO);
+                Ok(program.arg(address).arg(HTTP_PORT.to_string()))
+            }
+            Asks::Haproxy { .. } => {
+                let settings = world.file("haproxy.cfg");
+                std::fs::write(&settings, haproxy_settings(address))?;
+                let words = format!("-W -db -f {}", settings.display());
+                Ok(place.launch(world, "haproxy", &words))
             }
         }
     }
@@ -119,8 +176,8 @@ impl Load {
     /// The answers fit into one segment.
     pub(super) fn fits_a_segment(&self) -> bool {
         match self.asks {
-            Asks::Redis { .. } => true,
-            Asks::Nginx { bytes, .. } => bytes + HEAD.len() <= 1_460,
+            Asks::Redis { .. } | Asks::Asyncio { .. } => true,
+            Asks::Nginx { bytes, .. } | Asks::Haproxy { bytes, .. } => bytes + HEAD.len() <= 1_460,
         }
     }
 
@@ -142,6 +199,14 @@ impl Load {
             Asks::Redis { test: "set", .. } => ("redis", "+OK\r\n".into(), false),
             // Of a key that is not there.
             Asks::Redis { .. } => ("redis", "$-1\r\n".into(), false),
+            Asks::Asyncio { .. } => (
+                "http",
+                format!("HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n{}", "x".repeat(64)),
+                false,
+            ),
+            Asks::Haproxy { bytes, .. } => {
+                ("http", format!("{HEAD}{bytes}\r\n\r\n{}", "x".repeat(bytes)), false)
+            }
             Asks::Nginx { bytes, close, .. } => {
                 ("http", format!("{HEAD}{bytes}\r\n\r\n{}", "x".repeat(bytes)), close)
             }
@@ -166,7 +231,9 @@ impl Load {
             Asks::Redis { .. } => "Ready to accept connections",
             // The last that it says, behind `listen`, when it is its own worker.
             Asks::Nginx { .. } if is_alone(place) => "getrlimit(RLIMIT_NOFILE)",
-            Asks::Nginx { .. } => "start worker process ",
+            Asks::Nginx { .. } => NGINX_WORKS,
+            Asks::Asyncio { .. } => "answers",
+            Asks::Haproxy { .. } => "Loading success",
         }
     }
 
@@ -178,6 +245,12 @@ impl Load {
         address: &str,
     ) -> anyhow::Result<Measured> {
         let seconds = world.options.seconds.as_secs_f64().ceil();
+        let wrk = |connections: u32, close: bool| {
+            let words = format!("-t 1 -c {connections} -d {seconds}s --timeout 10s --latency");
+            let launch = place.launch(world, "wrk", &words);
+            let launch = if close { launch.arg("-H").arg("Connection: close") } else { launch };
+            launch.arg(format!("http://{address}:{HTTP_PORT}/file"))
+        };
         let (asking, read): (_, fn(&str) -> anyhow::Result<Measured>) = match self.asks {
             Asks::Redis { test, clients, pipeline, a_second } => {
                 let number = f64::from(a_second) * seconds;
@@ -187,11 +260,9 @@ impl Load {
                 );
                 (place.launch(world, "redis-benchmark", &words), read_redis)
             }
-            Asks::Nginx { connections, close, .. } => {
-                let words = format!("-t 1 -c {connections} -d {seconds}s --timeout 10s --latency");
-                let launch = place.launch(world, "wrk", &words);
-                let launch = if close { launch.arg("-H").arg("Connection: close") } else { launch };
-                (launch.arg(format!("http://{address}:{NGINX_PORT}/file")), read_wrk)
+            Asks::Nginx { connections, close, .. } => (wrk(connections, close), read_wrk),
+            Asks::Asyncio { connections } | Asks::Haproxy { connections, .. } => {
+                (wrk(connections, false), read_wrk)
             }
         };
         let ended = asking.run(world.limit(AROUND), world.stop)?;
@@ -206,9 +277,38 @@ fn is_alone(place: &Place) -> bool {
     place.inproc.is_some()
 }
 
+/// What nginx prints when its worker can be asked.
+const NGINX_WORKS: &str = "start worker process ";
+
+/// nginx at this address and port, with a file of so many bytes.
+fn nginx_at(
+    world: &World<'_>,
+    place: &Place,
+    at: (&str, u16),
+    bytes: usize,
+) -> anyhow::Result<Launch> {
+    let (root, settings) = (world.file("www"), world.file("nginx.conf"));
+    std::fs::create_dir_all(&root)?;
+    std::fs::write(root.join("file"), vec![b'x'; bytes])?;
+    std::fs::write(&settings, nginx_settings(&root.to_string_lossy(), at, !is_alone(place)))?;
+    let words = format!("-p {} -c {}", root.display(), settings.display());
+    Ok(place.launch(world, "nginx", &words))
+}
+
+/// HAProxy with one thread, whose connections to nginx stay.
+fn haproxy_settings(address: &str) -> String {
+    format!(
+        "global\n  maxconn 4096\n  nbthread 1\n\
+         defaults\n  mode http\n  http-reuse always\n  timeout connect 5s\n  timeout client 60s\n  \
+         timeout server 60s\n\
+         frontend front\n  bind {address}:{HTTP_PORT}\n  default_backend back\n\
+         backend back\n  server one {address}:{BEHIND_PORT}\n"
+    )
+}
+
 /// nginx with one worker in the foreground, which says so on standard error; without a master it is
 /// its own worker.
-fn nginx_settings(root: &str, address: &str, has_master: bool) -> String {
+fn nginx_settings(root: &str, (address, port): (&str, u16), has_master: bool) -> String {
     let master = if has_master { "on" } else { "off" };
     format!(
         "daemon off;\nmaster_process {master};\nuser root;\nworker_processes 1;\npid {root}/nginx.pid;\nerror_log stderr notice;\n\
@@ -217,7 +317,7 @@ fn nginx_settings(root: &str, address: &str, has_master: bool) -> String {
          client_body_temp_path {root}/body;\n  proxy_temp_path {root}/proxy;\n  fastcgi_temp_path \
              {root}/fastcgi;\n  \
          uwsgi_temp_path {root}/uwsgi;\n  scgi_temp_path {root}/scgi;\n  \
-         server {{ listen {address}:{NGINX_PORT}; root {root}; }}\n}}\n"
+         server {{ listen {address}:{port}; root {root}; }}\n}}\n"
     )
 }
 
