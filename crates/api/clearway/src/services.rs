@@ -221,7 +221,7 @@ impl Services {
         // The IPv6 wildcard without v6_only takes IPv4 too.
         let local = Endpoint::new(Addr::ANY_V6, port);
         let token = self.listeners.len() as u64;
-        let options = options();
+        let options = options(stack);
         let spec =
             ListenSpec { table: Table(0), local, v6_only: false, backlog: BACKLOG, token, options };
         let listener =
@@ -314,8 +314,8 @@ fn words(why: UdpError) -> &'static str {
     }
 }
 
-fn options() -> ConnOptions {
-    ConnOptions { nodelay: true, ..ConnOptions::default() }
+fn options(stack: &Stack<Stores>) -> ConnOptions {
+    ConnOptions { nodelay: true, ..*stack.defaults() }
 }
 
 impl Parts {
@@ -345,7 +345,7 @@ impl Parts {
         remote: Endpoint,
         step: Step,
     ) -> Result<Key, ConnectError> {
-        let options = options();
+        let options = options(stack);
         let spec = ConnectSpec { table: Table(0), local: None, remote, token: 0, options };
         let conn = stack.connect(now, spec)?;
         let key = self.enter(stack, conn, step).ok_or(ConnectError::TooMany)?;

@@ -16,8 +16,9 @@ use crate::server::{Answerer, Line, ServerReport, Talk};
 /// Handshakes in progress, and finished ones that were not yet accepted, at most.
 const BACKLOG: u32 = 16_384;
 
-fn options() -> ConnOptions {
-    ConnOptions { nodelay: true, ..ConnOptions::default() }
+/// As the stack has it for all of its connections, such as the congestion control.
+fn options<E: Env>(stack: &Stack<E>) -> ConnOptions {
+    ConnOptions { nodelay: true, ..*stack.defaults() }
 }
 
 struct TcpNet<'a, E: Env> {
@@ -39,7 +40,7 @@ impl<E: Env> Net for TcpNet<'_, E> {
             local: from,
             remote: self.server,
             token: token.to_bits(),
-            options: options(),
+            options: options(self.stack),
         };
         self.stack.connect(now, spec).map_err(|why| match why {
             ConnectError::InUse => OpenError::Taken,
@@ -530,7 +531,7 @@ impl<E: Env> App<E> for ServerApp {
             v6_only: false,
             backlog: BACKLOG,
             token: 0,
-            options: options(),
+            options: options(stack),
         };
         let listener =
             stack.listen(spec).map_err(|error| format!("cannot listen on port {port}: {error}"))?;

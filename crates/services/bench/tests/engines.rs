@@ -13,7 +13,7 @@ use clearway_dev::{FramePool, PairConfig, PairEnd, PoolBudget, pair};
 use clearway_engine::{App, CoreReport, Engine, Mode, Stores, Team, Time};
 use clearway_pkt::Iface;
 use clearway_proto::store::{ChainRx, RingTx};
-use clearway_proto::{Config, Limits, Stack};
+use clearway_proto::{Config, Congestion, Limits, Stack};
 use clearway_wire::{Addr, Endpoint};
 
 const PORT: u16 = 10_000;
@@ -26,6 +26,8 @@ fn engine<A: App<Stores>>(
 ) -> (Engine<Stores, PairEnd, A>, Team<A::Report>) {
     let (team, mut seats) = Team::new(1).unwrap();
     let mut config = Config::new([7; 32]);
+    // What the stack has for all of its connections holds for those of the bench.
+    config.tcp.defaults.congestion = Congestion::Reno;
     config.limits = Limits {
         connections: 20_000,
         time_wait: 4_096,
@@ -113,6 +115,11 @@ fn run_between(
         );
         client.turn(at(now)).unwrap();
         server.turn(at(now)).unwrap();
+        for engine_stack in [client.stack(), server.stack()] {
+            let all: Vec<_> = engine_stack.conn_ids().collect();
+            let by = |id| engine_stack.options(id).map(|options| options.congestion);
+            assert!(all.iter().all(|id| by(*id) == Some(Congestion::Reno)));
+        }
     }
     // The last resets arrive.
     for _ in 0..100 {

@@ -352,7 +352,7 @@ impl<S: Service, E: Env> App<E> for Talks<S> {
     fn start(&mut self, time: Time, stack: &mut Stack<E>) -> Result<(), String> {
         self.timers = Wheel::with_tick_shift(self.talks.capacity(), TICK_SHIFT, time.now);
         self.service.tick(time);
-        let options = ConnOptions { nodelay: true, ..ConnOptions::default() };
+        let options = ConnOptions { nodelay: true, ..*stack.defaults() };
         match self.source {
             Source::Listen(0) => {
                 return Err("nobody could name port 0: say which port to listen on".into());
