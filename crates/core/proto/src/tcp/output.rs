@@ -21,6 +21,7 @@ use super::context::Pools;
 use super::deadlines::Timer;
 use super::ecn::Leaving;
 use super::options;
+use super::rare_stats::RareStats;
 use super::rcv::Rcv;
 use super::reasm::BLOCKS;
 use super::recovery::Next;
@@ -143,6 +144,9 @@ fn emit_data<E: Env, S: Sink>(
     c: &mut Conn<E>,
     cx: &mut EmitCx<'_, '_, E, S>,
 ) -> Result<Turn, OutError> {
+    if c.marks.has(Marks::ACK_NOW) && c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
+        tell_earlier(c, cx)?;
+    }
     if c.marks.has(Marks::PACED) {
         return emit_paced(c, cx);
     }
@@ -473,6 +477,27 @@ fn emit_rest<E: Env, S: Sink>(
     Ok(Turn::Done)
 }
 
+/// One turn may have taken more early segments, or more duplicates, than one ACK has room to tell
+/// of (RFC 2018 4, RFC 2883 4): the peer would take for lost what is here. ACKs in front of the one
+/// that is due tell of those that came first.
+#[cold]
+#[inline(never)]
+fn tell_earlier<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+) -> Result<(), OutError> {
+    if !c.marks.has(Marks::SACK) {
+        return Ok(());
+    }
+    let due = c.marks.intersection(ACKED);
+    while let Some(blocks) = c.earlier_blocks(cx.pools) {
+        let sent = emit_ack(c, cx, c.snd.nxt, blocks);
+        c.marks.set(due);
+        sent?;
+    }
+    Ok(())
+}
+
 /// Whether the plan says to send `span` too, seen as it was when that was all: more may have been
 /// written meanwhile, or be about to be.
 fn would_send<E: Env>(c: &Conn<E>, p: &Pools<E>, max_piece: u32, span: Span) -> bool {
@@ -693,12 +718,40 @@ impl<E: Env> Conn<E> {
         }
     }
 
+    /// The blocks of an ACK that leaves in front of the one that is due; None when that has room
+    /// for all that is to be told.
+    fn earlier_blocks(&self, p: &mut Pools<E>) -> Option<SackBlocks> {
+        let is_duplicate = self.marks.has(Marks::DUPLICATE);
+        let most = most_sack_blocks(self);
+        let duplicate = if is_duplicate {
+            self.rare.get_mut(&mut p.rare_stats).and_then(RareStats::take_earlier)
+        } else {
+            None
+        };
+        let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
+        let n = match self.reasm(p).get_mut(&mut p.reasm) {
+            Some(map)
+                if duplicate.is_some() || map.has_earlier(most - usize::from(is_duplicate)) =>
+            {
+                map.earlier_blocks(duplicate, &mut spans, most)
+            }
+            Some(map) => {
+                map.all_is_told();
+                return None;
+            }
+            None => {
+                spans[0] = duplicate?;
+                1
+            }
+        };
+        Some(option_of(&spans[..n]))
+    }
+
     /// The blocks of the SACK option (RFC 2018, RFC 2883).
     #[cold]
     fn sack_blocks(&self, p: &Pools<E>) -> SackBlocks {
-        let mut blocks = SackBlocks::NONE;
         if !self.marks.has(Marks::SACK) {
-            return blocks;
+            return SackBlocks::NONE;
         }
         let duplicate = self.marks.has(Marks::DUPLICATE).then(|| self.suffered(p).duplicate);
         let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
@@ -709,10 +762,7 @@ impl<E: Env> Conn<E> {
                 1
             }),
         };
-        for span in &spans[..n] {
-            blocks.push(span.start, span.end);
-        }
-        blocks
+        option_of(&spans[..n])
     }
 
     /// A segment with our ACK and window has left; [`ACKED`] is done.
@@ -723,6 +773,15 @@ impl<E: Env> Conn<E> {
         self.rcv.field = offer.field;
         self.cancel(Timer::DelayedAck);
     }
+}
+
+/// The SACK option with these blocks.
+fn option_of(spans: &[Span]) -> SackBlocks {
+    let mut blocks = SackBlocks::NONE;
+    for span in spans {
+        blocks.push(span.start, span.end);
+    }
+    blocks
 }
 
 /// What is done when our ACK has left.
@@ -1019,9 +1078,24 @@ fn emit_bare<E: Env, S: Sink>(
     cx: &mut EmitCx<'_, '_, E, S>,
     seq: Seq,
 ) -> Result<(), OutError> {
+    let blocks = if c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
+        c.sack_blocks(cx.pools)
+    } else {
+        SackBlocks::NONE
+    };
+    emit_ack(c, cx, seq, blocks)
+}
+
+/// The same with these blocks of the SACK option.
+fn emit_ack<E: Env, S: Sink>(
+    c: &mut Conn<E>,
+    cx: &mut EmitCx<'_, '_, E, S>,
+    seq: Seq,
+    blocks: SackBlocks,
+) -> Result<(), OutError> {
     let offer = c.window(cx.pools);
     let mut seg = c.header(cx.now, seq, offer.field);
-    c.put_sack(cx.pools, &mut seg);
+    seg.opts.sack = blocks;
     put_urgent(c, cx.pools, &mut seg);
     if c.marks.has(Marks::ECN) {
         let leaving = if seq == c.snd.nxt { Leaving::Ack } else { Leaving::Probe };

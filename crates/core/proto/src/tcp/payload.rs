@@ -174,7 +174,8 @@ pub(crate) fn note_duplicate<E: Env>(
     }
     let map = c.reasm(cx.pools).get(&cx.pools.reasm);
     if let Some(span) = reasm::duplicate_of(c.rcv.nxt, map, Span::with_len(seq, len)) {
-        c.note_rare(cx.pools, |t| t.duplicate = span);
+        let waits = c.marks.has(Marks::DUPLICATE);
+        c.note_rare(cx.pools, |t| t.note_duplicate(span, waits));
         c.marks.set(Marks::DUPLICATE);
     }
 }
@@ -208,7 +209,8 @@ fn out_of_order<E: Env>(
     };
     c.marks.set(Marks::HOLE);
     if let Some(again) = map.duplicate(span).filter(|_| !is_noted && c.marks.has(Marks::SACK)) {
-        c.note_rare(p, |t| t.duplicate = again);
+        let waits = c.marks.has(Marks::DUPLICATE);
+        c.note_rare(p, |t| t.note_duplicate(again, waits));
         c.marks.set(Marks::DUPLICATE);
     }
     let result = keep_missing(c, p, span, buf);

@@ -38,6 +38,10 @@ impl Loan {
         Loan { link: Link::OFF, conn: 0, acked: Seq(0), read: Seq(0), since: Ms::ZERO };
 }
 
+/// Separate duplicates of one turn that ACKs tell of in front of the one that is due. Of more the
+/// first are forgotten.
+pub(crate) const DUPLICATES: usize = 2;
+
 /// The record of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct RareStats {
@@ -56,8 +60,11 @@ pub(crate) struct RareStats {
     pub reord_seen: u32,
     /// Segments that arrived ahead of something that is missing.
     pub ooo_segs: u32,
-    /// What arrived twice, while [`Marks::DUPLICATE`] says so.
+    /// What arrived twice, while [`Marks::DUPLICATE`] says so: what came last of it.
     pub duplicate: Span,
+    /// What arrived twice before that and no ACK has told of, the first in front; empty places
+    /// are empty spans.
+    pub duplicates: [Span; DUPLICATES],
     /// Where what was written ended when more was said to follow (MSG_MORE).
     pub more_behind: Seq,
     /// When the present limit, [`Marks::RWND_LIMITED`] or [`Marks::SNDBUF_LIMITED`], began to hold.
@@ -189,7 +196,8 @@ impl RareStats {
         dsack_dups: 0,
         reord_seen: 0,
         ooo_segs: 0,
-        duplicate: Span::new(Seq(0), Seq(0)),
+        duplicate: NOTHING,
+        duplicates: [NOTHING; DUPLICATES],
         more_behind: Seq(0),
         since: Instant::ZERO,
         rwnd_limited: Duration::ZERO,
@@ -206,7 +214,30 @@ impl RareStats {
     };
 }
 
+/// The empty span.
+const NOTHING: Span = Span::new(Seq(0), Seq(0));
+
 impl RareStats {
+    /// `span` arrived a second time. `waits`: the duplicate before it was not told of yet; one that
+    /// goes on where that ended is told of with it.
+    pub(crate) fn note_duplicate(&mut self, span: Span, waits: bool) {
+        if waits && span.start == self.duplicate.end {
+            self.duplicate.end = span.end;
+            return;
+        }
+        if waits {
+            self.duplicates.rotate_left(1);
+            self.duplicates[DUPLICATES - 1] = self.duplicate;
+        }
+        self.duplicate = span;
+    }
+
+    /// The first of the duplicates that came before the last one and was not told of.
+    pub(crate) fn take_earlier(&mut self) -> Option<Span> {
+        let first = self.duplicates.iter_mut().find(|span| !span.is_empty())?;
+        Some(core::mem::replace(first, NOTHING))
+    }
+
     /// `len` bytes were sent again, and `stamp` said when if timestamps are in use.
     pub(crate) fn resent(&mut self, len: u32, stamp: Option<u32>) {
         if let Some(undo) = &mut self.undo {

@@ -16,14 +16,20 @@ use super::span::Span;
 /// SACK blocks that one ACK can carry (RFC 2018 3: four without timestamps).
 pub(crate) const BLOCKS: usize = 4;
 
+/// Spans of one turn that wait to be told: what a burst of frames can bring. Of more the first are
+/// forgotten, and told when an ACK has room for them again.
+const UNTOLD: usize = 64;
+
 /// The map of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Reasm {
     ranges: Ranges,
     /// Where the pieces that came last began, the last one first: the spans around them are
     /// reported in this order.
-    recent: [Seq; BLOCKS],
+    recent: [Seq; UNTOLD],
     recent_len: u8,
+    /// How many of them no ACK has told of, those in front.
+    untold: u8,
     /// RCV.NXT, as [`Reasm::contiguous_from`] last left it.
     nxt: Seq,
 }
@@ -31,7 +37,13 @@ pub(crate) struct Reasm {
 impl Reasm {
     /// Nothing has arrived.
     pub(crate) const fn new() -> Reasm {
-        Reasm { ranges: Ranges::new(), recent: [Seq(0); BLOCKS], recent_len: 0, nxt: Seq(0) }
+        Reasm {
+            ranges: Ranges::new(),
+            recent: [Seq(0); UNTOLD],
+            recent_len: 0,
+            untold: 0,
+            nxt: Seq(0),
+        }
     }
 
     /// Whether nothing is held: the map can be given back.
@@ -85,18 +97,22 @@ impl Reasm {
         // Marks inside the span that this piece has become part of would only name it a second
         // time.
         let whole = self.ranges.around(span.start).unwrap_or(span);
-        let mut kept = 1;
-        let old = self.recent;
-        for &mark in
-            old[..usize::from(self.recent_len)].iter().filter(|mark| !whole.contains(**mark))
-        {
-            if kept < BLOCKS {
-                self.recent[kept] = mark;
+        let (mut kept, mut untold) = (1, 1);
+        let mut put = span.start;
+        for i in 0..usize::from(self.recent_len) {
+            let mark = self.recent[i];
+            let is_untold = i < usize::from(self.untold);
+            let room = if is_untold { UNTOLD } else { BLOCKS };
+            // `kept` is no more than one ahead of `i`: what is written over waits in `put`.
+            if !whole.contains(mark) && kept < room {
+                self.recent[kept - 1] = core::mem::replace(&mut put, mark);
                 kept += 1;
+                untold += usize::from(is_untold);
             }
         }
-        self.recent[0] = span.start;
+        self.recent[kept - 1] = put;
         self.recent_len = kept as u8;
+        self.untold = untold as u8;
         Ok(())
     }
 
@@ -119,6 +135,40 @@ impl Reasm {
         out: &mut [Span; BLOCKS],
         max: usize,
     ) -> usize {
+        self.blocks_from(0, dsack, out, max)
+    }
+
+    /// More spans wait to be told than `max`, which the ACK that is due has room for.
+    pub(crate) fn has_earlier(&self, max: usize) -> bool {
+        usize::from(self.untold) > max
+    }
+
+    /// The blocks of an ACK that leaves in front of the one that is due: of what nothing has told
+    /// yet that which came first.
+    pub(crate) fn earlier_blocks(
+        &mut self,
+        dsack: Option<Span>,
+        out: &mut [Span; BLOCKS],
+        max: usize,
+    ) -> usize {
+        let spans = max.saturating_sub(usize::from(dsack.is_some()));
+        self.untold = self.untold.saturating_sub(spans as u8);
+        self.blocks_from(self.untold.into(), dsack, out, max)
+    }
+
+    /// The ACK that is due tells of what is left.
+    pub(crate) fn all_is_told(&mut self) {
+        self.untold = 0;
+    }
+
+    /// [`Reasm::sack_blocks`] without the `skip` pieces that came last.
+    fn blocks_from(
+        &self,
+        skip: usize,
+        dsack: Option<Span>,
+        out: &mut [Span; BLOCKS],
+        max: usize,
+    ) -> usize {
         let max = max.min(BLOCKS);
         let mut n = 0;
         if let Some(span) = dsack.filter(|_| max > 0) {
@@ -126,7 +176,7 @@ impl Reasm {
             n = 1;
         }
         let first = n;
-        let recent = self.recent[..usize::from(self.recent_len)]
+        let recent = self.recent[skip.min(self.recent_len.into())..usize::from(self.recent_len)]
             .iter()
             .filter_map(|mark| self.ranges.around(*mark));
         // RFC 2883 4.2: the second block is the span that the duplicate is part of.

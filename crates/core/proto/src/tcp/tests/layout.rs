@@ -35,8 +35,8 @@ fn a_handshake_costs_at_most_128_bytes_and_time_wait_64() {
 }
 
 #[test]
-fn what_is_kept_of_rare_things_costs_at_most_400_bytes() {
-    assert!(size_of::<RareStats>() <= 400, "{} bytes", size_of::<RareStats>());
+fn what_is_kept_of_rare_things_costs_at_most_416_bytes() {
+    assert!(size_of::<RareStats>() <= 416, "{} bytes", size_of::<RareStats>());
 }
 
 #[test]

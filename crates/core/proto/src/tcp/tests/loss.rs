@@ -256,6 +256,84 @@ fn early_segments_of_one_turn_are_answered_one_by_one_unless_sack_says_it_all() 
     }
 }
 
+/// The blocks of each segment that leaves now.
+fn told(b: &mut Bench) -> Vec<Vec<(u32, u32)>> {
+    let of = |seen: &Seen, b: &Bench| {
+        seen.seg.opts.sack.iter().map(|(l, r)| (l.since(b.peer_iss), r.since(b.peer_iss))).collect()
+    };
+    b.out().iter().map(|seen| of(seen, b)).collect()
+}
+
+#[test]
+fn a_burst_of_more_spans_than_an_ack_has_room_for_is_told_by_several() {
+    let mut b = Bench::accepted_sack(1000, 8000);
+    let spans: Vec<(u32, u32)> = (0..10).map(|i| (101 + 200 * i, 201 + 200 * i)).collect();
+    for &(seq, _) in &spans {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+    }
+    // The oldest first; what came last is the first block of the ACK that leaves last.
+    let seen = told(&mut b);
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    assert_eq!(seen[0], [spans[3], spans[2], spans[1], spans[0]]);
+    assert_eq!(seen[1], [spans[7], spans[6], spans[5], spans[4]]);
+    assert_eq!(seen[2][..2], [spans[9], spans[8]]);
+    // What was told is not told again.
+    b.inject(ACK, 2101, 1, 8000, &pattern(100));
+    assert_eq!(told(&mut b).len(), 1);
+    // A span that grows within the turn is told once.
+    for seq in [3001, 3101, 3201, 3401, 3301] {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+    }
+    assert_eq!(blocks(&mut b)[0], (3001, 3501));
+}
+
+#[test]
+fn each_of_several_duplicates_of_one_turn_is_told() {
+    let mut b = Bench::accepted_sack(1000, 8000);
+    for seq in [1, 101, 201, 301, 401, 501, 1001] {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+        b.out();
+    }
+    // Two that lie side by side are one.
+    for seq in [1, 201, 301, 501] {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+    }
+    let held = (1001, 1101);
+    assert_eq!(told(&mut b), [[(1, 101), held], [(201, 401), held], [(501, 601), held]]);
+    b.inject(ACK, 601, 1, 8000, &pattern(400));
+    assert_eq!(told(&mut b), [[]], "no duplicate is told twice");
+    // The same where nothing is missing.
+    for seq in [1, 201] {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+    }
+    assert_eq!(told(&mut b), [[(1, 101)], [(201, 301)]]);
+}
+
+#[test]
+fn spans_and_duplicates_of_one_turn_share_the_room() {
+    let config = Config { tcp: TcpConfig { timestamps: true, ..plain().tcp }, ..plain() };
+    let mut b = Bench::new(config);
+    b.listen(8);
+    let ts = Some((1, 0));
+    b.handshake(TcpOptions { mss: Some(1000), sack_permitted: true, ts, ..TcpOptions::NONE }, 8000);
+    for seq in [1, 101, 201] {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+    }
+    b.out();
+    for seq in [1, 201, 501, 701, 901, 1101] {
+        b.inject(ACK, seq, 1, 8000, &pattern(100));
+    }
+    let seen = told(&mut b);
+    assert!(seen.iter().all(|blocks| blocks.len() <= 3), "{seen:?}");
+    assert_eq!(
+        (seen[0][0], seen.last().unwrap()[..2].to_vec()),
+        ((1, 101), vec![(201, 301), (1101, 1201)])
+    );
+    for span in [(501, 601), (701, 801), (901, 1001)] {
+        assert!(seen.iter().any(|blocks| blocks.contains(&span)), "{span:?} of {seen:?}");
+    }
+}
+
 #[test]
 fn a_round_trip_is_not_measured_on_repeated_segments() {
     let mut b = Bench::accepted(plain(), 1000, 60_000);
