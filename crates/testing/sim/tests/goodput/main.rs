@@ -9,13 +9,32 @@ use clearway_base::Duration;
 use clearway_proto::{Config, Congestion, ConnOptions};
 use path::{MBIT, Path, fairness};
 
+/// The mean share of four draws of a stream of BBR over 20 Mbit/s, in thousandths, in twelve seconds
+/// from the twentieth round trip on, or the third second.
+fn bbr_beside_losses(loss: u32, rtt_ms: u64, buffer: u64) -> u64 {
+    let from = (rtt_ms / 50).max(2);
+    let draws = (0..4).map(|draw| {
+        let path = Path { buffer, loss, ..Path::of(20 * MBIT + draw * 1_000, rtt_ms) };
+        path.share(Congestion::Bbr, from, 12)
+    });
+    let share = draws.sum::<u64>() / 4;
+    std::println!("{share} thousandths of {rtt_ms} ms, buffer {buffer}, {loss} lost");
+    share
+}
+
 #[test]
 fn bbr_fills_nine_tenths_of_a_path_that_loses_one_frame_in_a_hundred() {
-    for (rtt_ms, buffer) in [(1, 400), (20, 100), (66, 100), (100, 400)] {
-        let path = Path { buffer, loss: 10_000, ..Path::of(20 * MBIT, rtt_ms) };
-        let share = path.share(Congestion::Bbr, 2, 12);
-        std::println!("{share} thousandths of {path:?}");
-        assert!(share >= 900, "{share} thousandths of {path:?}");
+    for (rtt_ms, buffer) in [(1, 400), (20, 100), (66, 100), (100, 400), (200, 100), (200, 400)] {
+        let share = bbr_beside_losses(10_000, rtt_ms, buffer);
+        assert!(share >= 900, "{share} thousandths of {rtt_ms} ms, {buffer}");
+    }
+}
+
+#[test]
+fn bbr_keeps_half_of_a_path_that_loses_three_frames_in_a_hundred() {
+    for (rtt_ms, buffer) in [(20, 100), (66, 100), (100, 400), (200, 100)] {
+        let share = bbr_beside_losses(30_000, rtt_ms, buffer);
+        assert!(share >= 500, "{share} thousandths of {rtt_ms} ms, {buffer}");
     }
 }
 

@@ -455,9 +455,12 @@ impl Bbr {
     /// lets go into a path that is slower.
     fn set_pacing_rate(&mut self, w: &Window, gain: u32) {
         let rate = percent(percent(self.bw, u64::from(gain)), u64::from(100 - PACING_MARGIN));
-        let least = u64::from(MIN_PIPE * w.mss());
-        let rate = if rate > 0 { rate.max(least) } else { 0 };
-        if rate > 0 && (self.full_bw_reached || rate > self.pacing_rate) {
+        if rate == 0 {
+            // Nothing is known yet.
+            return;
+        }
+        let rate = rate.max(u64::from(MIN_PIPE * w.mss()));
+        if self.full_bw_reached || rate > self.pacing_rate {
             self.pacing_rate = rate;
         }
     }

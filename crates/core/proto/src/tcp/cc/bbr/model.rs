@@ -459,12 +459,16 @@ impl Bbr {
     }
 }
 
-/// IsInflightTooHigh. Where fewer than three hundred segments are in flight, what is lost by chance
-/// is often more than LossThresh, and the draft would give up a part of the path for that: here it
-/// takes as many losses as it asks for in Startup (StartupFullLossCnt).
-fn is_too_high(lost: u64, in_flight: u32, mss: u32, has_sack: bool) -> bool {
-    let least = u64::from(in_flight) * LOSS_THRESH / 100;
-    lost > least.max(u64::from(LOST_BY_CHANCE * mss)) || (lost > 0 && !has_sack)
+/// IsInflightTooHigh. What is lost by chance, one segment in a hundred, is in many a flight more
+/// than LossThresh, and the draft would give up a part of the path for that. Here it takes as many
+/// losses as it asks for in Startup (StartupFullLossCnt), and more than LossThresh by the standard
+/// deviation of a chance of LossThresh, which is the square root of their number.
+pub(super) fn is_too_high(lost: u64, in_flight: u32, mss: u32, has_sack: bool) -> bool {
+    let mss = u64::from(mss.max(1));
+    let share = u64::from(in_flight) * LOSS_THRESH / 100;
+    // The root in bytes: of `share / mss` segments, times `mss`.
+    let least = share + (share * mss).isqrt();
+    lost > least.max(u64::from(LOST_BY_CHANCE) * mss) || (lost > 0 && !has_sack)
 }
 
 /// Segments lost in one flight that mean nothing.

@@ -178,6 +178,36 @@ fn one_loss_in_a_hundred_costs_next_to_nothing() {
 }
 
 #[test]
+fn more_than_chance_explains_is_too_much() {
+    // Segments in flight, and the most of them that may be lost: six where the flight is small,
+    // then a fiftieth and the square root of that.
+    for (in_flight, most) in [(10, 5), (100, 5), (200, 6), (345, 9), (1_000, 24), (10_000, 214)] {
+        let bytes = in_flight * MSS;
+        let lost = |segments: u64| model::is_too_high(segments * u64::from(MSS), bytes, MSS, true);
+        assert!(!lost(most) && lost(most + 1), "{in_flight} in flight");
+    }
+    assert!(model::is_too_high(1, 100 * MSS, MSS, false), "without SACK any loss is");
+}
+
+#[test]
+fn the_least_window_leaves_within_a_second_however_slow_the_path_was() {
+    let slow = path(100, 20, 100, 0);
+    let mut flow = Flow::new();
+    flow.bbr.full_bw_reached = true;
+    flow.bbr.bw = slow.rate;
+    flow.bbr.set_pacing_rate(&flow.window, 100);
+    assert_eq!(flow.bbr.pacing_rate(), u64::from(MIN_PIPE * MSS));
+    // What is not known changes nothing.
+    flow.bbr.bw = 0;
+    flow.bbr.set_pacing_rate(&flow.window, 100);
+    assert_eq!(flow.bbr.pacing_rate(), u64::from(MIN_PIPE * MSS));
+    // And it is a floor only.
+    flow.bbr.bw = 1_000_000;
+    flow.bbr.set_pacing_rate(&flow.window, 100);
+    assert_eq!(flow.bbr.pacing_rate(), 990_000);
+}
+
+#[test]
 fn a_path_that_becomes_faster_or_slower_is_followed() {
     let (slow, fast) = (path(500_000, 40, 100, 0), path(2_000_000, 40, 100, 0));
     let mut flow = Flow::new();
