@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,6 +62,14 @@ impl std::fmt::Display for Died {
 }
 
 impl std::error::Error for Died {}
+
+/// What tells that a program is ready.
+pub(crate) enum Ready {
+    /// It prints this.
+    Says(&'static str),
+    /// This file is there, which is not there before.
+    Makes(PathBuf),
+}
 
 /// A program to be started.
 #[derive(Clone, Debug)]
@@ -167,9 +175,29 @@ impl Launch {
 
     /// Starts it and waits until its output holds `text`.
     pub(crate) fn start_until(&self, text: &str, stop: &AtomicBool) -> anyhow::Result<Running> {
+        self.start_when(|running| running.said(text), stop)
+    }
+
+    /// Starts it and waits until it is ready.
+    pub(crate) fn start_until_ready(
+        &self,
+        ready: &Ready,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Running> {
+        match ready {
+            Ready::Says(text) => self.start_until(text, stop),
+            Ready::Makes(file) => self.start_when(|_| file.exists(), stop),
+        }
+    }
+
+    fn start_when(
+        &self,
+        is_ready: impl Fn(&Running) -> bool,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Running> {
         let mut running = self.start()?;
         let deadline = Instant::now() + TIME_LIMIT;
-        while !running.said(text) {
+        while !is_ready(&running) {
             if let Some(status) = running.ended()? {
                 let name = running.name.clone();
                 bail!(

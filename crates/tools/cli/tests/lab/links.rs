@@ -143,3 +143,73 @@ fn unmodified_servers_over_ethernet_and_over_loopback() {
         "{programs:?}"
     );
 }
+
+/// Whether a program can be run by its name.
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Builds the library with the stack, by itself, for together with the command it would have DPDK.
+fn build_inside() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "-p", "clearway-preload", "-p", "clearway-inproc"]);
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    let is_built = std::env::var_os("CLEARWAY_TESTS_BUILT").is_some();
+    assert!(is_built || cargo.status().unwrap().success(), "building the libraries failed");
+}
+
+#[test]
+fn memcached_over_a_host_inside_and_over_the_kernel() {
+    if !root() || !two_cores() {
+        return;
+    }
+    preload::build();
+    build_inside();
+    let systems = ["clearway", "clearway-shared", "clearway-inproc", "kernel"];
+    if !is_there("memcached") || !is_there("memcaslap") {
+        let left = measured("programs", "--points memcached,nginx-64-1 --systems kernel");
+        let package = if is_there("memcached") {
+            "memcaslap is not installed: apt-get install libmemcached-tools"
+        } else {
+            "memcached is not installed: apt-get install memcached"
+        };
+        assert!(left.table.contains(package), "{}", left.table);
+        return;
+    }
+    let words = format!("--points memcached --systems {},floor", systems.join(","));
+    let left = measured("programs", &words);
+    left.has(&systems, "requests_per_second");
+    left.has(&systems, "p99_us");
+    assert!(left.table.contains("has one answer for all"), "{}", left.table);
+    let left = measured("programs-loopback", "--points memcached --systems clearway,kernel");
+    left.has(&["clearway", "kernel"], "requests_per_second");
+}
+
+#[test]
+fn postgresql_over_a_host_and_over_the_kernel_and_why_not_inside() {
+    if !root() || !two_cores() {
+        return;
+    }
+    preload::build();
+    build_inside();
+    let mut releases = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let has_server = |release: std::fs::DirEntry| release.path().join("bin/postgres").is_file();
+    if !releases.any(has_server) && !is_there("postgres") {
+        let left = measured("programs", "--points pgbench,nginx-64-1 --systems kernel");
+        let package = "postgres is not installed: apt-get install postgresql";
+        assert!(left.table.contains(package), "{}", left.table);
+        return;
+    }
+    let systems = "--systems clearway,clearway-inproc,clearway-shared,kernel";
+    for point in ["pgbench", "pgbench-close"] {
+        let left = measured("programs", &format!("--points {point} {systems}"));
+        left.has(&["clearway", "clearway-shared", "kernel"], "requests_per_second");
+        let said = "it serves each connection in a child of its own, and the stack stays with the";
+        assert!(left.table.contains(said), "{}", left.table);
+    }
+    let left = measured("programs-loopback", "--points pgbench-close --systems clearway,kernel");
+    left.has(&["clearway", "kernel"], "requests_per_second");
+}

@@ -1,5 +1,5 @@
-//! Unmodified servers over a host of ours and over the kernel: redis, nginx, HAProxy and asyncio,
-//! asked by redis-benchmark and wrk.
+//! Unmodified servers over a host of ours and over the kernel: redis, nginx, HAProxy, asyncio,
+//! memcached and PostgreSQL, asked by redis-benchmark, wrk, memcaslap and pgbench.
 
 mod load;
 
@@ -12,6 +12,7 @@ use crate::machine::CoreTime;
 use crate::namespace::Namespace;
 use crate::need::Need;
 use crate::place::{Host, Place, Tap};
+use crate::process::Ready;
 use crate::report::{Axis, Better, Metric, Point, SystemNote};
 use crate::scenario::{Measured, Scenario, System};
 use crate::world::{CABLE_SERVER, Options, World};
@@ -37,14 +38,16 @@ pub(crate) struct Programs {
 pub(crate) const PROGRAMS: Programs = Programs {
     name: "programs",
     title: "unmodified servers over Ethernet",
-    about: "redis-server, nginx with one worker, HAProxy with one thread before it, and a server of \
-        Python's asyncio, on the server's core; redis-benchmark and wrk with one thread, over the \
-        kernel, on the client's. Clearway's host has a TAP device in the client's namespace and runs \
-        on the client's core, or on the server's; with the stack inside, the server has that TAP \
-        device itself, and nginx no master process; the kernel's server is at the other end of a \
-        veth pair. The letters behind a name are the size of the file, `-1` is one connection and \
-        else there are 64, `-close` is a connection for each request; redis has 50 clients or 1,000, \
-        `-p16` is 16 requests at a time.",
+    about: "redis-server, nginx with one worker, HAProxy with one thread before it, a server of \
+        Python's asyncio, memcached and PostgreSQL, on the server's core; redis-benchmark, wrk and \
+        memcaslap with one thread, and pgbench, over the kernel, on the client's. Clearway's host \
+        has a TAP device in the client's namespace and runs on the client's core, or on the \
+        server's; with the stack inside, the server has that TAP device itself, and nginx no master \
+        process; the kernel's server is at the other end of a veth pair. The letters behind a name \
+        are the size of the file, `-1` is one connection and else there are 64, `-close` is a \
+        connection for each request; redis has 50 clients or 1,000, `-p16` is 16 requests at a \
+        time; PostgreSQL has 16, each of which reads one row at a time. p99 is what the clients \
+        say; memcaslap's is between powers of two, and pgbench tells none where it connects anew.",
     link: Link::Ethernet,
 };
 
@@ -286,14 +289,14 @@ impl System for Server {
         if let Some(why) = load.missing(world.facts) {
             return Some(why);
         }
-        if self.host == Over::Itself && load.has_several_servers() {
-            return Some("two programs cannot have one stack inside".into());
+        if self.host == Over::Itself {
+            return load.why_not_inside().map(Into::into);
         }
         if !self.host.is_bare() {
             return None;
         }
-        if !load.fits_a_segment() {
-            return Some("an answer of several segments needs a stack".into());
+        if let Some(why) = load.why_no_loop() {
+            return Some(why.into());
         }
         // With more of them a host goes on while the server works, and this loop waits for it.
         (self.host != Over::Nothing && !load.is_one_by_one())
@@ -307,12 +310,11 @@ impl System for Server {
             over if over.is_bare() => {
                 let far = world.options.server_cores.first().copied();
                 let hop = far.filter(|_| over != Over::Nothing);
-                (load.answer(world, &scene.server, TAP.device, hop)?, ANSWERS)
+                (load.answer(world, &scene.server, TAP.device, hop)?, Ready::Says(ANSWERS))
             }
-            _ => (
-                load.serve(world, &scene.server, scene.address)?,
-                load.says_when_ready(&scene.server),
-            ),
+            _ => {
+                (load.serve(world, &scene.server, scene.address)?, load.ready(world, &scene.server))
+            }
         };
         let behind = match self.host.is_bare() {
             true => None,
@@ -322,7 +324,7 @@ impl System for Server {
             Some((launch, ready)) => Some(launch.start_until(ready, world.stop)?),
             None => None,
         };
-        let asked = match serving.start_until(ready, world.stop) {
+        let asked = match serving.start_until_ready(&ready, world.stop) {
             Ok(running) => {
                 let cores = [&world.options.server_cores, &world.options.client_cores];
                 let before = cores.map(|cores| CoreTime::of(cores));

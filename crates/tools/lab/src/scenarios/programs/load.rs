@@ -1,15 +1,18 @@
 //! What the servers are asked, and what the clients say of it.
 
+mod memcached;
+mod pgbench;
+
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::need::{Facts, Need};
 use crate::place::Place;
-use crate::process::Launch;
+use crate::process::{Launch, Ready};
 use crate::scenario::Measured;
 use crate::world::World;
 
@@ -37,9 +40,22 @@ enum Asks {
         close: bool,
     },
     /// A server of Python's asyncio, which answers requests of HTTP with 64 bytes.
-    Asyncio { connections: u32 },
+    Asyncio {
+        connections: u32,
+    },
     /// HAProxy, with nginx behind it on the same core.
-    Haproxy { bytes: usize, connections: u32 },
+    Haproxy {
+        bytes: usize,
+        connections: u32,
+    },
+    Memcached {
+        connections: u32,
+    },
+    /// PostgreSQL, which has a process for each connection.
+    Pgbench {
+        clients: u32,
+        close: bool,
+    },
 }
 
 const fn redis(
@@ -71,6 +87,9 @@ pub(super) const LOADS: &[Load] = &[
     Load { key: "haproxy-64", asks: Asks::Haproxy { bytes: 64, connections: 64 } },
     Load { key: "haproxy-100k", asks: Asks::Haproxy { bytes: 100_000, connections: 64 } },
     Load { key: "asyncio-64", asks: Asks::Asyncio { connections: 64 } },
+    Load { key: "memcached", asks: Asks::Memcached { connections: 64 } },
+    Load { key: "pgbench", asks: Asks::Pgbench { clients: 16, close: false } },
+    Load { key: "pgbench-close", asks: Asks::Pgbench { clients: 16, close: true } },
 ];
 
 /// Those of a look.
@@ -119,17 +138,41 @@ impl Load {
 
     /// What is missing besides the programs that all need, and what to do about it.
     pub(super) fn missing(&self, facts: &Facts) -> Option<String> {
-        let need = match self.asks {
-            Asks::Asyncio { .. } => Need::Program("python3", "python3"),
-            Asks::Haproxy { .. } => Need::Program("haproxy", "haproxy"),
-            Asks::Redis { .. } | Asks::Nginx { .. } => return None,
+        let needs: &[Need] = match self.asks {
+            Asks::Asyncio { .. } => &[Need::Program("python3", "python3")],
+            Asks::Haproxy { .. } => &[Need::Program("haproxy", "haproxy")],
+            Asks::Memcached { .. } => &[
+                Need::Program("memcached", "memcached"),
+                Need::Program("memcaslap", "libmemcached-tools"),
+            ],
+            Asks::Pgbench { .. } => return pgbench::missing(),
+            Asks::Redis { .. } | Asks::Nginx { .. } => &[],
         };
-        need.missing(facts)
+        needs.iter().find_map(|need| need.missing(facts))
     }
 
-    /// It is answered by more than one process, which a stack inside of one cannot be shared by.
-    pub(super) fn has_several_servers(&self) -> bool {
-        matches!(self.asks, Asks::Haproxy { .. })
+    /// Why no process that answers can have the stack inside, if none can.
+    pub(super) fn why_not_inside(&self) -> Option<&'static str> {
+        match self.asks {
+            Asks::Haproxy { .. } => Some("two programs cannot have one stack inside"),
+            Asks::Pgbench { .. } => Some(
+                "it serves each connection in a child of its own, and the stack stays with the \
+                 parent",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Why a bare loop cannot stand in for the server, if it cannot.
+    pub(super) fn why_no_loop(&self) -> Option<&'static str> {
+        match self.asks {
+            Asks::Redis { .. } | Asks::Asyncio { .. } => None,
+            Asks::Memcached { .. } | Asks::Pgbench { .. } => {
+                Some("a loop without a stack has one answer for all, and here there are several")
+            }
+            Asks::Nginx { bytes, .. } | Asks::Haproxy { bytes, .. } => (bytes + HEAD.len() > 1_460)
+                .then_some("an answer of several segments needs a stack"),
+        }
     }
 
     /// The server that the server asks in turn, with what it prints when it can be asked.
@@ -170,14 +213,8 @@ impl Load {
                 let words = format!("-W -db -f {}", settings.display());
                 Ok(place.launch(world, "haproxy", &words))
             }
-        }
-    }
-
-    /// The answers fit into one segment.
-    pub(super) fn fits_a_segment(&self) -> bool {
-        match self.asks {
-            Asks::Redis { .. } | Asks::Asyncio { .. } => true,
-            Asks::Nginx { bytes, .. } | Asks::Haproxy { bytes, .. } => bytes + HEAD.len() <= 1_460,
+            Asks::Memcached { .. } => memcached::serve(world, place, address),
+            Asks::Pgbench { .. } => pgbench::serve(world, place, address),
         }
     }
 
@@ -210,6 +247,9 @@ impl Load {
             Asks::Nginx { bytes, close, .. } => {
                 ("http", format!("{HEAD}{bytes}\r\n\r\n{}", "x".repeat(bytes)), close)
             }
+            Asks::Memcached { .. } | Asks::Pgbench { .. } => {
+                bail!("{} has no answer that fits all requests", self.key)
+            }
         };
         let file = world.file("answer");
         std::fs::write(&file, answer)?;
@@ -225,16 +265,18 @@ impl Load {
         })
     }
 
-    /// What the server prints when it can be asked.
-    pub(super) fn says_when_ready(&self, place: &Place) -> &'static str {
-        match self.asks {
+    /// What tells that the server can be asked.
+    pub(super) fn ready(&self, world: &World<'_>, place: &Place) -> Ready {
+        Ready::Says(match self.asks {
             Asks::Redis { .. } => "Ready to accept connections",
             // The last that it says, behind `listen`, when it is its own worker.
             Asks::Nginx { .. } if is_alone(place) => "getrlimit(RLIMIT_NOFILE)",
             Asks::Nginx { .. } => NGINX_WORKS,
             Asks::Asyncio { .. } => "answers",
             Asks::Haproxy { .. } => "Loading success",
-        }
+            Asks::Pgbench { .. } => pgbench::READY,
+            Asks::Memcached { .. } => return Ready::Makes(memcached::port_file(world)),
+        })
     }
 
     /// Asks, and takes what the client says.
@@ -251,22 +293,35 @@ impl Load {
             let launch = if close { launch.arg("-H").arg("Connection: close") } else { launch };
             launch.arg(format!("http://{address}:{HTTP_PORT}/file"))
         };
-        let (asking, read): (_, fn(&str) -> anyhow::Result<Measured>) = match self.asks {
+        let asking = match self.asks {
             Asks::Redis { test, clients, pipeline, a_second } => {
                 let number = f64::from(a_second) * seconds;
                 let words = format!(
                     "-h {address} -p {REDIS_PORT} -t {test} -c {clients} -P {pipeline} -n {number} \
                      -r 100000 --csv"
                 );
-                (place.launch(world, "redis-benchmark", &words), read_redis)
+                place.launch(world, "redis-benchmark", &words)
             }
-            Asks::Nginx { connections, close, .. } => (wrk(connections, close), read_wrk),
+            Asks::Nginx { connections, close, .. } => wrk(connections, close),
             Asks::Asyncio { connections } | Asks::Haproxy { connections, .. } => {
-                (wrk(connections, false), read_wrk)
+                wrk(connections, false)
+            }
+            Asks::Memcached { connections } => {
+                memcached::ask(world, place, address, connections, seconds)
+            }
+            Asks::Pgbench { clients, close } => {
+                pgbench::ask(world, place, address, (clients, close), seconds)?
             }
         };
         let ended = asking.run(world.limit(AROUND), world.stop)?;
-        let mut measured = read(&ended.out)?;
+        let mut measured = match self.asks {
+            Asks::Redis { .. } => read_redis(&ended.out),
+            Asks::Memcached { .. } => memcached::read(&ended.out),
+            Asks::Pgbench { close, .. } => pgbench::read(world, &ended.out, close),
+            Asks::Nginx { .. } | Asks::Asyncio { .. } | Asks::Haproxy { .. } => {
+                read_wrk(&ended.out)
+            }
+        }?;
         measured.programs.push(asking.text());
         Ok(measured)
     }

@@ -52,3 +52,18 @@ fn loads_have_different_names_and_those_of_a_look_are_among_them() {
     }
     assert!(QUICK.iter().all(|key| Load::find(key).is_some()));
 }
+
+#[test]
+fn rows_that_a_stack_inside_or_a_bare_loop_cannot_serve_say_why() {
+    let why = |key| {
+        let load = Load::find(key).unwrap();
+        (load.why_not_inside().is_some(), load.why_no_loop().is_some())
+    };
+    assert_eq!(why("redis-get-p16"), (false, false));
+    assert_eq!(why("nginx-100k"), (false, true));
+    assert_eq!(why("memcached"), (false, true));
+    assert_eq!(why("haproxy-64"), (true, false));
+    for key in ["pgbench", "pgbench-close"] {
+        assert_eq!(why(key), (true, true));
+    }
+}
