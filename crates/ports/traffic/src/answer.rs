@@ -4,14 +4,24 @@
 //! no window, no reordering. So it is good for clients that wait for an answer before they ask again
 //! by another segment, and for short answers over a link that loses nothing; and it says how many
 //! requests such a link and its clients carry when the server costs nothing.
+//!
+//! Of answers that are longer than a segment it remembers how much of them has left, for more leaves
+//! only as the client's window allows: that is what a stack cannot do without. Each byte is copied
+//! into a frame, as a server copies it to where its stack takes it from.
+
+mod segment;
+mod streams;
 
 use clearway_base::Instant;
 use clearway_dev::device::max_frame;
 use clearway_dev::{Dev, DevError};
-use clearway_pkt::{Buf, Burst, TxMeta};
-use clearway_wire::{EtherType, Flags, Proto, Segment, Seq, eth, ipv4, tcp};
+use clearway_pkt::{Buf, Burst};
+use clearway_wire::{Flags, Segment, Seq, ipv4, tcp};
 
 use crate::reflect::Reflected;
+
+use segment::{Asked, ISS, WINDOW, asked, frame_len, send};
+use streams::{Answers, Streams};
 
 /// How requests are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,32 +52,23 @@ pub struct Answerer {
     answer: Box<[u8]>,
     closes: bool,
     server: Option<Server>,
+    /// The connections, when answers are longer than a segment.
+    streams: Option<Streams>,
     counts: Reflected,
 }
 
 /// Who is asked before the requests of a burst are answered.
 type Server = Box<dyn FnMut() + Send>;
 
-/// The window that is told, and the sequence number that connections begin with.
-const WINDOW: u16 = u16::MAX;
-const ISS: Seq = Seq(1);
-const TTL: u8 = 64;
-/// Kind, length and value (RFC 9293 3.1).
-const MSS_OPTION_LEN: usize = 4;
-
-/// A segment to be answered.
-struct Asked<'a> {
-    to: eth::Eth<'a>,
-    ip: ipv4::Ipv4<'a>,
-    segment: Segment,
-    data: &'a [u8],
-}
+/// What fits into a segment over an Ethernet without jumbo frames.
+const SHORT: usize = 1_460;
 
 impl Answerer {
     /// Answers each request with these bytes; `closes`: and with the end of the connection.
     pub fn new(requests: Requests, answer: &[u8], closes: bool) -> Answerer {
+        let streams = (answer.len() > SHORT).then(Streams::default);
         let (answer, counts) = (answer.into(), Reflected::default());
-        Answerer { requests, answer, closes, server: None, counts }
+        Answerer { requests, answer, closes, server: None, streams, counts }
     }
 
     /// Calls `server` once for each burst with requests in it, before they are answered: a loop
@@ -124,60 +125,32 @@ impl Answerer {
     }
 
     fn answer<D: Dev>(&mut self, dev: &mut D, asked: &Asked<'_>) {
+        if let Some(streams) = &mut self.streams {
+            let count = self.requests.count(asked.data);
+            let answers = Answers { answer: &self.answer, count, closes: self.closes };
+            return streams.go_on(dev, &mut self.counts, asked, &answers);
+        }
         let Some((mut reply, answers)) = self.reply(&asked.segment, asked.data) else {
             self.counts.unanswered += 1;
             return;
         };
         reply.src_port = asked.segment.dst_port;
         reply.dst_port = asked.segment.src_port;
-        let data_len = self.answer.len() * answers;
-        let mut tcp_header_len = tcp::HEADER_LEN;
         if reply.flags.syn() {
             // Without it 536 bytes are sent at a time (RFC 9293 3.7.1), and requests are cut.
             reply.opts.mss = u16::try_from(dev.mtu() - ipv4::HEADER_LEN - tcp::HEADER_LEN).ok();
-            tcp_header_len += MSS_OPTION_LEN;
         }
-        let segment_len = tcp_header_len + data_len;
-        let len = eth::HEADER_LEN + ipv4::HEADER_LEN + segment_len;
-        if len > max_frame(dev.mtu(), true) {
-            self.counts.too_long += 1;
+        let Answerer { answer, counts, .. } = self;
+        let len = answer.len() * answers;
+        if frame_len(&reply, len) > max_frame(dev.mtu(), true) {
+            counts.too_long += 1;
             return;
         }
-        let by_device = dev.offloads().tx_checksum;
-        let Some(room) = dev.reserve(len) else {
-            self.counts.no_room += 1;
-            return;
-        };
-        let frame = &mut room[..len];
-        let (src, dst) = (asked.ip.dst(), asked.ip.src());
-        let at = eth::emit(asked.to.src(), asked.to.dst(), EtherType::IPV4, frame);
-        let header = ipv4::Header {
-            src,
-            dst,
-            proto: Proto::TCP,
-            tos: 0,
-            ttl: TTL,
-            id: 0,
-            dont_fragment: true,
-            more_fragments: false,
-            fragment_offset: 0,
-            payload_len: segment_len as u16,
-        };
-        let at = at + ipv4::emit(&header, &mut frame[at..]);
-        tcp::emit(&reply, &mut frame[at..]);
-        for place in frame[at + tcp_header_len..].chunks_exact_mut(self.answer.len().max(1)) {
-            place.copy_from_slice(&self.answer);
-        }
-        let mut meta = TxMeta::default();
-        if by_device {
-            tcp::fill_partial_checksum(&src, &dst, segment_len as u32, &mut frame[at..]);
-            (meta.checksum_start, meta.checksum_offset) = (at as u16, tcp::CHECKSUM_AT as u16);
-        } else {
-            tcp::fill_checksum(&src, &dst, &mut frame[at..]);
-        }
-        dev.commit(len, meta);
-        self.counts.returned += 1;
-        self.counts.returned_bytes += len as u64;
+        send(dev, counts, asked, &reply, (len, len), |place| {
+            for place in place.chunks_exact_mut(answer.len().max(1)) {
+                place.copy_from_slice(answer);
+            }
+        });
     }
 
     /// What a segment is answered with, and with how many answers behind it.
@@ -208,18 +181,6 @@ impl Answerer {
         }
         Some((reply, answers))
     }
-}
-
-/// A whole segment of TCP over IPv4 in an Ethernet frame.
-fn asked(frame: &[u8]) -> Option<Asked<'_>> {
-    let to = eth::check(frame).ok().filter(|to| to.ethertype() == EtherType::IPV4)?;
-    let ip = ipv4::check(to.payload(), false).ok()?;
-    if ip.proto() != Proto::TCP || ip.is_fragment() {
-        return None;
-    }
-    let segment = tcp::parse(ip.payload()).ok()?;
-    let data = ip.payload().get(usize::from(segment.header_len)..)?;
-    Some(Asked { to, ip, segment, data })
 }
 
 #[cfg(test)]

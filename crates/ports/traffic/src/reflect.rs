@@ -58,6 +58,11 @@ impl Reflected {
         self.unanswered += other.unanswered;
     }
 
+    /// Frames for which none went back.
+    pub fn not_returned(&self) -> u64 {
+        self.lost().iter().map(|(_, count)| count).sum()
+    }
+
     /// The reasons why frames did not go back, with their names and counts.
     pub fn lost(&self) -> [(&'static str, u64); 5] {
         [

@@ -56,6 +56,10 @@ pub(crate) struct CrewArgs {
     #[arg(long)]
     pub(crate) poll: bool,
 
+    /// Leaves to the device what it can do: frames do not come as they are on the wire.
+    #[arg(skip)]
+    pub(crate) offload: bool,
+
     /// Take an interface also when it carries the default route of this machine or the login that
     /// started this
     #[arg(long)]
@@ -108,6 +112,9 @@ impl CrewArgs {
         let unix_ns_at_zero = time.since_1970.as_nanos().saturating_sub(time.now.as_nanos());
         let pcap = self.pcap.clone().map(|path| CaptureTo { path, unix_ns_at_zero });
         let wrap = Wrap { fault: self.fault, fault_seed: self.fault_seed, pcap, force: self.force };
+        if self.offload {
+            return open(&self.port, self.mtu, &wrap, self.queues());
+        }
         open_as_on_the_wire(&self.port, self.mtu, &wrap, self.queues())
     }
 }
@@ -128,7 +135,16 @@ pub(crate) fn open_as_on_the_wire(
         PortSpec::Xdp(xdp) => xdp.offload = false,
         PortSpec::Loop | PortSpec::Pcap(_) => {}
     }
-    let opened = clearway_ports::open_queues(&[spec], mtu, wrap, queues);
+    open(&spec, mtu, wrap, queues)
+}
+
+fn open(
+    port: &PortSpec,
+    mtu: Option<usize>,
+    wrap: &Wrap,
+    queues: usize,
+) -> anyhow::Result<Vec<Unwrapped>> {
+    let opened = clearway_ports::open_queues(std::slice::from_ref(port), mtu, wrap, queues);
     let opened = opened.map_err(|error| match error {
         PortError::Misuse(sentence) => WrongUse(sentence).into(),
         other => anyhow::Error::from(other),

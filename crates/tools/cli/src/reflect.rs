@@ -19,8 +19,8 @@ use crate::crew::{self, Crew, CrewArgs, Work};
 use crate::figures::{self, Form, gbit, per_second};
 use crate::signals::Signals;
 
-/// Of an Ethernet without jumbo frames.
-const LONGEST_ANSWER: usize = 1_460;
+/// 16 MiB.
+const LONGEST_ANSWER: usize = 16 << 20;
 
 /// Send back every frame that comes to a port, with its addresses exchanged
 ///
@@ -34,8 +34,9 @@ const LONGEST_ANSWER: usize = 1_460;
 ///   clearway reflect --port tap:clearway0 --answer page.http
 ///
 /// With --answer, requests over TCP and IPv4 are answered without a stack, each segment from what
-/// stands in it: how many requests a link and its clients carry when the server costs nothing. It
-/// answers no ARP: ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev clearway0
+/// stands in it: how many requests a link and its clients carry when the server costs nothing. Of
+/// answers that are longer than a segment it sends what the client's window has room for, and
+/// nothing again. It answers no ARP: ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev clearway0
 ///
 /// With --server-core too, what comes is first handed to a thread on that core, and answered when
 /// that thread has said so: what a server that is not in the same thread costs at the least, when
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long)]
     as_is: bool,
 
-    /// Answer each request with the bytes of a file, which fit into one segment
+    /// Answer each request with the bytes of a file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["l3", "as_is"])]
     answer: Option<PathBuf>,
 
@@ -129,7 +130,9 @@ impl Work for Queue {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
+    // What is answered goes no further, so a device may join what comes and finish what leaves.
+    args.crew.offload = args.answer.is_some();
     let form = Form::choose(args.json);
     let mirror = match (args.as_is, args.l3) {
         (true, _) => Mirror::AsIs,
@@ -190,11 +193,7 @@ fn server(core: usize) -> anyhow::Result<impl FnMut() + Send> {
 fn read_answer(path: &Path) -> anyhow::Result<Vec<u8>> {
     let answer = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if answer.is_empty() || answer.len() > LONGEST_ANSWER {
-        bail!(
-            "{} has {} bytes: an answer has 1 to {LONGEST_ANSWER}, so that it fits into one segment",
-            path.display(),
-            answer.len()
-        );
+        bail!("{} has {} bytes: an answer has 1 to {LONGEST_ANSWER}", path.display(), answer.len());
     }
     Ok(answer)
 }
@@ -266,7 +265,7 @@ fn tell_second(
         gbit(now.bytes - before.bytes, seconds) * 1e3,
         gbit(now.returned_bytes - before.returned_bytes, seconds) * 1e3,
     );
-    let kept = (now.frames - now.returned) - (before.frames - before.returned);
+    let kept = now.not_returned() - before.not_returned();
     match form {
         Form::Quiet => Ok(()),
         Form::Live => Ok(figures::line(&format!(

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clearway_dev::{FramePool, Mac, PairConfig, PairEnd, PoolBudget, Receive, Transmit, pair};
-use clearway_pkt::{Buf, Offloads, PoolBuf};
-use clearway_wire::{Addr, Malformed};
+use clearway_pkt::{Buf, Offloads, PoolBuf, TxMeta};
+use clearway_wire::{Addr, EtherType, Malformed, Proto, eth};
 
 use super::*;
 
@@ -25,8 +25,11 @@ fn asks(
     flags: Flags,
     data: &[u8],
 ) -> Vec<(Segment, Vec<u8>)> {
-    let (mut near, mut far) = ends(offloads);
-    let segment = Segment {
+    sends(answerer, offloads, &asking(flags), data)
+}
+
+fn asking(flags: Flags) -> Segment {
+    Segment {
         src_port: 40_000,
         dst_port: 80,
         seq: Seq(1_000),
@@ -34,7 +37,18 @@ fn asks(
         flags,
         wnd: 100,
         ..Segment::default()
-    };
+    }
+}
+
+/// The same of this segment.
+fn sends(
+    answerer: &mut Answerer,
+    offloads: Offloads,
+    segment: &Segment,
+    data: &[u8],
+) -> Vec<(Segment, Vec<u8>)> {
+    let (mut near, mut far) = ends(offloads);
+    let header_len = segment.opts.header_len();
     let [src, dst] = addrs();
     let header = ipv4::Header {
         src,
@@ -46,13 +60,14 @@ fn asks(
         dont_fragment: true,
         more_fragments: false,
         fragment_offset: 0,
-        payload_len: (tcp::HEADER_LEN + data.len()) as u16,
+        payload_len: (header_len + data.len()) as u16,
     };
-    let mut frame = vec![0; 54 + data.len()];
+    let data_at = 34 + header_len;
+    let mut frame = vec![0; data_at + data.len()];
     eth::emit(MACS[1], MACS[0], EtherType::IPV4, &mut frame);
     ipv4::emit(&header, &mut frame[14..]);
-    tcp::emit(&segment, &mut frame[34..]);
-    frame[54..].copy_from_slice(data);
+    tcp::emit(segment, &mut frame[34..]);
+    frame[data_at..].copy_from_slice(data);
     near.reserve(frame.len()).unwrap()[..frame.len()].copy_from_slice(&frame);
     near.commit(frame.len(), TxMeta::default());
     assert!(answerer.turn(Instant::ZERO, &mut far, &mut Burst::new()).unwrap());
@@ -156,8 +171,8 @@ fn a_device_that_sums_is_left_to_do_so() {
 
 #[test]
 fn what_does_not_fit_and_what_is_no_tcp_is_counted() {
-    let mut long = Answerer::new(Requests::Http, &[b'x'; 2_000], false);
-    assert!(asks(&mut long, Offloads::default(), Flags::ACK, GET).is_empty());
+    let mut long = Answerer::new(Requests::Http, &[b'x'; 1_000], false);
+    assert!(asks(&mut long, Offloads::default(), Flags::ACK, &GET.repeat(2)).is_empty());
     assert_eq!(long.counts().too_long, 1);
     let (mut near, mut far) = ends(Offloads::default());
     for frame in [vec![0xff; 60], vec![1], vec![2; 60]] {
@@ -167,4 +182,83 @@ fn what_does_not_fit_and_what_is_no_tcp_is_counted() {
     let mut answerer = http(false);
     assert!(answerer.turn(Instant::ZERO, &mut far, &mut Burst::new()).unwrap());
     assert_eq!((answerer.counts().frames, answerer.counts().unanswered), (3, 3));
+}
+
+/// 10,000 bytes, each place of which can be told from its neighbours.
+fn page() -> Vec<u8> {
+    (0..10_000_u32).map(|at| (at % 251) as u8).collect()
+}
+
+/// Opens a connection whose client has a window of so many bytes in steps of 16, and the answerer's
+/// first number.
+fn opened(answerer: &mut Answerer, offloads: Offloads) -> Seq {
+    let mut syn = asking(Flags::SYN);
+    syn.opts.wscale = Some(4);
+    let opened = sends(answerer, offloads, &syn, b"");
+    assert_eq!((opened[0].0.opts.wscale, opened[0].0.opts.mss), (Some(0), Some(1_460)));
+    Seq(opened[0].0.seq.0 + 1)
+}
+
+#[test]
+fn long_answers_leave_as_the_window_allows_and_no_small_segment_in_between() {
+    let (page, plain) = (page(), Offloads::default());
+    let mut answerer = Answerer::new(Requests::Http, &page, false);
+    let first = opened(&mut answerer, plain);
+    // 6,000 bytes are four segments and a piece that waits.
+    let mut segment = Segment { ack: first, wnd: 6_000 / 16, ..asking(Flags::ACK) };
+    let answered = sends(&mut answerer, plain, &segment, GET);
+    let lens: Vec<usize> = answered.iter().map(|(_, data)| data.len()).collect();
+    assert_eq!(lens, [1_460; 4]);
+    assert!(answered.iter().all(|(segment, _)| segment.ack == Seq(1_000 + GET.len() as u32)));
+    let mut got: Vec<u8> = answered.into_iter().flat_map(|(_, data)| data).collect();
+    // What is acknowledged makes room, and the end of an answer is as long as it is.
+    segment.seq = Seq(1_000 + GET.len() as u32);
+    segment.ack = Seq(first.0 + got.len() as u32);
+    let answered = sends(&mut answerer, plain, &segment, b"");
+    let lens: Vec<usize> = answered.iter().map(|(_, data)| data.len()).collect();
+    assert_eq!(lens, [1_460, 1_460, 1_240]);
+    assert_eq!(answered[2].0.flags, Flags::ACK | Flags::PSH);
+    assert_eq!(answered[2].0.seq, Seq(first.0 + 5_840 + 2_920));
+    got.extend(answered.into_iter().flat_map(|(_, data)| data));
+    assert!(got == page);
+    // Nothing is left: acknowledgements are not answered, and the client's end is.
+    segment.ack = Seq(first.0 + 10_000);
+    assert!(sends(&mut answerer, plain, &segment, b"").is_empty());
+    segment.flags = Flags::ACK | Flags::FIN;
+    let ended = sends(&mut answerer, plain, &segment, b"");
+    assert_eq!((ended.len(), ended[0].0.flags), (1, Flags::ACK | Flags::FIN));
+    assert!(sends(&mut answerer, plain, &Segment { flags: Flags::ACK, ..segment }, b"").is_empty());
+}
+
+#[test]
+fn a_device_that_cuts_gets_long_answers_whole_and_who_closes_ends_behind_them() {
+    let cuts = Offloads {
+        tx_checksum: true,
+        tso4: true,
+        max_segmented_frame: 65_000,
+        ..Offloads::default()
+    };
+    let page = page();
+    let mut answerer = Answerer::new(Requests::Http, &page, true);
+    let first = opened(&mut answerer, cuts);
+    let segment = Segment { ack: first, wnd: 4_000, ..asking(Flags::ACK) };
+    let answered = sends(&mut answerer, cuts, &segment, GET);
+    assert_eq!((answered.len(), answered[0].0.flags), (1, Flags::ACK | Flags::PSH | Flags::FIN));
+    assert!(answered[0].1 == page);
+    // The client's end comes when there is no connection any more, and is acknowledged.
+    let fin = Segment { flags: Flags::ACK | Flags::FIN, ..segment };
+    assert_eq!(sends(&mut answerer, cuts, &fin, b"")[0].0.flags, Flags::ACK);
+    let reset = Segment { flags: Flags::RST, ..segment };
+    assert!(sends(&mut answerer, cuts, &reset, b"").is_empty());
+}
+
+#[test]
+fn several_long_answers_follow_each_other() {
+    let (page, plain) = (page(), Offloads::default());
+    let mut answerer = Answerer::new(Requests::Http, &page, false);
+    let first = opened(&mut answerer, plain);
+    let segment = Segment { ack: first, wnd: 4_000, ..asking(Flags::ACK) };
+    let answered = sends(&mut answerer, plain, &segment, &GET.repeat(2));
+    let got: Vec<u8> = answered.into_iter().flat_map(|(_, data)| data).collect();
+    assert!(got == page.repeat(2));
 }

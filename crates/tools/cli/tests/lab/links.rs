@@ -134,6 +134,9 @@ fn unmodified_servers_over_ethernet_and_over_loopback() {
     // What a host has to do at the least: a loop that wakes another thread for each request.
     let hop = measured("programs", "--points nginx-64-1 --systems kernel,floor,hop,hop-shared");
     hop.has(&["kernel", "floor", "hop", "hop-shared"], "requests_per_second");
+    // Answers of many segments, from a loop that goes by the client's window.
+    let long = measured("programs", "--points nginx-100k --systems kernel,floor,floor-client");
+    long.has(&["kernel", "floor", "floor-client"], "requests_per_second");
     let left = measured("programs-loopback", "--points redis-get --systems clearway-shared,kernel");
     left.has(&["clearway-shared", "kernel"], "requests_per_second");
     // The programs themselves: the host, a server and a client of it.

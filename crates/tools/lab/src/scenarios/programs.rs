@@ -104,11 +104,11 @@ impl Scenario for Programs {
     }
 
     fn systems(&self, _options: &Options) -> Vec<Box<dyn System>> {
-        let system = |key: &str, about: &str, host| {
+        let system = |key: &str, about: &str, host: Over| {
             let note = SystemNote {
                 key: key.into(),
                 about: about.into(),
-                ours: !matches!(host, Over::Kernel | Over::Nothing | Over::Hop | Over::HopShared),
+                ours: host != Over::Kernel && !host.is_bare(),
                 floor: host == Over::Nothing,
             };
             Box::new(Server { note, link: self.link, host }) as Box<dyn System>
@@ -129,7 +129,10 @@ impl Scenario for Programs {
             let about = "a bare loop on the server's core that answers each segment from what \
                          stands in it (`clearway reflect --answer`): the link and the client alone";
             all.push(system("floor", about, Over::Nothing));
-            let about = "the same loop on the client's core, which wakes a thread on the server's \
+            let about = "the same loop on the client's core, where a host would be: a host and a \
+                         server that cost nothing but the device and the bytes";
+            all.push(system("floor-client", about, Over::NothingAtClient));
+            let about = "a loop on the client's core, which wakes a thread on the server's \
                          for each request and waits for it: as a host has to";
             all.push(system("hop", about, Over::Hop));
             let about = "the same with both on the server's core";
@@ -153,6 +156,8 @@ enum Over {
     Kernel,
     /// There is neither a stack nor a server.
     Nothing,
+    /// Nor here, and what answers instead runs on the client's core.
+    NothingAtClient,
     /// Nor here, but a thread on the server's core that has to be woken by a loop on the client's.
     Hop,
     /// The same with the loop on the server's core.
@@ -162,7 +167,12 @@ enum Over {
 impl Over {
     /// What answers is a loop without a stack.
     fn is_bare(self) -> bool {
-        matches!(self, Over::Nothing | Over::Hop | Over::HopShared)
+        self.is_loop() || matches!(self, Over::Hop | Over::HopShared)
+    }
+
+    /// The loop is all that there is: nobody is woken.
+    fn is_loop(self) -> bool {
+        matches!(self, Over::Nothing | Over::NothingAtClient)
     }
 }
 
@@ -191,7 +201,7 @@ impl Server {
         };
         let (near, far) = (&world.options.client_cores, &world.options.server_cores);
         let host_core = match self.host {
-            Over::ClientCore | Over::Hop => near.first(),
+            Over::ClientCore | Over::NothingAtClient | Over::Hop => near.first(),
             _ => far.first(),
         };
         let host_core = *host_core.context("no core for the host")?;
@@ -299,7 +309,7 @@ impl System for Server {
             return Some(why.into());
         }
         // With more of them a host goes on while the server works, and this loop waits for it.
-        (self.host != Over::Nothing && !load.is_one_by_one())
+        (!self.host.is_loop() && !load.is_one_by_one())
             .then(|| "only where there is one request at a time".into())
     }
 
@@ -309,7 +319,7 @@ impl System for Server {
         let (serving, ready) = match self.host {
             over if over.is_bare() => {
                 let far = world.options.server_cores.first().copied();
-                let hop = far.filter(|_| over != Over::Nothing);
+                let hop = far.filter(|_| !over.is_loop());
                 (load.answer(world, &scene.server, TAP.device, hop)?, Ready::Says(ANSWERS))
             }
             _ => {

@@ -166,12 +166,13 @@ impl Load {
     /// Why a bare loop cannot stand in for the server, if it cannot.
     pub(super) fn why_no_loop(&self) -> Option<&'static str> {
         match self.asks {
-            Asks::Redis { .. } | Asks::Asyncio { .. } => None,
+            Asks::Redis { .. }
+            | Asks::Asyncio { .. }
+            | Asks::Nginx { .. }
+            | Asks::Haproxy { .. } => None,
             Asks::Memcached { .. } | Asks::Pgbench { .. } => {
                 Some("a loop without a stack has one answer for all, and here there are several")
             }
-            Asks::Nginx { bytes, .. } | Asks::Haproxy { bytes, .. } => (bytes + HEAD.len() > 1_460)
-                .then_some("an answer of several segments needs a stack"),
         }
     }
 
