@@ -24,15 +24,23 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 /// would end in the next call of the C library, in the midst of a turn: with the lock held, and
 /// through frames that are not made to be unwound. The preload library ends it where that is
 /// allowed.
-struct Uncancelled(c_int);
+///
+/// And `errno` is the program's: a turn reads ports until they have nothing more, and programs
+/// look at `errno` behind calls that went well.
+struct Uncancelled {
+    before: c_int,
+    errno: c_int,
+}
 
 impl Uncancelled {
     #[inline]
     fn new() -> Uncancelled {
         let mut before = 0;
+        // SAFETY: the address is this thread's, for as long as it lives.
+        let errno = unsafe { *libc::__errno_location() };
         // SAFETY: writes the old state to where the pointer leads.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
-        Uncancelled(before)
+        Uncancelled { before, errno }
     }
 }
 
@@ -41,7 +49,9 @@ impl Drop for Uncancelled {
     fn drop(&mut self) {
         let mut ignored = 0;
         // SAFETY: as above; the state is one that this function gave.
-        unsafe { pthread_setcancelstate(self.0, &raw mut ignored) };
+        unsafe { pthread_setcancelstate(self.before, &raw mut ignored) };
+        // SAFETY: as in `new`.
+        unsafe { *libc::__errno_location() = self.errno };
     }
 }
 
@@ -155,6 +165,7 @@ extern "C" fn is_slept_on() -> u32 {
 }
 
 extern "C" fn leave() {
+    let _uncancelled = Uncancelled::new();
     let Some(stack) = stack() else { return };
     for fd in stack.wait_fds.iter().copied() {
         // SAFETY: in a forked child, which uses none of them, these numbers are the parent's
