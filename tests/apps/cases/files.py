@@ -5,7 +5,7 @@ import os
 import pathlib
 import subprocess
 
-from harness.registry import case
+from harness.registry import FORKS, case
 
 
 def tree(w, name):
@@ -45,7 +45,8 @@ def sshd(w):
 SSH = ["openssh-server", "openssh-client"]
 
 
-@case("sshd/ssh", "sshd", "ssh", "a command, 5 MB through `cat`, 10 logins, a forwarded port", SSH)
+@case("sshd/ssh", "sshd", "ssh", "a command, 5 MB through `cat`, 10 logins, a forwarded port", SSH,
+      cannot={"inproc-server": FORKS})
 def ssh(w):
     server, options = sshd(w)
     to = ["ssh", *options, f"visitor@{w.address}"]
@@ -61,7 +62,8 @@ def ssh(w):
     forward.stop()
 
 
-@case("sshd/scp", "sshd", "scp", "a folder there and back", SSH)
+@case("sshd/scp", "sshd", "scp", "a folder there and back", SSH,
+      cannot={"inproc-server": FORKS})
 def scp(w):
     server, options = sshd(w)
     folder = tree(w, "sent")
@@ -71,7 +73,8 @@ def scp(w):
     w.same("back", digest(w.tmp / "back"))
 
 
-@case("sshd/sftp", "sshd", "sftp", "put, rename, list and get in a batch", SSH)
+@case("sshd/sftp", "sshd", "sftp", "put, rename, list and get in a batch", SSH,
+      cannot={"inproc-server": FORKS})
 def sftp(w):
     server, options = sshd(w)
     file = w.write("file", w.bytes(4_000_000))
@@ -81,7 +84,8 @@ def sftp(w):
 
 
 @case("rsync/daemon", "rsync", "rsync", "a folder there, changed, there again, and back", ["rsync"],
-      changed="Debian has no rsyncd.conf: one with a module that may be written to")
+      changed="Debian has no rsyncd.conf: one with a module that may be written to",
+      cannot={"inproc-server": FORKS, "inproc-client": FORKS})
 def rsync(w):
     there = w.write("there/.keep", "").parent
     log = w.folder / "rsyncd.txt"
@@ -114,7 +118,8 @@ def vsftpd(w):
 VSFTPD_CHANGED = "a local user; `write_enable=YES` is not set, so files are only fetched"
 
 
-@case("vsftpd/curl", "vsftpd", "curl", "a list and 3 MB, passive, extended passive and active", ["vsftpd", "curl"], changed=VSFTPD_CHANGED)
+@case("vsftpd/curl", "vsftpd", "curl", "a list and 3 MB, passive, extended passive and active", ["vsftpd", "curl"], changed=VSFTPD_CHANGED,
+      cannot={"inproc-server": FORKS})
 def ftp_curl(w):
     vsftpd(w)
     url = f"ftp://visitor:a-word@{w.address}/"
@@ -124,14 +129,16 @@ def ftp_curl(w):
     w.same("active", w.client(["curl", "-sSf", "-P", "-", url + "file"]).sha)
 
 
-@case("vsftpd/lftp", "vsftpd", "lftp", "a folder of 20 files, three at a time", ["vsftpd", "lftp"], changed=VSFTPD_CHANGED)
+@case("vsftpd/lftp", "vsftpd", "lftp", "a folder of 20 files, three at a time", ["vsftpd", "lftp"], changed=VSFTPD_CHANGED,
+      cannot={"inproc-server": FORKS})
 def ftp_lftp(w):
     vsftpd(w)
     w.client(["lftp", "-c", f"set net:max-retries 2; set ftp:ssl-allow no; open -u visitor,a-word {w.address}; mirror --parallel=3 small {w.tmp}/got"])
     w.same("got", digest(w.tmp / "got"))
 
 
-@case("git/daemon", "git daemon", "git", "a clone, a push, a fetch, 30 clones", ["git"])
+@case("git/daemon", "git daemon", "git", "a clone, a push, a fetch, 30 clones", ["git"],
+      cannot={"inproc-server": FORKS, "inproc-client": FORKS})
 def git(w):
     work, bare = w.tmp / "work", w.tmp / "srv" / "project.git"
     identity = {name: "a" for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")}

@@ -4,7 +4,7 @@ import pathlib
 import re
 import shutil
 
-from harness.registry import case
+from harness.registry import FORKS, TWO_PROGRAMS, case
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "programs"
 
@@ -32,17 +32,20 @@ def uvloop(w):
     talk(w, ["python3", "-u", copied(w, "talk.py"), "serve", "uvloop"], ["python3", "-u", w.tmp / "talk.py", "ask", "uvloop"])
 
 
-@case("python/multiprocessing", "Python multiprocessing", "Python multiprocessing", "a manager over TCP, and a listener whose connections go to workers by SCM_RIGHTS", ["python3"])
+@case("python/multiprocessing", "Python multiprocessing", "Python multiprocessing", "a manager over TCP, and a listener whose connections go to workers by SCM_RIGHTS", ["python3"],
+      cannot={"inproc-server": FORKS})
 def multiprocessing(w):
     talk(w, ["python3", "-u", copied(w, "processes.py"), "serve"], ["python3", "-u", w.tmp / "processes.py", "ask"])
 
 
-@case("python/socketserver", "Python socketserver", "Python urllib", "threads and forks: 40 requests each", ["python3"])
+@case("python/socketserver", "Python socketserver", "Python urllib", "threads and forks: 40 requests each", ["python3"],
+      cannot={"inproc-server": FORKS})
 def socketserver(w):
     talk(w, ["python3", "-u", copied(w, "servers.py"), "serve"], ["python3", "-u", w.tmp / "servers.py", "ask"])
 
 
-@case("node/cluster", "node cluster", "node http", "4 workers, who get connections handed over: 400 requests of 20 connections, 5 MB", ["nodejs"])
+@case("node/cluster", "node cluster", "node http", "4 workers, who get connections handed over: 400 requests of 20 connections, 5 MB", ["nodejs"],
+      cannot={"inproc-server": FORKS})
 def node_cluster(w):
     talk(w, ["node", copied(w, "cluster.js"), "cluster"], ["node", copied(w, "ask.js")])
 
@@ -67,7 +70,8 @@ def netty(w):
 
 
 @case("mosquitto/pubsub", "mosquitto", "mosquitto_pub", "300 messages of each quality of service, one of 1 MB", ["mosquitto", "mosquitto-clients"],
-      changed="over TAP a listener of all addresses, for anybody: Debian's file serves the loopback only")
+      changed="over TAP a listener of all addresses, for anybody: Debian's file serves the loopback only",
+      cannot={"inproc-client": TWO_PROGRAMS})
 def mosquitto(w):
     if not w.loopback:
         w.write("/etc/mosquitto/conf.d/case.conf", "listener 1883\nallow_anonymous true\n")

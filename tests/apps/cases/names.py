@@ -3,7 +3,7 @@
 import os
 import re
 
-from harness.registry import case
+from harness.registry import FORKS, case
 
 
 def dig(w, *words, **more):
@@ -23,7 +23,8 @@ def ask(w, port, name):
 
 
 @case("dnsmasq/dig", "dnsmasq", "dig", "names of /etc/hosts over UDP, TCP and IPv6, 200 queries", ["dnsmasq", "bind9-dnsutils"],
-      changed="it asks no other server (`no-resolv`), and answers for `test.`")
+      changed="it asks no other server (`no-resolv`), and answers for `test.`",
+      cannot={"inproc-server": FORKS})
 def dnsmasq(w):
     w.write("/etc/hosts", "127.0.0.1 localhost\n192.0.2.7 seven.test\n")
     w.server(["dnsmasq", "--keep-in-foreground", "--log-facility=-", "--no-resolv", "--local=/test/"])

@@ -4,22 +4,31 @@ import re
 import signal
 import time
 
-from harness.registry import case
+from harness.registry import HANDS_OVER, TWO_PROGRAMS, case
 
 
 def started(w):
     w.write("/var/www/html/index.html", "a page\n")
     w.write("/var/www/html/big", w.bytes(20_000_000))
-    server = w.server(["nginx", "-g", "daemon off;"])
+    server = w.server(["nginx", "-g", in_front(w, "server")])
     w.await_port(80)
     return server
+
+
+def in_front(w, role):
+    """A stack inside of a process is that process's alone, so nginx has no other there."""
+    return "daemon off; master_process off;" if w.inproc and role in w.on_clearway else "daemon off;"
+
+
+#: What is changed in-process.
+ONE_PROCESS = "in-process `master_process off`"
 
 
 def url(w, path=""):
     return f"http://{w.address}/{path}"
 
 
-@case("nginx/curl", "nginx", "curl", "a page, 20 MB, ranges, 200 requests over one connection, IPv6", ["nginx", "curl"], short=True)
+@case("nginx/curl", "nginx", "curl", "a page, 20 MB, ranges, 200 requests over one connection, IPv6", ["nginx", "curl"], short=True, changed=ONE_PROCESS)
 def curl(w):
     started(w)
     w.same("page", w.client(["curl", "-sSf", url(w)]).out)
@@ -31,14 +40,14 @@ def curl(w):
     w.same("IPv6", w.client(["curl", "-sSf", f"http://[{w.address6}]/big"]).sha)
 
 
-@case("nginx/wget", "nginx", "wget", "20 MB, and 50 requests", ["nginx", "wget"])
+@case("nginx/wget", "nginx", "wget", "20 MB, and 50 requests", ["nginx", "wget"], changed=ONE_PROCESS)
 def wget(w):
     started(w)
     w.same("big", w.client(["wget", "-q", "-O", "-", url(w, "big")]).sha)
     w.same("many", w.client(["wget", "-q", "-O", "-", *[url(w, f"?{n}") for n in range(50)]]).sha)
 
 
-@case("nginx/ab", "nginx", "ab", "2,000 requests of 20 connections, kept alive and one for each request", ["nginx", "apache2-utils"])
+@case("nginx/ab", "nginx", "ab", "2,000 requests of 20 connections, kept alive and one for each request", ["nginx", "apache2-utils"], changed=ONE_PROCESS)
 def ab(w):
     started(w)
     for options in ([], ["-k"]):
@@ -54,13 +63,14 @@ def wrk_errors(w, seconds, connections=50):
     return [line.strip() for line in out.splitlines() if "Socket errors" in line or "Non-2xx" in line]
 
 
-@case("nginx/wrk", "nginx", "wrk", "50 connections for 3 s", ["nginx", "wrk"])
+@case("nginx/wrk", "nginx", "wrk", "50 connections for 3 s", ["nginx", "wrk"], changed=ONE_PROCESS)
 def wrk(w):
     started(w)
     w.same("errors", wrk_errors(w, 3))
 
 
-@case("nginx/reload", "nginx", "curl", "HUP and reopening while requests come, 60 requests in all", ["nginx", "curl"])
+@case("nginx/reload", "nginx", "curl", "HUP and reopening while requests come, 60 requests in all", ["nginx", "curl"],
+      cannot={"inproc-server": "nginx with `master_process off` ends at HUP, over the kernel too"})
 def reload(w):
     server = started(w)
     codes = ""
@@ -70,7 +80,8 @@ def reload(w):
     w.same("codes", codes)
 
 
-@case("nginx/upgrade", "nginx", "curl", "USR2 puts a new program in its place, the old one ends", ["nginx", "curl"])
+@case("nginx/upgrade", "nginx", "curl", "USR2 puts a new program in its place, the old one ends", ["nginx", "curl"],
+      cannot={"inproc-server": HANDS_OVER})
 def upgrade(w):
     w.write("/var/www/html/index.html", "a page\n")
     # In the background, as Debian's unit starts it: in the foreground nginx ignores USR2.
@@ -88,7 +99,8 @@ def upgrade(w):
     w.eventually("the new nginx ends", lambda: not os.path.exists(f"/proc/{new}"))
 
 
-@case("nginx/proxy", "nginx", "nginx", "a reverse proxy before a server, 300 requests and 20 MB", ["nginx", "curl"])
+@case("nginx/proxy", "nginx", "nginx", "a reverse proxy before a server, 300 requests and 20 MB", ["nginx", "curl"], changed=ONE_PROCESS,
+      cannot={"inproc-server": TWO_PROGRAMS})
 def proxy(w):
     started(w)
     # The proxy is the client of the case; it listens where its own side can be reached, and curl asks from there.
@@ -102,7 +114,7 @@ http {{
   server {{ listen 8080; location / {{ proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection ""; }} }}
 }}
 """)
-    w.start("client", ["nginx", "-c", f"{w.tmp}/proxy/nginx.conf", "-g", "daemon off;"])
+    w.start("client", ["nginx", "-c", f"{w.tmp}/proxy/nginx.conf", "-g", in_front(w, "client")])
     # curl stands on the other side: beside the server, so that both hops of a TAP way cross the device.
     until = time.monotonic() + 30
     while True:

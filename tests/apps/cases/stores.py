@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 
-from harness.registry import case
+from harness.registry import FORKS, TWO_PROGRAMS, case
 
 
 def redis(w, port=6379, *more, user="redis"):
@@ -53,7 +53,8 @@ def redis_benchmark(w):
 
 
 @case("redis/replication", "redis", "redis", "a replica loads 3 MB, follows 2,000 writes, and becomes a master", REDIS, socket_mode="666",
-      changed=REDIS_CHANGED + "; the replica has a folder and a port of its own")
+      changed=REDIS_CHANGED + "; the replica has a folder and a port of its own",
+      cannot={"inproc-server": TWO_PROGRAMS, "inproc-client": TWO_PROGRAMS})
 def redis_replication(w):
     redis(w)
     w.same("before", cli(w, "debug", "sleep", "0"))
@@ -127,7 +128,8 @@ def psql(w, statement):
     return w.client(["psql", "-h", w.address, "-U", "postgres", "-At", "-c", statement, "bench"]).out
 
 
-@case("postgresql/psql", "PostgreSQL", "psql", "queries, 100,000 rows, copying in 2 MB", POSTGRES, socket_mode="666", changed=POSTGRES_CHANGED)
+@case("postgresql/psql", "PostgreSQL", "psql", "queries, 100,000 rows, copying in 2 MB", POSTGRES, socket_mode="666", changed=POSTGRES_CHANGED,
+      cannot={"inproc-server": FORKS})
 def postgres_psql(w):
     postgres(w)
     w.same("sum", psql(w, "select sum(n) from generate_series(1, 100000) n"))
@@ -137,7 +139,8 @@ def postgres_psql(w):
     w.same("copied", psql(w, "select count(*), md5(string_agg(word, '')) from t"))
 
 
-@case("postgresql/pgbench", "PostgreSQL", "pgbench", "8 clients, 400 transactions each, 40 each with a connection for each", POSTGRES, socket_mode="666", changed=POSTGRES_CHANGED)
+@case("postgresql/pgbench", "PostgreSQL", "pgbench", "8 clients, 400 transactions each, 40 each with a connection for each", POSTGRES, socket_mode="666", changed=POSTGRES_CHANGED,
+      cannot={"inproc-server": FORKS})
 def pgbench(w):
     postgres(w)
     base = ["pgbench", "-h", w.address, "-U", "postgres"]

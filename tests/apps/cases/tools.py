@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 
-from harness.registry import case
+from harness.registry import FORKS, TWO_PROGRAMS, case
 
 
 def iperf3(w, *options):
@@ -33,7 +33,8 @@ def iperf3_udp(w):
         iperf3(w, *options)
 
 
-@case("iperf2/both", "iperf", "iperf", "a stream, both at once, UDP with a report of the server", ["iperf"])
+@case("iperf2/both", "iperf", "iperf", "a stream, both at once, UDP with a report of the server", ["iperf"],
+      cannot={"inproc-server": TWO_PROGRAMS})
 def iperf2(w):
     w.server(["iperf", "-s"])
     w.server(["iperf", "-s", "-u"])
@@ -44,7 +45,8 @@ def iperf2(w):
         w.same(f"warnings {options}", re.findall("WARNING.*", out.out + out.err))
 
 
-@case("socat/tcp", "socat", "socat", "an echo with a child for each: 5 MB, and 20 short ones", ["socat"], short=True)
+@case("socat/tcp", "socat", "socat", "an echo with a child for each: 5 MB, and 20 short ones", ["socat"], short=True,
+      cannot={"inproc-server": FORKS})
 def socat_tcp(w):
     w.server(["socat", "TCP-LISTEN:7000,fork,reuseaddr", "EXEC:cat"])
     w.await_port(7000)
@@ -53,7 +55,8 @@ def socat_tcp(w):
         w.same(f"short {n}", w.client(["socat", "-t", "20", "-", f"TCP:{w.address}:7000"], data=b"a line\n" * n).out)
 
 
-@case("socat/udp", "socat", "socat", "an echo with a child for each peer, 6 peers; and UDP-RECVFROM", ["socat"])
+@case("socat/udp", "socat", "socat", "an echo with a child for each peer, 6 peers; and UDP-RECVFROM", ["socat"],
+      cannot={"inproc-server": FORKS})
 def socat_udp(w):
     w.server(["socat", "UDP-LISTEN:7001,fork,reuseaddr", "EXEC:cat"])
     w.server(["socat", "UDP-RECVFROM:7002,fork", "EXEC:cat"])
@@ -87,7 +90,8 @@ def nc(w):
     w.same("nobody there", w.client(["nc", "-z", "-w", "3", w.address, "7003"], code=None).code)
 
 
-@case("openssl/s_server", "openssl s_server", "openssl s_client", "TLS 1.3 and 1.2, a line back reversed, 3 MB over HTTPS by curl", ["openssl", "curl"])
+@case("openssl/s_server", "openssl s_server", "openssl s_client", "TLS 1.3 and 1.2, a line back reversed, 3 MB over HTTPS by curl", ["openssl", "curl"],
+      cannot={"inproc-server": TWO_PROGRAMS})
 def openssl(w):
     w.run("local", ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", w.tmp / "key", "-out", w.tmp / "cert", "-days", "2", "-subj", "/CN=case"])
     pair = ["-key", w.tmp / "key", "-cert", w.tmp / "cert"]
@@ -101,7 +105,8 @@ def openssl(w):
     w.same("file", w.client(["curl", "-sSfk", "--http0.9", f"https://{w.address}:4434/file"]).sha)
 
 
-@case("bash/dev-tcp", "python3", "bash", "a request and its answer through /dev/tcp, by echo, cat and read", ["bash", "python3"], short=True)
+@case("bash/dev-tcp", "python3", "bash", "a request and its answer through /dev/tcp, by echo, cat and read", ["bash", "python3"], short=True,
+      cannot={"inproc-client": FORKS})
 def bash(w):
     page = w.write("www/page", b"a page of several words\n" * 1000).parent
     w.server(["python3", "-u", "-m", "http.server", "-d", page, "-b", "0.0.0.0", "8080"])

@@ -2,7 +2,7 @@
 
 import signal
 
-from harness.registry import case
+from harness.registry import FORKS, TWO_PROGRAMS, case
 
 
 def pages(w):
@@ -35,7 +35,8 @@ def apache(w):
     w.await_port(80)
 
 
-@case("apache2/curl", "apache2", "curl", "mpm_event: a page, 20 MB, 90 requests over one connection, IPv6, graceful restart", ["apache2", "curl"])
+@case("apache2/curl", "apache2", "curl", "mpm_event: a page, 20 MB, 90 requests over one connection, IPv6, graceful restart", ["apache2", "curl"],
+      cannot={"inproc-server": FORKS})
 def apache_curl(w):
     apache(w)
     fetch(w)
@@ -43,7 +44,8 @@ def apache_curl(w):
     w.same("after a graceful restart", w.client(["curl", "-sSf", "--retry", "5", "--retry-all-errors", f"http://{w.address}/index.html?[1-20]"]).out)
 
 
-@case("apache2/ab", "apache2", "ab", "2,000 requests of 20 connections, kept alive and one for each request", ["apache2", "apache2-utils"])
+@case("apache2/ab", "apache2", "ab", "2,000 requests of 20 connections, kept alive and one for each request", ["apache2", "apache2-utils"],
+      cannot={"inproc-server": FORKS})
 def apache_ab(w):
     apache(w)
     for options in ([], ["-k"]):
@@ -53,7 +55,8 @@ def apache_ab(w):
 
 
 @case("haproxy/nginx", "haproxy", "curl", "with chroot and a change of user, before nginx: a page, 20 MB, 90 requests, 500 of ab", ["haproxy", "nginx", "curl", "apache2-utils"],
-      changed="a frontend and a backend are added: Debian's file has none")
+      changed="a frontend and a backend are added: Debian's file has none",
+      cannot={"inproc-server": TWO_PROGRAMS})
 def haproxy(w):
     pages(w)
     config = open("/etc/haproxy/haproxy.cfg").read()

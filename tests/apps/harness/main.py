@@ -19,6 +19,7 @@ def arguments():
     parser.add_argument("--kernel", action="store_true", help="only the reference: both ends on the kernel")
     parser.add_argument("--short", action="store_true", help="only the cases of `make test`")
     parser.add_argument("--long", action="store_true", help="only the cases that take minutes, which are not run otherwise")
+    parser.add_argument("--cannot", action="store_true", help="also run what is said to be impossible; it fails where it holds")
     parser.add_argument("--minutes", type=float, default=30, metavar="N", help="how long a soak takes [default: 30]")
     parser.add_argument("--json", metavar="FILE", help="write the results to a file")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many cases at once [default: 1]")
@@ -65,7 +66,7 @@ def main():
     binaries = runner.programs(args.programs)
     print(f"{len(chosen)} cases over {', '.join(ways)}, with {binaries}", flush=True)
     stamp = page.stamp(binaries)
-    results, held = runner.run(chosen, ways, binaries, args.jobs)
+    results, held = runner.run(chosen, ways, binaries, args.jobs, args.cannot)
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
     if args.record:

@@ -16,8 +16,8 @@ LIMITS = runner.HERE / "limits.md"
 INTRODUCTION = """# Programs that were tried
 
 This page is written by `tests/apps/run --record` (`make apps`); change the cases below `tests/apps/cases`, not this page. Each case is a server and a client, unmodified programs of Debian, that are
-run four times: over the kernel, which is the reference, and with either or both on Clearway (`clearway run --required`). It holds when each program ends as it should, when everything that the
-client found is what it found over the kernel, when no session and no program is left in the host afterwards, and when the host ends well.
+run six times: over the kernel, which is the reference, with either or both on Clearway (`clearway run --required`), and with either having the stack [inside of its process](inproc.md) (`clearway run --inproc`). It holds when each program ends as it should,
+when everything that the client found is what it found over the kernel, when no session and no program is left in the host afterwards, and when the host ends well.
 
 The configuration is Debian's own, at its own paths and ports: each case has namespaces to itself (processes, mounts, network), with copies of /etc, /var and /run. What a case had to change is said below. With `loopback` the
 kernel's own loopback interface is down, and over TAP the kernel knows no other way, so what arrived went over Clearway.
@@ -64,7 +64,7 @@ def check(cases):
 
 
 def text(cases, results):
-    parts = [INTRODUCTION, _programs(cases, results), _cases(cases, results), _failures(cases, results), _changes(cases), LIMITS.read_text().rstrip(), _where()]
+    parts = [INTRODUCTION, _programs(cases, results), _cases(cases, results), _impossible(cases), _failures(cases, results), _changes(cases), LIMITS.read_text().rstrip(), _where()]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
@@ -86,27 +86,32 @@ def _result(results, name, way):
         return "not run"
     if way != "kernel" and results[name]["ways"]["kernel"]["result"] != "ok":
         return "no reference"
-    return {"ok": "works", "failed": "**fails**", "not run": "not run"}[found["result"]]
+    return {"ok": "works", "failed": "**fails**", "not run": "not run", "cannot": "cannot"}[found["result"]]
 
 
-def _judged(cases, results, program, role):
+def _judged(cases, results, program, role, ways):
     """How a program does as server or client, over all of its cases."""
-    ways = {"server": ("loopback", "tap-server"), "client": ("loopback", "tap-client")}[role]
     found = [_result(results, case.name, way) for case in cases.values() if getattr(case, role) == program for way in ways]
     if not found:
         return "–"
     for word in ("not run", "no reference"):
         if word in found and set(found) <= {word}:
             return word
+    # What cannot be is told below the cases.
+    found = [word for word in found if word != "cannot"]
+    if not found:
+        return "cannot"
     works = found.count("works")
     return "works" if works == len(found) else f"**{works} of {len(found)} work**"
 
 
 def _programs(cases, results):
-    lines = ["## Programs", "", _runs(results), "", "| program | version | as server | as client |", "| --- | --- | --- | --- |"]
+    lines = ["## Programs", "", _runs(results), "", "| program | version | as server | as client | as server, in-process | as client, in-process |", "| --- | --- | --- | --- | --- | --- |"]
     names = sorted({name for case in cases.values() for name in (case.server, case.client)}, key=str.lower)
     for name in names:
-        lines.append(f"| {name} | {_version(cases, results, name)} | {_judged(cases, results, name, 'server')} | {_judged(cases, results, name, 'client')} |")
+        by_way = (("server", ("loopback", "tap-server")), ("client", ("loopback", "tap-client")), ("server", ("inproc-server",)), ("client", ("inproc-client",)))
+        judged = " | ".join(_judged(cases, results, name, role, ways) for role, ways in by_way)
+        lines.append(f"| {name} | {_version(cases, results, name)} | {judged} |")
     return "\n".join(lines)
 
 
@@ -137,7 +142,7 @@ PACKAGE_OF = {
 def _cases(cases, results):
     lines = ["## Cases", ""]
     lines += [f"- *{way}*: {registry.WAY_MEANS[way]}" for way in registry.WAYS[1:]]
-    lines += ["", "| case | server | client | what is tried | loopback | tap-server | tap-client |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines += ["", f"| case | server | client | what is tried | {' | '.join(registry.WAYS[1:])} |", "| --- " * (3 + len(registry.WAYS)) + "|"]
     for case in cases.values():
         found = " | ".join(_result(results, case.name, way) for way in registry.WAYS[1:])
         short = " (`make test`)" if case.short else ""
@@ -145,9 +150,21 @@ def _cases(cases, results):
     return "\n".join(lines)
 
 
+def _impossible(cases):
+    reasons = {}
+    for case in cases.values():
+        for way, reason in case.cannot.items():
+            reasons.setdefault(reason, []).append(f"`{case.name}` {way}")
+    if not reasons:
+        return ""
+    lines = ["## What cannot be in-process", "", "The stack belongs to one process, and a port to one stack ([bounds](inproc.md#guarantees-and-their-bounds)). `tests/apps/run --cannot` runs these too, and fails where one holds.", "", "| why | cases |", "| --- | --- |"]
+    lines += [f"| {reason} | {', '.join(names)} |" for reason, names in sorted(reasons.items())]
+    return "\n".join(lines)
+
+
 def _failures(cases, results):
     failed = [(case.name, way, results[case.name]["ways"][way]) for case in cases.values() for way in registry.WAYS if way in results.get(case.name, {}).get("ways", {})]
-    failed = [(name, way, found["why"]) for name, way, found in failed if found["result"] != "ok"]
+    failed = [(name, way, found["why"]) for name, way, found in failed if found["result"] not in ("ok", "cannot")]
     if not failed:
         return ""
     lines = ["## What failed in that run", "", "| case | way | what it said |", "| --- | --- | --- |"]

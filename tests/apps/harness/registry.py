@@ -10,14 +10,21 @@ FOLDERS = ("cases", "soak")
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
 #: Who is on Clearway, in the order of the page. `kernel` is the reference.
-WAYS = ["kernel", "loopback", "tap-server", "tap-client"]
+WAYS = ["kernel", "loopback", "tap-server", "tap-client", "inproc-server", "inproc-client"]
 
 WAY_MEANS = {
     "kernel": "server and client on the kernel's loopback: the reference",
     "loopback": "server and client on Clearway, over a loopback interface with 127.0.0.1 and ::1",
     "tap-server": "the server on Clearway, the client on the kernel at the other end of a TAP device",
     "tap-client": "the client on Clearway, the server on the kernel at the other end of a TAP device",
+    "inproc-server": "the server with the stack inside of its process, and no host; the client on the kernel at the other end of a TAP device",
+    "inproc-client": "the client with the stack inside of its process, and no host; the server on the kernel at the other end of a TAP device",
 }
+
+#: Why programs cannot have the stack inside.
+FORKS = "a child process serves the connections that its parent accepts, or uses its parent's sockets"
+TWO_PROGRAMS = "two programs at the same time on the side that has the stack inside"
+HANDS_OVER = "a process hands its listening sockets to another one"
 
 
 @dataclass(frozen=True)
@@ -42,18 +49,23 @@ class Case:
     long: bool
     #: The ways in which it is run, of those that were asked for.
     ways: tuple
+    #: Ways that cannot be, and why not.
+    cannot: dict
 
 
 _cases = {}
 
 
-def case(name, server, client, how, packages, short=False, limit=240, socket_mode="660", changed="", workers=1, long=False, ways=tuple(WAYS)):
-    """Makes a function a case. `name` is PROGRAM/WHAT; `server` and `client` are the programs, as the page names them."""
+def case(name, server, client, how, packages, short=False, limit=240, socket_mode="660", changed="", workers=1, long=False, ways=tuple(WAYS), cannot=None):
+    """Makes a function a case. `name` is PROGRAM/WHAT; `server` and `client` are the programs, as the page names them.
+
+    `cannot`: why a way cannot be, by way. It is told on the page, and run by nobody; --cannot runs it, and fails when it holds.
+    """
 
     def register(function):
         if name in _cases:
             raise ValueError(f"two cases are named {name}")
-        _cases[name] = Case(name, server, client, how, function, tuple(packages), short, limit, socket_mode, changed, workers, long, ways)
+        _cases[name] = Case(name, server, client, how, function, tuple(packages), short, limit, socket_mode, changed, workers, long, ways, cannot or {})
         return function
 
     return register

@@ -93,13 +93,18 @@ def _difference(ours, kernels):
     return f"{ours!r:.300}, over the kernel {kernels!r:.300}"
 
 
-def run_case(case, ways, base, binaries, say):
-    """All ways of a case, the reference first."""
+def run_case(case, ways, base, binaries, say, tries_all):
+    """All ways of a case, the reference first. `tries_all`: also those that cannot be."""
     results = {}
     missing = missing_packages(case)
     for way in (way for way in ways if way in case.ways):
         if missing:
             results[way] = {"result": "not run", "why": f"these packages are missing: {' '.join(missing)}", "seconds": 0}
+            say(case, way, results[way], None)
+            continue
+        reason = case.cannot.get(way)
+        if reason and not tries_all:
+            results[way] = {"result": "cannot", "why": reason, "seconds": 0}
             say(case, way, results[way], None)
             continue
         folder = base / f"{case.name.replace('/', '-')}-{way}"
@@ -109,8 +114,11 @@ def run_case(case, ways, base, binaries, say):
             different = differences(reference, result)
             if different:
                 result.update(result="failed", why=f"not as over the kernel: {different}")
+        if reason:
+            held = result["result"] == "ok"
+            result = {**result, "result": "failed" if held else "cannot", "why": f"holds, though it is said that it cannot: {reason}" if held else reason}
         results[way] = result
-        if result["result"] == "ok":
+        if result["result"] in ("ok", "cannot"):
             shutil.rmtree(folder, ignore_errors=True)
         say(case, way, result, folder)
     return results
@@ -126,7 +134,9 @@ class Progress:
         with self.lock:
             self.done += 1
             line = f"[{self.done}/{self.total}] {case.name} {way}: {result['result']} ({result['seconds']} s)"
-            if result["result"] != "ok":
+            if result["result"] == "cannot":
+                line += f"\n    {result['why']}"
+            elif result["result"] != "ok":
                 line += f"\n    {result['why'][:1500]}" + (f"\n    logs: {folder}" if folder else "")
                 self.failed.append(f"{case.name} {way}: {result['why'][:200]}")
             for name, value in result.get("figures", {}).items():
@@ -140,7 +150,7 @@ def _stop(number, base):
     os._exit(128 + number)
 
 
-def run(cases, ways, binaries, jobs, out=sys.stdout):
+def run(cases, ways, binaries, jobs, tries_all=False, out=sys.stdout):
     """Runs cases; returns the results by case and way, and whether all held."""
     if os.geteuid() != 0:
         raise SystemExit("run: namespaces need root. Run this as root")
@@ -151,13 +161,14 @@ def run(cases, ways, binaries, jobs, out=sys.stdout):
     progress = Progress(sum(len(set(ways) & set(case.ways)) for case in cases), out)
     try:
         with ThreadPoolExecutor(jobs) as pool:
-            waiting = {case.name: pool.submit(run_case, case, ways, base, binaries, progress) for case in cases}
+            waiting = {case.name: pool.submit(run_case, case, ways, base, binaries, progress, tries_all) for case in cases}
             results = {name: future.result() for name, future in waiting.items()}
     finally:
         # Only the folders of what failed are still there.
         if base.is_dir() and not any(base.iterdir()):
             base.rmdir()
-    print(f"{progress.total - len(progress.failed)} of {progress.total} ok", file=out)
+    cannot = sum(result["result"] == "cannot" for ways in results.values() for result in ways.values())
+    print(f"{progress.total - len(progress.failed) - cannot} of {progress.total} ok" + (f", {cannot} cannot be" if cannot else ""), file=out)
     for line in progress.failed:
         print(f"FAILED {line}", file=out)
     return results, not progress.failed

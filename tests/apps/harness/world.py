@@ -119,19 +119,26 @@ class World:
 
     def __init__(self, way, folder, socket_mode, workers):
         self.way, self.folder, self.observed, self._count = way, pathlib.Path(folder), {}, 0
-        self.on_clearway = {"kernel": (), "loopback": ("server", "client"), "tap-server": ("server",), "tap-client": ("client",)}[way]
+        self.loopback, self.inproc = way in ("kernel", "loopback"), way.startswith("inproc")
+        #: Who is on Clearway.
+        self.on_clearway = tuple(role for role in ("server", "client") if way == "loopback" or way.endswith(f"-{role}"))
         #: Where the server listens, and from where the client comes.
-        self.address, self.address6 = {"tap-server": (OURS, OURS6), "tap-client": (PEER, PEER6)}.get(way, ("127.0.0.1", "::1"))
-        self.client_address = {"tap-server": PEER, "tap-client": OURS}.get(way, "127.0.0.1")
-        self.loopback = way in ("kernel", "loopback")
-        self.host, self.running, self.figures = None, [], {}
+        if self.loopback:
+            self.address, self.address6, self.client_address = "127.0.0.1", "::1", "127.0.0.1"
+        elif "server" in self.on_clearway:
+            self.address, self.address6, self.client_address = OURS, OURS6, PEER
+        else:
+            self.address, self.address6, self.client_address = PEER, PEER6, OURS
+        self.host, self.running, self.figures, self._tap_user = None, [], {}, None
         #: How long a soak takes.
         self.minutes = float(os.environ.get("CLEARWAY_APPS_MINUTES", 1))
         self._private_files()
         #: A folder for the case's files that every user may enter.
         self.tmp = SCRATCH / "work"
         self.tmp.mkdir(mode=0o755)
-        if way != "kernel":
+        if self.inproc:
+            self._make_tap("root")
+        elif way != "kernel":
             self._start_host(socket_mode, workers)
         # In the way `loopback` the kernel's loopback stays down: what arrives cannot have gone through it.
         if way != "loopback":
@@ -176,6 +183,18 @@ class World:
             _ip(f"-n peer addr add {PEER6}/64 dev cw0 nodad")
             _ip("-n peer link set cw0 up")
 
+    def _make_tap(self, user):
+        """The interface that a program with the stack inside opens, with the kernel at its other end; `user` may open it."""
+        if self._tap_user == user:
+            return
+        if self._tap_user:
+            _ip("link del cw0")
+        self._tap_user = user
+        _ip(f"tuntap add dev cw0 mode tap user {user}")
+        _ip(f"addr add {PEER}/24 dev cw0")
+        _ip(f"-6 addr add {PEER6}/64 dev cw0 nodad")
+        _ip("link set cw0 up")
+
     # Programs.
 
     def _argv(self, role, argv, user):
@@ -184,9 +203,12 @@ class World:
         if user:
             entry = pwd.getpwnam(user)
             as_user = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--init-groups", "--"]
+        if role in self.on_clearway and self.inproc:
+            self._make_tap(user or "root")
+            return [*as_user, str(PROGRAMS / "clearway"), "run", "--inproc", "--port", "tap:cw0", "-a", f"{OURS}/24", "-a", f"{OURS6}/64", "--", *argv]
         if role in self.on_clearway:
             return [*as_user, str(PROGRAMS / "clearway"), "run", "--required", "--", *argv]
-        peer = [] if self.loopback else ["ip", "netns", "exec", "peer"]
+        peer = [] if self.loopback or self.inproc else ["ip", "netns", "exec", "peer"]
         return [*peer, *as_user, *argv]
 
     def _environment(self, more):
