@@ -6,11 +6,11 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong};
 
-use clearway_client::SocketTable;
+use clearway_client::{Client, SocketTable};
 
 use crate::errno::{self, fail};
 use crate::export::{Inside, enter, guarded, leave};
-use crate::process::{self, Host};
+use crate::process;
 use crate::{names, real};
 
 #[cfg(test)]
@@ -66,11 +66,11 @@ impl File {
         if process::client().is_none() && std::env::var_os("CLEARWAY_PROC_NET").is_none() {
             return None;
         }
-        match process::host() {
-            Host::Here(client) if client.config().proc_net => client.socket_table(table).ok(),
-            // Without its host a program has the kernel's sockets.
-            Host::Here(_) | Host::Absent | Host::Closed => None,
-        }
+        // Without its host a program has the kernel's sockets.
+        let of_host = |client: &Client| {
+            client.config().proc_net.then(|| client.socket_table(table).ok()).flatten()
+        };
+        process::in_passing(of_host).flatten()
     }
 }
 

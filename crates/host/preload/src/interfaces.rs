@@ -6,10 +6,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-use clearway_client::{Interface, ShownInterfaces};
+use clearway_client::{Client, Interface, ShownInterfaces};
 
 use crate::export::guarded;
-use crate::process::{self, Host};
+use crate::process;
 use crate::real;
 
 mod asked;
@@ -41,19 +41,17 @@ pub(crate) fn inner(index: u32) -> Option<u32> {
 
 /// Whose interfaces a program is shown.
 fn policy() -> ShownInterfaces {
-    match process::host() {
-        Host::Here(client) => client.config().interfaces,
-        Host::Absent | Host::Closed => ShownInterfaces::Kernel,
-    }
+    process::in_passing(|client| client.config().interfaces).unwrap_or(ShownInterfaces::Kernel)
 }
 
 /// The namespace's interfaces, if programs are shown them.
 fn ours() -> Vec<Interface> {
-    match (policy(), process::client()) {
-        (ShownInterfaces::Kernel, _) | (_, None) => Vec::new(),
+    let of_host = |client: &Client| match client.config().interfaces {
+        ShownInterfaces::Kernel => Vec::new(),
         // When the host goes away meanwhile, it has none.
-        (_, Some(client)) => client.interfaces().unwrap_or_default(),
-    }
+        _ => client.interfaces().unwrap_or_default(),
+    };
+    process::in_passing(of_host).unwrap_or_default()
 }
 
 fn kernels_too() -> bool {

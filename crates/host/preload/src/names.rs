@@ -14,12 +14,12 @@ use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_ushort, c_void};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use clearway_client::Dns;
+use clearway_client::{Client, Dns};
 use libc::{hostent, size_t, sockaddr, socklen_t};
 
 use crate::export::guarded;
 use crate::interfaces::shown;
-use crate::process::{self, Host};
+use crate::process;
 use crate::{errno, real};
 
 mod relay;
@@ -60,10 +60,7 @@ unsafe extern "C" {
 
 /// The servers that this program is told of, if it is told of any.
 pub(crate) fn told() -> Option<Dns> {
-    match process::host() {
-        Host::Here(client) => client.dns(),
-        Host::Absent | Host::Closed => None,
-    }
+    process::in_passing(Client::dns).flatten()
 }
 
 /// What stands in /etc/resolv.conf.

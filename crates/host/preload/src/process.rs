@@ -69,6 +69,20 @@ pub(crate) fn host() -> Host {
     if CLOSED.load(Ordering::Relaxed) { Host::Closed } else { Host::Absent }
 }
 
+/// What the host answers to who only asks. By that this process becomes a part of no program: it is
+/// one by itself from its first socket on, or of the program whose socket it is given before that
+/// ([`host_of`]), and until then it comes and goes. None: there is no host, or none lets it in.
+pub(crate) fn in_passing<R>(ask: impl FnOnce(&Client) -> R) -> Option<R> {
+    if client().is_none() && inside::settings().is_none() {
+        let client = Client::attach(AppConfig::from_env().ok()?).ok()?;
+        return Some(ask(&client));
+    }
+    match host() {
+        Host::Here(client) => Some(ask(client)),
+        Host::Absent | Host::Closed => None,
+    }
+}
+
 /// Milliseconds since this was first asked, plus 1.
 fn since_start() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();

@@ -267,3 +267,54 @@ fn an_address_is_free_as_soon_as_its_listener_is_closed() {
     host.await_empty();
     host.stop();
 }
+
+/// Hands each connection to a worker that is another program (fork and exec), and that has read the
+/// resolver's file and looked at the interfaces before it has a socket.
+const HANDS_OVER: &str = "
+import socket, subprocess, sys
+WORKER = '''
+import socket
+open('/etc/resolv.conf').read()
+socket.if_nameindex()
+print('looked', flush=True)
+pipe = socket.socket(fileno=0)
+while True:
+    word, fds, _, _ = socket.recv_fds(pipe, 100, 1)
+    if not fds: break
+    c = socket.socket(fileno=fds[0])
+    c.sendall(c.recv(100).upper())
+    c.close()
+'''
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+worker = subprocess.Popen([sys.executable, '-c', WORKER], stdin=theirs, stdout=subprocess.PIPE)
+assert worker.stdout.readline() == b'looked\\n'
+s = socket.create_server(('0.0.0.0', 7000))
+print('ready', flush=True)
+for _ in range(3):
+    c, _ = s.accept()
+    socket.send_fds(ours, [b'yours'], [c.fileno()])
+    c.close()
+ours.close()
+worker.wait()
+";
+
+/// Three questions, one after the other.
+const ASKS_THREE_TIMES: &str = "
+import socket, sys
+for n in range(3):
+    c = socket.create_connection((sys.argv[1], 7000), 20)
+    c.sendall(b'word %d' % n)
+    print(c.recv(100).decode())
+";
+
+#[test]
+fn who_only_looked_at_files_and_interfaces_takes_sockets_of_another_program() {
+    let host = Host::new();
+    let server = host.spawn(IN_SERVER, "python3", &["-c", HANDS_OVER]);
+    server.await_text("ready");
+    let said = host.run(IN_CLIENT, "python3", &["-c", ASKS_THREE_TIMES, &SERVER.to_string()]);
+    assert_eq!(said, "WORD 0\nWORD 1\nWORD 2\n");
+    drop(server);
+    host.await_empty();
+    host.stop();
+}
