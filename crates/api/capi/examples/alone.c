@@ -7,7 +7,7 @@
 #include "clearway.h"
 
 /* What the library asks of the program. */
-static _Alignas(64) unsigned char memory[64 << 20];
+static _Alignas(64) unsigned char memory[80 << 20];
 static size_t used;
 
 void *clw_need_memory(size_t size, size_t align)
