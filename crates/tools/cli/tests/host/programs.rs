@@ -312,7 +312,7 @@ fn who_only_looked_at_files_and_interfaces_takes_sockets_of_another_program() {
     let host = Host::new();
     let server = host.spawn(IN_SERVER, "python3", &["-c", HANDS_OVER]);
     server.await_text("ready");
-    let said = host.run(IN_CLIENT, "python3", &["-c", ASKS_THREE_TIMES, &SERVER.to_string()]);
+    let said = host.run(IN_CLIENT, "python3", &["-c", ASKS_THREE_TIMES, SERVER]);
     assert_eq!(said, "WORD 0\nWORD 1\nWORD 2\n");
     drop(server);
     host.await_empty();
