@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong};
 
-use clearway_client::{Client, SocketTable};
+use clearway_client::SocketTable;
 
 use crate::errno::{self, fail};
 use crate::export::{Inside, enter, guarded, leave};
@@ -62,15 +62,10 @@ impl File {
             File::Resolver => return names::told().map(|dns| names::resolv_conf(&dns)),
             File::Sockets(table) => table,
         };
-        // Who did not ask for it enters no host by reading a file.
-        if process::client().is_none() && std::env::var_os("CLEARWAY_PROC_NET").is_none() {
-            return None;
-        }
-        // Without its host a program has the kernel's sockets.
-        let of_host = |client: &Client| {
-            client.config().proc_net.then(|| client.socket_table(table).ok()).flatten()
-        };
-        process::in_passing(of_host).flatten()
+        // Without its host a program has the kernel's sockets, and who did not ask for it asks no
+        // host by reading a file.
+        process::in_passing(|config| config.proc_net, |client| client.socket_table(table).ok())
+            .flatten()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-use clearway_client::{Client, Interface, ShownInterfaces};
+use clearway_client::{AppConfig, Interface, ShownInterfaces};
 
 use crate::export::guarded;
 use crate::process;
@@ -39,23 +39,17 @@ pub(crate) fn inner(index: u32) -> Option<u32> {
     if index == 0 { Some(0) } else { index.checked_sub(BASE).filter(|number| *number > 0) }
 }
 
-/// Whose interfaces a program is shown.
-fn policy() -> ShownInterfaces {
-    process::in_passing(|client| client.config().interfaces).unwrap_or(ShownInterfaces::Kernel)
-}
-
-/// The namespace's interfaces, if programs are shown them.
+/// The namespace's interfaces, if programs are shown them. When the host goes away meanwhile, it
+/// has none.
 fn ours() -> Vec<Interface> {
-    let of_host = |client: &Client| match client.config().interfaces {
-        ShownInterfaces::Kernel => Vec::new(),
-        // When the host goes away meanwhile, it has none.
-        _ => client.interfaces().unwrap_or_default(),
-    };
-    process::in_passing(of_host).unwrap_or_default()
+    let are_shown = |config: &AppConfig| config.interfaces != ShownInterfaces::Kernel;
+    process::in_passing(are_shown, |client| client.interfaces().unwrap_or_default())
+        .unwrap_or_default()
 }
 
+/// Without a host a program is shown the kernel's, whatever its settings say.
 fn kernels_too() -> bool {
-    policy() != ShownInterfaces::Clearway
+    process::in_passing(|config| config.interfaces == ShownInterfaces::Clearway, |_| ()).is_none()
 }
 
 /// The name in C's form, cut to what C has room for.

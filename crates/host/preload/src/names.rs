@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_ushort, c_void};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use clearway_client::{Client, Dns};
+use clearway_client::{Client, Dns, DnsOf};
 use libc::{hostent, size_t, sockaddr, socklen_t};
 
 use crate::export::guarded;
@@ -60,7 +60,7 @@ unsafe extern "C" {
 
 /// The servers that this program is told of, if it is told of any.
 pub(crate) fn told() -> Option<Dns> {
-    process::in_passing(Client::dns).flatten()
+    process::in_passing(|config| config.dns != DnsOf::System, Client::dns).flatten()
 }
 
 /// What stands in /etc/resolv.conf.

@@ -69,13 +69,19 @@ pub(crate) fn host() -> Host {
     if CLOSED.load(Ordering::Relaxed) { Host::Closed } else { Host::Absent }
 }
 
-/// What the host answers to who only asks. By that this process becomes a part of no program: it is
+/// What the host answers to who only asks, where this process' settings want that. By that this process becomes a part of no program: it is
 /// one by itself from its first socket on, or of the program whose socket it is given before that
 /// ([`host_of`]), and until then it comes and goes. None: there is no host, or none lets it in.
-pub(crate) fn in_passing<R>(ask: impl FnOnce(&Client) -> R) -> Option<R> {
-    if client().is_none() && inside::settings().is_none() {
-        let client = Client::attach(AppConfig::from_env().ok()?).ok()?;
-        return Some(ask(&client));
+pub(crate) fn in_passing<R>(
+    wanted: impl FnOnce(&AppConfig) -> bool,
+    ask: impl FnOnce(&Client) -> R,
+) -> Option<R> {
+    if let Some(client) = client() {
+        return wanted(client.config()).then(|| ask(client));
+    }
+    let config = AppConfig::from_env().ok().filter(wanted)?;
+    if inside::settings().is_none() {
+        return Some(ask(&*Client::attach(config).ok()?));
     }
     match host() {
         Host::Here(client) => Some(ask(client)),
