@@ -491,7 +491,7 @@ fn tell_earlier<E: Env, S: Sink>(
     }
     let due = c.marks.intersection(ACKED);
     while let Some(blocks) = c.earlier_blocks(cx.pools) {
-        let sent = emit_ack(c, cx, c.snd.nxt, blocks);
+        let sent = emit_ack(c, cx, c.snd.nxt, Some(blocks));
         c.marks.set(due);
         sent?;
     }
@@ -1078,24 +1078,22 @@ fn emit_bare<E: Env, S: Sink>(
     cx: &mut EmitCx<'_, '_, E, S>,
     seq: Seq,
 ) -> Result<(), OutError> {
-    let blocks = if c.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
-        c.sack_blocks(cx.pools)
-    } else {
-        SackBlocks::NONE
-    };
-    emit_ack(c, cx, seq, blocks)
+    emit_ack(c, cx, seq, None)
 }
 
-/// The same with these blocks of the SACK option.
+/// The same; `earlier`: with these blocks of the SACK option.
 fn emit_ack<E: Env, S: Sink>(
     c: &mut Conn<E>,
     cx: &mut EmitCx<'_, '_, E, S>,
     seq: Seq,
-    blocks: SackBlocks,
+    earlier: Option<SackBlocks>,
 ) -> Result<(), OutError> {
     let offer = c.window(cx.pools);
     let mut seg = c.header(cx.now, seq, offer.field);
-    seg.opts.sack = blocks;
+    match earlier {
+        Some(blocks) => seg.opts.sack = blocks,
+        None => c.put_sack(cx.pools, &mut seg),
+    }
     put_urgent(c, cx.pools, &mut seg);
     if c.marks.has(Marks::ECN) {
         let leaving = if seq == c.snd.nxt { Leaving::Ack } else { Leaving::Probe };

@@ -174,10 +174,15 @@ pub(crate) fn note_duplicate<E: Env>(
     }
     let map = c.reasm(cx.pools).get(&cx.pools.reasm);
     if let Some(span) = reasm::duplicate_of(c.rcv.nxt, map, Span::with_len(seq, len)) {
-        let waits = c.marks.has(Marks::DUPLICATE);
-        c.note_rare(cx.pools, |t| t.note_duplicate(span, waits));
-        c.marks.set(Marks::DUPLICATE);
+        tell_duplicate(c, cx.pools, span);
     }
+}
+
+/// The next ACK shall tell that `span` arrived a second time.
+fn tell_duplicate<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>, span: Span) {
+    let waits = c.marks.has(Marks::DUPLICATE);
+    c.note_rare(p, |t| t.note_duplicate(span, waits));
+    c.marks.set(Marks::DUPLICATE);
 }
 
 /// Bytes ahead of a hole, or that fill one. Each is answered at once (RFC 5681 4.2), so that the
@@ -209,9 +214,7 @@ fn out_of_order<E: Env>(
     };
     c.marks.set(Marks::HOLE);
     if let Some(again) = map.duplicate(span).filter(|_| !is_noted && c.marks.has(Marks::SACK)) {
-        let waits = c.marks.has(Marks::DUPLICATE);
-        c.note_rare(p, |t| t.note_duplicate(again, waits));
-        c.marks.set(Marks::DUPLICATE);
+        tell_duplicate(c, p, again);
     }
     let result = keep_missing(c, p, span, buf);
     let Some(map) = reasm.get_mut(&mut p.reasm) else { return result };

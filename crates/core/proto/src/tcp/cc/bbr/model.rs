@@ -464,7 +464,7 @@ impl Bbr {
 /// losses as it asks for in Startup (StartupFullLossCnt), and more than LossThresh by the standard
 /// deviation of a chance of LossThresh, which is the square root of their number.
 pub(super) fn is_too_high(lost: u64, in_flight: u32, mss: u32, has_sack: bool) -> bool {
-    let mss = u64::from(mss.max(1));
+    let mss = u64::from(mss);
     let share = u64::from(in_flight) * LOSS_THRESH / 100;
     // The root in bytes: of `share / mss` segments, times `mss`.
     let least = share + (share * mss).isqrt();
