@@ -20,7 +20,7 @@ use clearway_wire::{Flags, Segment, Seq, ipv4, tcp};
 
 use crate::reflect::Reflected;
 
-use segment::{Asked, ISS, WINDOW, asked, frame_len, send};
+use segment::{Asked, ISS, WINDOW, asked, fill, frame_len, send};
 use streams::{Answers, Streams};
 
 /// How requests are told apart.
@@ -146,11 +146,7 @@ impl Answerer {
             counts.too_long += 1;
             return;
         }
-        send(dev, counts, asked, &reply, (len, len), |place| {
-            for place in place.chunks_exact_mut(answer.len().max(1)) {
-                place.copy_from_slice(answer);
-            }
-        });
+        send(dev, counts, asked, &reply, (len, len), |place| fill(place, answer, 0));
     }
 
     /// What a segment is answered with, and with how many answers behind it.

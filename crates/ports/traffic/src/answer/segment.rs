@@ -10,6 +10,7 @@ use crate::reflect::Reflected;
 pub(super) const WINDOW: u16 = u16::MAX;
 pub(super) const ISS: Seq = Seq(1);
 const TTL: u8 = 64;
+
 /// A segment to be answered.
 pub(super) struct Asked<'a> {
     pub(super) to: eth::Eth<'a>,
@@ -20,11 +21,19 @@ pub(super) struct Asked<'a> {
 
 /// Bytes of a frame with this segment and so much data.
 pub(super) fn frame_len(segment: &Segment, data_len: usize) -> usize {
-    eth::HEADER_LEN + ipv4::HEADER_LEN + header_len(segment) + data_len
+    eth::HEADER_LEN + ipv4::HEADER_LEN + segment.opts.header_len() + data_len
 }
 
-fn header_len(segment: &Segment) -> usize {
-    segment.opts.header_len()
+/// Fills `place` with the answer over and over, from `at` on.
+pub(super) fn fill(place: &mut [u8], answer: &[u8], at: usize) {
+    let mut done = 0;
+    let mut from = at;
+    while done < place.len() {
+        let len = (answer.len() - from).min(place.len() - done);
+        place[done..done + len].copy_from_slice(&answer[from..from + len]);
+        done += len;
+        from = (from + len) % answer.len();
+    }
 }
 
 /// Sends a segment to who asked, with so many bytes that `fill` writes, which the device cuts where
@@ -38,7 +47,7 @@ pub(super) fn send<D: Transmit + Facts>(
     fill: impl FnOnce(&mut [u8]),
 ) -> bool {
     let by_device = dev.offloads().tx_checksum;
-    let (tcp_header_len, len) = (header_len(segment), frame_len(segment, data_len));
+    let (tcp_header_len, len) = (segment.opts.header_len(), frame_len(segment, data_len));
     let segment_len = tcp_header_len + data_len;
     let Some(room) = dev.reserve(len) else {
         counts.no_room += 1;

@@ -7,7 +7,7 @@ use clearway_dev::device::MAX_IP_PACKET;
 use clearway_dev::{Facts, Transmit};
 use clearway_wire::{Addr, Flags, Segment, Seq, eth, ipv4, tcp};
 
-use super::segment::{Asked, ISS, WINDOW, send};
+use super::segment::{Asked, ISS, WINDOW, fill, send};
 use crate::reflect::Reflected;
 
 /// Of a segment without options.
@@ -45,7 +45,7 @@ impl Stream {
         // The client's window is scaled only when both say so.
         reply.opts.wscale = syn.opts.wscale.map(|_| 0);
         let shift = syn.opts.wscale.unwrap_or(0).min(MAX_SHIFT);
-        Stream { shift, next: Seq(ISS.0 + 1), left: 0, at: 0, ends: false }
+        Stream { shift, next: ISS + 1, left: 0, at: 0, ends: false }
     }
 
     /// Sends what the window has room for; says whether that was our end of the connection.
@@ -78,7 +78,7 @@ impl Stream {
             if !send(dev, counts, asked, &segment, (len, mss), |place| fill(place, answer, at)) {
                 return false;
             }
-            self.next = Seq(self.next.0.wrapping_add(len as u32));
+            self.next += len as u32;
             self.left -= len;
             self.at = (at + len) % answer.len();
             if ends {
@@ -90,21 +90,9 @@ impl Stream {
     /// How many bytes may leave now in one segment of at most `most`: no small one while more than
     /// that is left (RFC 9293 3.8.6.2.1).
     fn next_len(&self, window_end: Seq, most: usize, mss: usize) -> usize {
-        let open = window_end.0.wrapping_sub(self.next.0) as i32;
+        let open = window_end.since(self.next) as i32;
         let len = usize::try_from(open).unwrap_or(0).min(self.left).min(most);
         if len < self.left { len - len % mss } else { len }
-    }
-}
-
-/// Fills `place` with the answer over and over, from `at` on.
-fn fill(place: &mut [u8], answer: &[u8], at: usize) {
-    let mut done = 0;
-    let mut from = at;
-    while done < place.len() {
-        let len = (answer.len() - from).min(place.len() - done);
-        place[done..done + len].copy_from_slice(&answer[from..from + len]);
-        done += len;
-        from = (from + len) % answer.len();
     }
 }
 
@@ -131,7 +119,7 @@ impl Streams {
             src_port: segment.dst_port,
             dst_port: segment.src_port,
             seq: segment.ack,
-            ack: Seq(segment.seq.0.wrapping_add(segment.seq_len(asked.data.len()))),
+            ack: segment.seq + segment.seq_len(asked.data.len()),
             flags: Flags::ACK,
             wnd: WINDOW,
             ..Segment::default()
@@ -153,7 +141,7 @@ impl Streams {
         stream.left += answers.count * answers.answer.len();
         stream.ends |= segment.flags.fin() || (answers.closes && answers.count > 0);
         let window = u32::from(segment.wnd) << stream.shift;
-        let window_end = Seq(segment.ack.0.wrapping_add(window));
+        let window_end = segment.ack + window;
         let before = counts.returned;
         if stream.send(dev, counts, asked, (reply, window_end), answers.answer) {
             streams.remove(&key);
