@@ -6,10 +6,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-use clearway_client::{AppConfig, Interface, ShownInterfaces};
+use clearway_client::{Interface, ShownInterfaces};
 
 use crate::export::guarded;
-use crate::process;
+use crate::process::{self, Host};
 use crate::real;
 
 mod asked;
@@ -39,17 +39,25 @@ pub(crate) fn inner(index: u32) -> Option<u32> {
     if index == 0 { Some(0) } else { index.checked_sub(BASE).filter(|number| *number > 0) }
 }
 
-/// The namespace's interfaces, if programs are shown them. When the host goes away meanwhile, it
-/// has none.
-fn ours() -> Vec<Interface> {
-    let are_shown = |config: &AppConfig| config.interfaces != ShownInterfaces::Kernel;
-    process::in_passing(are_shown, |client| client.interfaces().unwrap_or_default())
-        .unwrap_or_default()
+/// Whose interfaces a program is shown.
+fn policy() -> ShownInterfaces {
+    match process::host() {
+        Host::Here(client) => client.config().interfaces,
+        Host::Absent | Host::Closed => ShownInterfaces::Kernel,
+    }
 }
 
-/// Without a host a program is shown the kernel's, whatever its settings say.
+/// The namespace's interfaces, if programs are shown them.
+fn ours() -> Vec<Interface> {
+    match (policy(), process::client()) {
+        (ShownInterfaces::Kernel, _) | (_, None) => Vec::new(),
+        // When the host goes away meanwhile, it has none.
+        (_, Some(client)) => client.interfaces().unwrap_or_default(),
+    }
+}
+
 fn kernels_too() -> bool {
-    process::in_passing(|config| config.interfaces == ShownInterfaces::Clearway, |_| ()).is_none()
+    policy() != ShownInterfaces::Clearway
 }
 
 /// The name in C's form, cut to what C has room for.
