@@ -7,8 +7,10 @@ neighbours, that of a cell the median of its rounds. All of it happens in networ
 
   --quick            three cells, one round, short slices
   --cells WORDS      only cells whose name has one of these in it, such as reorder,loss
-  --congestion WHAT  congestion control of all senders: cubic (default), reno or bbr
+  --congestion WHAT  congestion control of all senders: cubic (default), reno, bbr1 (Linux names it bbr), or bbr: Clearway's third version beside
+                     Linux's first
   --rounds N         rounds of each cell (default 5); each draws its own faults, the same for all of its slices
+  --skip N           begin with the faults of the round behind N, so that several runs draw different ones
   --seconds N        length of a slice (default 4)
   --jobs N           cells at the same time (default 1): only for cells that are far from what the machine can carry
   --from FILES       measure nothing: figures that --json has written, for --markdown and --svg; of a cell that is in two files the later counts
@@ -142,6 +144,11 @@ def faults(spec, towards_first):
     return spec.replace("data.", data).replace("ack.", ack)
 
 
+def linux_name(congestion):
+    """The kernel's name of a congestion control."""
+    return {"bbr1": "bbr"}.get(congestion, congestion)
+
+
 def address(netns, device, cidr, congestion):
     run("ip", "-n", netns, "addr", "add", cidr, "dev", device)
     # A TAP device drops what does not fit into its queue of 1000 frames, and the kernel sends that much in one go where a window opens:
@@ -150,7 +157,7 @@ def address(netns, device, cidr, congestion):
     # The namespace may have another congestion control than ours, and may not be told: its route is.
     source, prefix = cidr.split("/")[0], cidr.rsplit(".", 1)[0] + ".0/24"
     run("ip", "-n", netns, "route", "change", prefix, "dev", device, "proto", "kernel", "scope", "link",
-        "src", source, "congctl", congestion)
+        "src", source, "congctl", linux_name(congestion))
 
 
 COUNTED = ["TcpOutSegs", "TcpRetransSegs", "TcpExtTCPDSACKRecv", "TcpExtTCPDSACKOldSent", "TcpExtTCPDSACKOfoSent"]
@@ -245,7 +252,7 @@ def measure(names, cell, args, ended):
     got = {key: [] for key in ("sends", "sends_ratio", "receives", "receives_ratio", "kernel", "in_vain", "kernel_in_vain")}
     rounds, seconds = args.rounds, args.seconds
     for number in range(rounds):
-        how = How(spec, number + 1, args.congestion)
+        how = How(spec, args.skip + number + 1, args.congestion)
         for key, sends in (("sends", True), ("receives", False)):
             if ended.is_set():
                 break
@@ -386,7 +393,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--cells", default="")
-    parser.add_argument("--congestion", choices=["cubic", "reno", "bbr"], default="cubic")
+    parser.add_argument("--congestion", choices=["cubic", "reno", "bbr1", "bbr"], default="cubic")
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=1)

@@ -75,6 +75,11 @@ typedef struct clw_host clw_host;
 #define CLW_CONGESTION_PRAGUE 3
 
 /**
+ * BBR's first version, which takes no loss for a sign: what Linux names "bbr".
+ */
+#define CLW_CONGESTION_BBR1 4
+
+/**
  * Frames begin with an Ethernet header.
  */
 #define CLW_LINK_ETHERNET 0

@@ -93,6 +93,8 @@ pub const CLW_CONGESTION_CUBIC: u8 = 1;
 pub const CLW_CONGESTION_BBR: u8 = 2;
 /// Prague, which heeds the marks of L4S queues, with a peer that agrees on AccECN; with others CUBIC.
 pub const CLW_CONGESTION_PRAGUE: u8 = 3;
+/// BBR's first version, which takes no loss for a sign: what Linux names "bbr".
+pub const CLW_CONGESTION_BBR1: u8 = 4;
 
 /// Options of one connection.
 #[repr(C)]
@@ -297,6 +299,7 @@ impl From<ConnOptions> for clw_options {
                 Congestion::Reno => CLW_CONGESTION_RENO,
                 Congestion::Cubic => CLW_CONGESTION_CUBIC,
                 Congestion::Bbr => CLW_CONGESTION_BBR,
+                Congestion::Bbr1 => CLW_CONGESTION_BBR1,
                 Congestion::Prague => CLW_CONGESTION_PRAGUE,
             },
             tos: options.tos,
@@ -329,6 +332,7 @@ impl clw_options {
             CLW_CONGESTION_RENO => Congestion::Reno,
             CLW_CONGESTION_CUBIC => Congestion::Cubic,
             CLW_CONGESTION_BBR => Congestion::Bbr,
+            CLW_CONGESTION_BBR1 => Congestion::Bbr1,
             CLW_CONGESTION_PRAGUE => Congestion::Prague,
             _ => return Err(clw_status::CLW_INVALID),
         };

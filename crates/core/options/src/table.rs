@@ -234,7 +234,7 @@ pub const OPTIONS: &[SocketOption] = &[
         BY_STACK_IN_BOUNDS),
     row(Tcp, 9,  "TCP_DEFER_ACCEPT",    Shaped(F::DeferAccept), Along, BY_STACK_IN_BOUNDS),
     row(Tcp, 13, "TCP_CONGESTION",      Shaped(F::Congestion), Tunes,
-        "reno, cubic, bbr, prague; others are ENOENT"),
+        "reno, cubic, bbr, bbr1, prague; others are ENOENT"),
     row(Tcp, 11, "TCP_INFO",            Own,                   Along, "all fields that the stack \
         knows, in the layout of Linux 6; as much as the caller has room for"),
     row(Tcp, 7,  "TCP_SYNCNT",          Shaped(F::SynCount),   Along, BY_STACK_IN_BOUNDS),

@@ -9,8 +9,10 @@ pub enum Congestion {
     Reno,
     /// "cubic".
     Cubic,
-    /// "bbr".
+    /// "bbr", the third version.
     Bbr,
+    /// "bbr1", the first version, which Linux names "bbr".
+    Bbr1,
     /// "prague".
     Prague,
 }
@@ -21,6 +23,7 @@ impl Congestion {
         ("reno", Congestion::Reno),
         ("cubic", Congestion::Cubic),
         ("bbr", Congestion::Bbr),
+        ("bbr1", Congestion::Bbr1),
         ("prague", Congestion::Prague),
     ];
 
@@ -103,6 +106,7 @@ impl Carried for Congestion {
             Congestion::Cubic => 2,
             Congestion::Bbr => 3,
             Congestion::Prague => 4,
+            Congestion::Bbr1 => 5,
         }
     }
 
@@ -113,6 +117,7 @@ impl Carried for Congestion {
             2 => Some(Congestion::Cubic),
             3 => Some(Congestion::Bbr),
             4 => Some(Congestion::Prague),
+            5 => Some(Congestion::Bbr1),
             // A newer program asks for one that this host does not have: the default is as near as
             // it gets.
             _ => Some(Congestion::Default),

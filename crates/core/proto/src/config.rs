@@ -294,7 +294,7 @@ pub struct Keepalive {
     pub idle: Duration,
     /// Time between probes.
     pub interval: Duration,
-    /// Probes without answer before the connection fails.
+    /// Probes without answer before the connection fails; 127 at most, which is Linux's bound.
     pub count: u8,
 }
 
@@ -307,9 +307,34 @@ pub enum Congestion {
     Cubic,
     /// BBRv3 (draft-ietf-ccwg-bbr).
     Bbr,
+    /// BBR's first version (draft-cardwell-iccrg-bbr-congestion-control-00), which takes no loss for
+    /// a sign: what Linux names "bbr".
+    Bbr1,
     /// Prague (draft-briscoe-iccrg-prague-congestion-control), with a peer that agrees on AccECN;
     /// with others CUBIC.
     Prague,
+}
+
+impl Congestion {
+    /// All of them, in the order of their numbers in a record ([`crate::export`]), to whose end a
+    /// new one goes.
+    pub(crate) const ALL: [Congestion; 5] = [
+        Congestion::Cubic,
+        Congestion::Reno,
+        Congestion::Bbr,
+        Congestion::Prague,
+        Congestion::Bbr1,
+    ];
+
+    /// Whether it needs measured rates, and paces.
+    pub(crate) fn goes_by_rates(self) -> bool {
+        matches!(self, Congestion::Bbr | Congestion::Bbr1 | Congestion::Prague)
+    }
+
+    /// Whether it is one of the versions of BBR.
+    pub(crate) fn is_bbr(self) -> bool {
+        matches!(self, Congestion::Bbr | Congestion::Bbr1)
+    }
 }
 
 impl ConnOptions {
@@ -376,6 +401,7 @@ impl ConnOptions {
                 clearway_options::Congestion::Reno => Congestion::Reno,
                 clearway_options::Congestion::Cubic => Congestion::Cubic,
                 clearway_options::Congestion::Bbr => Congestion::Bbr,
+                clearway_options::Congestion::Bbr1 => Congestion::Bbr1,
                 clearway_options::Congestion::Prague => Congestion::Prague,
             },
             tos: options.tos,

@@ -214,9 +214,10 @@ impl World {
                 let bits = program.byte();
                 let options = ConnOptions {
                     cork: bits & 1 != 0,
-                    congestion: match bits & 0x88 {
+                    congestion: match bits & 0xc8 {
                         0x08 => Congestion::Bbr,
-                        0x88 => Congestion::Prague,
+                        0x48 => Congestion::Bbr1,
+                        0x88 | 0xc8 => Congestion::Prague,
                         _ => Congestion::Cubic,
                     },
                     nodelay: bits & 2 != 0,

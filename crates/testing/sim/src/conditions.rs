@@ -377,7 +377,13 @@ pub fn draw_options(rng: &mut Rng) -> clearway_proto::ConnOptions {
         nodelay: rng.chance(300_000),
         congestion: *pick(
             rng,
-            &[Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Prague],
+            &[
+                Congestion::Reno,
+                Congestion::Cubic,
+                Congestion::Bbr,
+                Congestion::Prague,
+                Congestion::Bbr1,
+            ],
         ),
         ecn: EcnMode::ALL[rng.below(EcnMode::ALL.len() as u64) as usize],
         max_pacing_rate: if rng.chance(100_000) {

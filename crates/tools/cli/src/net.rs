@@ -110,6 +110,8 @@ pub(crate) enum Algorithm {
     Reno,
     /// BBRv3, with pacing.
     Bbr,
+    /// BBR's first version, which Linux names bbr: takes no loss for a sign.
+    Bbr1,
     /// Prague, for queues that mark early (L4S); CUBIC with a peer that knows no AccECN.
     Prague,
 }
@@ -120,6 +122,7 @@ impl From<Algorithm> for Congestion {
             Algorithm::Cubic => Congestion::Cubic,
             Algorithm::Reno => Congestion::Reno,
             Algorithm::Bbr => Congestion::Bbr,
+            Algorithm::Bbr1 => Congestion::Bbr1,
             Algorithm::Prague => Congestion::Prague,
         }
     }

@@ -54,8 +54,9 @@ pub(crate) enum Law {
     Reno(Reno),
     /// CUBIC (RFC 9438).
     Cubic(Cubic),
-    /// BBR, whose state lies in a pool: [`Bbr`] is told by the connection itself what happens.
-    Bbr,
+    /// One of the versions of BBR, whose state lies in a pool: [`Bbr`] is told by the connection
+    /// itself what happens.
+    Bbr(Congestion),
     /// Prague, which is paced.
     Prague(Prague),
     /// One that goes by the window, in the first slow start (RFC 9406): it has nothing of its own to
@@ -72,7 +73,7 @@ impl Law {
         match kind {
             Congestion::Reno => Law::Reno(Reno::NEW),
             Congestion::Cubic => Law::Cubic(Cubic::new()),
-            Congestion::Bbr => Law::Bbr,
+            Congestion::Bbr | Congestion::Bbr1 => Law::Bbr(kind),
             Congestion::Prague => Law::Prague(Prague::NEW),
         }
     }
@@ -82,9 +83,8 @@ impl Law {
         match self {
             Law::Reno(_) => Congestion::Reno,
             Law::Cubic(_) => Congestion::Cubic,
-            Law::Bbr => Congestion::Bbr,
             Law::Prague(_) => Congestion::Prague,
-            Law::Starting(kind, _) => *kind,
+            Law::Bbr(kind) | Law::Starting(kind, _) => *kind,
         }
     }
 
@@ -105,7 +105,7 @@ impl Law {
         match self {
             Law::Reno(reno) => reno.advice(),
             Law::Cubic(cubic) => cubic.advice(),
-            Law::Bbr => Advice { uses_prr: false },
+            Law::Bbr(_) => Advice { uses_prr: false },
             Law::Prague(prague) => prague.advice(),
             Law::Starting(kind, _) => Law::new(*kind).advice(),
         }
@@ -116,7 +116,7 @@ impl Law {
     pub(crate) fn fields(&mut self, from: u16, f: &mut impl Fields) {
         let mut starting = match self {
             Law::Starting(_, start) => Some(*start),
-            Law::Reno(_) | Law::Cubic(_) | Law::Bbr | Law::Prague(_) => None,
+            Law::Reno(_) | Law::Cubic(_) | Law::Bbr(_) | Law::Prague(_) => None,
         };
         HyStart::field(&mut starting, from + 30, f);
         match (starting, &mut *self) {
@@ -124,7 +124,7 @@ impl Law {
             (None, Law::Reno(reno)) => reno.fields(from + 2, f),
             (None, Law::Cubic(cubic)) => cubic.fields(from, f),
             (None, Law::Prague(prague)) => prague.fields(from, f),
-            (None, Law::Bbr | Law::Starting(..)) => {}
+            (None, Law::Bbr(_) | Law::Starting(..)) => {}
         }
     }
 }
@@ -169,7 +169,7 @@ impl Cc {
                     self.law = Law::new(self.kind());
                 }
             }
-            Law::Bbr => {}
+            Law::Bbr(_) => {}
         }
     }
 
@@ -211,7 +211,7 @@ impl Cc {
             Law::Cubic(cubic) => cubic.on_event(&mut self.window, &event),
             Law::Prague(prague) => prague.on_event(&mut self.window, &event),
             Law::Starting(..) => {}
-            Law::Bbr => return,
+            Law::Bbr(_) => return,
         }
         match event {
             Event::Recovered { flight } => self.on_recovered(flight),

@@ -69,7 +69,7 @@ impl<E: Env> Conn<E> {
             Congestion::Prague if !self.tells_each_mark(p) => Congestion::Cubic,
             kind => kind,
         };
-        let by_rate = matches!(kind, Congestion::Bbr | Congestion::Prague);
+        let by_rate = kind.goes_by_rates();
         let needs_place = by_rate || limit.is_some();
         if needs_place && self.cc.paced().is_none() {
             let held = self.board(p).map_or(0, |board| board.bytes());
@@ -85,10 +85,10 @@ impl<E: Env> Conn<E> {
         self.settings.set_congestion(kind);
         let srtt = self.rtt.srtt();
         if let Some(paced) = self.cc.paced().get_mut(&mut p.paced) {
-            if kind != Congestion::Bbr {
-                paced.bbr = None;
-            } else if paced.bbr.is_none() {
-                paced.bbr = Some(Bbr::new(&self.cc, now, srtt, paced.delivery.delivered()));
+            paced.bbr = paced.bbr.take().filter(|bbr| bbr.kind() == kind);
+            if kind.is_bbr() && paced.bbr.is_none() {
+                let delivered = paced.delivery.delivered();
+                paced.bbr = Some(Bbr::new(kind, &self.cc, now, srtt, delivered));
             }
             paced.set_rate(limit, own_rate(kind, &self.cc, srtt), u32::from(self.mss));
         }
@@ -187,7 +187,7 @@ impl<E: Env> Conn<E> {
     #[cold]
     pub(super) fn weighs_marks(&self, p: &mut Pools<E>, packets: u32) -> bool {
         let bytes = packets.saturating_mul(u32::from(self.mss));
-        let weighs = matches!(self.settings.congestion(), Congestion::Bbr | Congestion::Prague);
+        let weighs = self.settings.congestion().goes_by_rates();
         let weighs = self.cc.paced().get_mut(&mut p.paced).filter(|_| weighs);
         weighs.map(|paced| paced.marked = paced.marked.saturating_add(bytes)).is_some()
     }

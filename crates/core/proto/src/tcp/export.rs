@@ -162,9 +162,7 @@ fn option_fields(options: &mut ConnOptions, f: &mut impl Fields) {
     *keepalive = probes.then_some(every);
     f.duration(276, user_timeout);
     f.u16(277, max_segment);
-    const ALGORITHMS: [Congestion; 4] =
-        [Congestion::Cubic, Congestion::Reno, Congestion::Bbr, Congestion::Prague];
-    f.choice(278, congestion, &ALGORITHMS);
+    f.choice(278, congestion, &Congestion::ALL);
     f.u8(279, tos);
     f.u8(280, ttl);
     f.bool(281, urgent_inline);

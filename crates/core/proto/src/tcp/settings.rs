@@ -14,6 +14,7 @@ pub(crate) struct Settings {
     /// Fixed steps ([`super::right_size`]); 0: none.
     pub receive_buffer: u8,
     pub send_buffer: u8,
+    /// With [`FIRST_VERSION`].
     keepalive_count: u8,
     bits: u8,
     pub tos: u8,
@@ -29,6 +30,8 @@ const USER_TIMEOUT: u8 = 4;
 const CONGESTION_SHIFT: u32 = 3;
 const CONGESTION: u8 = 3 << CONGESTION_SHIFT;
 const BY_RATES: u8 = 16;
+/// Beside the count of probes: of the algorithm that those two bits say it is the first version.
+const FIRST_VERSION: u8 = 128;
 /// Records end within what was written. It is no option.
 const RECORDS: u8 = 32;
 /// The owner said with the last bytes that more follows. It is no option.
@@ -68,7 +71,17 @@ impl KeptTime {
 }
 
 const fn congestion_bits(congestion: Congestion) -> u8 {
-    (congestion as u8) << CONGESTION_SHIFT
+    let place = match congestion {
+        Congestion::Reno => 0,
+        Congestion::Cubic => 1,
+        Congestion::Bbr | Congestion::Bbr1 => 2,
+        Congestion::Prague => 3,
+    };
+    place << CONGESTION_SHIFT
+}
+
+const fn version_bit(congestion: Congestion) -> u8 {
+    if matches!(congestion, Congestion::Bbr1) { FIRST_VERSION } else { 0 }
 }
 
 impl From<ConnOptions> for Settings {
@@ -80,7 +93,7 @@ impl From<ConnOptions> for Settings {
             keepalive_interval: KeptTime::of(keepalive.interval),
             receive_buffer: fixed_step(o.receive_buffer),
             send_buffer: fixed_step(o.send_buffer),
-            keepalive_count: keepalive.count,
+            keepalive_count: keepalive.count.min(!FIRST_VERSION) | version_bit(o.congestion),
             bits: bit(o.nodelay, NODELAY)
                 | bit(o.cork, CORK)
                 | bit(o.user_timeout != Duration::ZERO, USER_TIMEOUT)
@@ -168,19 +181,23 @@ impl Settings {
     /// Another congestion control than was asked for.
     pub(crate) fn set_congestion(&mut self, congestion: Congestion) {
         self.bits = self.bits & !CONGESTION | congestion_bits(congestion);
+        self.keepalive_count = self.keepalive_count & !FIRST_VERSION | version_bit(congestion);
     }
 
     pub(crate) fn congestion(&self) -> Congestion {
         const ALL: [Congestion; 4] =
             [Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Prague];
-        ALL[usize::from(self.bits >> CONGESTION_SHIFT & 3)]
+        match ALL[usize::from(self.bits >> CONGESTION_SHIFT & 3)] {
+            Congestion::Bbr if self.keepalive_count & FIRST_VERSION != 0 => Congestion::Bbr1,
+            congestion => congestion,
+        }
     }
 
     pub(crate) fn keepalive(&self) -> Option<Keepalive> {
         (self.keepalive_idle != KeptTime::NONE).then(|| Keepalive {
             idle: self.keepalive_idle.time(),
             interval: self.keepalive_interval.time(),
-            count: self.keepalive_count,
+            count: self.keepalive_count & !FIRST_VERSION,
         })
     }
 
@@ -219,11 +236,17 @@ mod tests {
             ecn: EcnMode::default(),
             max_pacing_rate: None,
         };
-        let bbr = ConnOptions { congestion: Congestion::Bbr, ..all };
-        let prague = ConnOptions { congestion: Congestion::Prague, ..all };
-        for options in [all, bbr, prague, ConnOptions::default()] {
+        let of = |congestion| ConnOptions { congestion, ..all };
+        for options in Congestion::ALL.map(of).into_iter().chain([ConnOptions::default()]) {
             assert_eq!(ConnOptions::from(Settings::from(options)), options);
         }
+        let mut settings = Settings::from(of(Congestion::Bbr1));
+        settings.set_congestion(Congestion::Bbr);
+        assert_eq!(ConnOptions::from(settings), of(Congestion::Bbr));
+        // More probes than Linux has are as many as it has.
+        let many = Some(Keepalive { count: 255, ..Keepalive::default() });
+        let settings = Settings::from(ConnOptions { keepalive: many, ..all });
+        assert_eq!(settings.keepalive().map(|k| k.count), Some(127));
     }
 
     #[test]

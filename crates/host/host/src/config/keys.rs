@@ -108,10 +108,10 @@ pub const KEYS: &[Key] = &[
     key("ports", "fault", "What happens to its packets, for tests: \"loss=0.1%,delay=10ms\".",
         |s, v| port(s, v, |port, v| { port.fault = Some(v.parsed()?); Ok(()) })),
 
-    key("tcp", "congestion", "Congestion control of connections that choose none: \"cubic\", \"reno\", \"bbr\" or \"prague\". Without it: \"cubic\".",
+    key("tcp", "congestion", "Congestion control of connections that choose none: \"cubic\", \"reno\", \"bbr\", \"bbr1\" (which Linux names bbr) or \"prague\". Without it: \"cubic\".",
         to!(tcp.defaults.congestion = |v: &Value<'_,
             '_>| v.one_of(&[("cubic", Congestion::Cubic), ("reno", Congestion::Reno),
-                ("bbr", Congestion::Bbr), ("prague", Congestion::Prague)]))),
+                ("bbr", Congestion::Bbr), ("bbr1", Congestion::Bbr1), ("prague", Congestion::Prague)]))),
     key("tcp", "ecn", "Explicit congestion notification, by the numbers of Linux's tcp_ecn: 0 \
         none, 1 asked for and accepted, 2 accepted, 3 AccECN asked for and accepted, 4 AccECN \
         accepted and ECN asked for, 5 AccECN accepted. Without it: 2.",

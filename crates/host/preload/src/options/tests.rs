@@ -55,6 +55,7 @@ fn congestion_controls_go_by_linuxs_names() {
     assert_eq!(tcp::congestion(b"reno"), Ok(Congestion::Reno));
     assert_eq!(tcp::congestion(b"cubic\0trailing"), Ok(Congestion::Cubic));
     assert_eq!(tcp::congestion(b"bbr\0"), Ok(Congestion::Bbr));
+    assert_eq!(tcp::congestion(b"bbr1"), Ok(Congestion::Bbr1));
     assert_eq!(tcp::congestion(b"prague"), Ok(Congestion::Prague));
     assert_eq!(tcp::congestion(b"vegas\0"), fail(libc::ENOENT));
     assert_eq!(tcp::congestion(b""), fail(libc::EINVAL));

@@ -326,6 +326,7 @@ fn turn_knob(tcp: &mut TcpConfig, name: &str, value: &str) {
             tcp.defaults.congestion = match value {
                 "reno" => Congestion::Reno,
                 "bbr" => Congestion::Bbr,
+                "bbr1" => Congestion::Bbr1,
                 "prague" => Congestion::Prague,
                 _ => Congestion::Cubic,
             };

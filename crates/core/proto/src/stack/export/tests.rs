@@ -428,9 +428,7 @@ fn done(busy: &mut Busy, deed: Deed) {
             if let Some((conn, options)) =
                 who(busy, n).and_then(|conn| Some((conn, busy.net.stack.options(conn)?)))
             {
-                let congestion =
-                    [Congestion::Bbr, Congestion::Cubic, Congestion::Reno, Congestion::Prague]
-                        [usize::from(what % 4)];
+                let congestion = Congestion::ALL[usize::from(what) % Congestion::ALL.len()];
                 let max_pacing_rate = (what & 8 != 0).then_some(100_000);
                 busy.net
                     .stack

@@ -10,16 +10,23 @@
 //!        └──────drain───────────────────────────────────▶ time
 //! ```
 //!
+//! The first version ([`Congestion::Bbr1`], `first.rs`) has the same model of rate and round trip,
+//! and takes no loss and no mark for a sign.
+//!
 //! The names are those of the draft. There are no floating-point numbers: rates are bytes in a
 //! second, gains are hundredths.
 
 use clearway_base::{Duration, Instant, Rng};
 
 use super::window::{MAX_CWND, Window};
+use crate::config::Congestion;
 use crate::export::Fields;
 use crate::tcp::api::BbrInfo;
 use crate::tcp::delivery::RateSample;
+use first_state::First;
 
+mod first;
+mod first_state;
 mod model;
 
 /// No bound: what the draft calls Infinity.
@@ -204,6 +211,8 @@ pub(crate) struct Bbr {
     prev_probe_precautionary: bool,
     idle_restart: bool,
     in_recovery: bool,
+    /// Of the first version: what it keeps beside all that. None: it is the third.
+    first: Option<First>,
     // ---- what a loss that was none gives back
     undo_mode: Option<Mode>,
     undo_bw_shortterm: u64,
@@ -223,7 +232,13 @@ fn percent_of(bytes: u32, hundredths: u64) -> u32 {
 
 impl Bbr {
     /// For a connection with this window, whose round trips take `srtt` as far as is known.
-    pub(crate) fn new(w: &Window, now: Instant, srtt: Option<Duration>, delivered: u64) -> Bbr {
+    pub(crate) fn new(
+        kind: Congestion,
+        w: &Window,
+        now: Instant,
+        srtt: Option<Duration>,
+        delivered: u64,
+    ) -> Bbr {
         let rtt = srtt.unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(1));
         let nominal = u128::from(w.cwnd) * 1_000_000_000 / u128::from(rtt.as_nanos());
         let mut bbr = Bbr {
@@ -280,6 +295,7 @@ impl Bbr {
             prev_probe_precautionary: false,
             idle_restart: false,
             in_recovery: false,
+            first: (kind == Congestion::Bbr1).then_some(First::NEW),
             undo_mode: None,
             undo_bw_shortterm: NO_RATE,
             undo_inflight_shortterm: NONE,
@@ -287,6 +303,11 @@ impl Bbr {
         };
         bbr.set_send_quantum(w);
         bbr
+    }
+
+    /// Which version it is.
+    pub(crate) fn kind(&self) -> Congestion {
+        if self.first.is_some() { Congestion::Bbr1 } else { Congestion::Bbr }
     }
 
     /// Bytes in a second at which data leaves.
@@ -317,6 +338,9 @@ impl Bbr {
             self.cycle_at = now;
             self.probe_wait = Duration::from_secs(2);
             self.start_cruise();
+            if let Some(first) = &mut self.first {
+                *first = First::knows(known.bw);
+            }
         }
         self.set_pacing_rate(w, self.pacing_gain);
         self.set_send_quantum(w);
@@ -336,6 +360,9 @@ impl Bbr {
 
     /// 5.2.3: every ACK.
     pub(crate) fn on_ack(&mut self, w: &mut Window, i: &Input, rng: &mut Rng) {
+        if self.first.is_some() {
+            return self.on_ack_by_first(w, i, rng);
+        }
         self.follow_recovery(w, i);
         if i.sample.newly_lost > 0 {
             self.on_lost(w, i, rng);
@@ -343,7 +370,7 @@ impl Bbr {
         self.update_latest_delivery_signals(i);
         self.update_congestion_signals(w, i, rng);
         self.update_ack_aggregation(w, i);
-        self.check_full_bw_reached(i);
+        self.check_full_bw_reached(i, i.sample.rate);
         self.check_startup_done(w, i);
         self.check_drain_done(w, i, rng);
         self.update_probe_bw_cycle(w, i, rng);
@@ -388,6 +415,7 @@ impl Bbr {
             // What is in flight is deemed lost: one segment leaves.
             w.cwnd = w.mss();
         }
+        self.first_sees_trouble(timeout);
     }
 
     /// 5.6.4.4: recovery is over.
@@ -442,6 +470,9 @@ impl Bbr {
     /// The peer says, in the way of RFC 3168, that something was marked: as a loss in this round
     /// trip.
     pub(crate) fn on_marked(&mut self, w: &Window, delivered: u64) {
+        if self.first.is_some() {
+            return;
+        }
         self.note_loss(w, delivered);
         // One mark stands for all that the round trip may have lost.
         self.lost_in_round = u64::from(MAX_CWND);
@@ -511,6 +542,9 @@ impl Bbr {
     }
 
     fn probe_rtt_cwnd(&self, w: &Window) -> u32 {
+        if self.first.is_some() {
+            return MIN_PIPE * w.mss();
+        }
         self.bdp(w, self.bw, PROBE_RTT_CWND_GAIN).max(MIN_PIPE * w.mss())
     }
 

@@ -275,3 +275,8 @@ fn a_coarse_clock_costs_reno_less_than_a_tenth_on_any_kind_of_path() {
 fn a_coarse_clock_costs_bbr_less_than_a_tenth_but_over_a_long_path() {
     hold_with_coarse_clocks(Congestion::Bbr, |rtt_ms| if rtt_ms < 66 { 0.9 } else { 0.8 });
 }
+
+#[test]
+fn a_coarse_clock_costs_the_first_version_of_bbr_less_than_a_tenth() {
+    hold_with_coarse_clocks(Congestion::Bbr1, |_| 0.9);
+}

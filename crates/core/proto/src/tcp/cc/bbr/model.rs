@@ -11,7 +11,7 @@ impl Bbr {
         self.next_round_delivered = delivered;
     }
 
-    fn update_round(&mut self, i: &Input) {
+    pub(super) fn update_round(&mut self, i: &Input) {
         self.round_start =
             i.sample.prior_delivered.is_some_and(|before| before >= self.next_round_delivered);
         if self.round_start {
@@ -191,13 +191,13 @@ impl Bbr {
         (self.full_bw, self.full_bw_count, self.full_bw_now) = (0, 0, false);
     }
 
-    pub(super) fn check_full_bw_reached(&mut self, i: &Input) {
-        if self.full_bw_now || !self.round_start || i.sample.is_app_limited || i.sample.rate == 0 {
+    pub(super) fn check_full_bw_reached(&mut self, i: &Input, rate: u64) {
+        if self.full_bw_now || !self.round_start || i.sample.is_app_limited || rate == 0 {
             return;
         }
-        if i.sample.rate >= percent(self.full_bw, 125) {
+        if rate >= percent(self.full_bw, 125) {
             self.reset_full_bw();
-            self.full_bw = i.sample.rate;
+            self.full_bw = rate;
             return;
         }
         self.full_bw_count += 1;
@@ -264,7 +264,7 @@ impl Bbr {
         matches!(self.mode, Mode::Startup | Mode::Refill | Mode::Up)
     }
 
-    fn go(&mut self, mode: Mode, pacing_gain: u32, cwnd_gain: u32) {
+    pub(super) fn go(&mut self, mode: Mode, pacing_gain: u32, cwnd_gain: u32) {
         self.mode = mode;
         (self.pacing_gain, self.cwnd_gain) = (pacing_gain, cwnd_gain);
     }
@@ -398,7 +398,7 @@ impl Bbr {
     // ---- 5.3.4: ProbeRTT
 
     pub(super) fn update_min_rtt(&mut self, i: &Input) {
-        self.probe_rtt_expired = i.now > self.probe_rtt_min_at + PROBE_RTT_INTERVAL;
+        self.probe_rtt_expired = i.now > self.probe_rtt_min_at + self.probe_rtt_interval();
         if let Some(rtt) = i.sample.rtt {
             if self.probe_rtt_expired || self.probe_rtt_min.is_none_or(|least| rtt < least) {
                 (self.probe_rtt_min, self.probe_rtt_min_at) = (Some(rtt), i.now);
@@ -450,7 +450,9 @@ impl Bbr {
         self.probe_rtt_min_at = now;
         self.restore_cwnd(w);
         self.reset_shortterm();
-        if self.full_bw_reached {
+        if self.full_bw_reached && self.first.is_some() {
+            self.begin_cycle(now, rng);
+        } else if self.full_bw_reached {
             self.start_down(now, delivered, rng);
             self.start_cruise();
         } else {

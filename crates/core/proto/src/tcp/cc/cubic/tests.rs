@@ -84,7 +84,7 @@ fn after_loss(window: u32) -> Cc {
 fn inside(cc: &Cc) -> &Cubic {
     match &cc.law {
         Law::Cubic(c) => c,
-        Law::Reno(_) | Law::Bbr | Law::Prague(_) | Law::Starting(..) => unreachable!(),
+        Law::Reno(_) | Law::Bbr(_) | Law::Prague(_) | Law::Starting(..) => unreachable!(),
     }
 }
 
