@@ -4,6 +4,7 @@
 //! Nothing here asserts a time. Instructions are counted from outside by callgrind
 //! (`cargo xtask cost`), which repeats exactly; allocations and bytes are counted inside.
 
+pub mod bulk;
 pub mod couple;
 pub mod fake_peer;
 pub mod memory;

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
+use clearway_cost::bulk::{Bulk, SEGMENTS};
 use clearway_cost::memory::{Life, weigh};
 use clearway_cost::request::PingPong;
 use clearway_cost::short::{End, Short};
@@ -52,6 +53,21 @@ enum What {
         /// The client resets instead of closing
         #[arg(long)]
         reset: bool,
+    },
+    /// A stream of full segments, 64 in each of ROUNDS
+    Bulk {
+        /// Streams: one
+        #[arg(short, long, default_value_t = 1)]
+        connections: u32,
+        /// Rounds, after 16 that warm up
+        #[arg(short, long, default_value_t = 100)]
+        rounds: u64,
+        /// Over IPv6
+        #[arg(long)]
+        v6: bool,
+        /// One segment in so many is lost; 0: none
+        #[arg(long, default_value_t = 0)]
+        one_in: u64,
     },
     /// Resident bytes of each of COUNT connections
     Memory {
@@ -104,6 +120,21 @@ fn main() -> Result<()> {
             json!({
                 "connections": rounds * u64::from(connections), "allocations": allocated,
                 "server_segments_in": seen - segments.0, "server_segments_out": sent - segments.1,
+            })
+        }
+        What::Bulk { connections, rounds, v6, one_in } => {
+            ensure!(connections == 1, "there is one stream");
+            let mut couple = Bulk::open(v6, false, one_in)?;
+            couple.run(16)?;
+            let (segments, before) = (couple.server_segments(), counting_alloc::count());
+            let again = couple.retransmitted();
+            couple.run(rounds)?;
+            let allocated = counting_alloc::count() - before;
+            let (seen, sent) = couple.server_segments();
+            json!({
+                "segments": rounds * SEGMENTS, "allocations": allocated,
+                "server_segments_in": seen - segments.0, "server_segments_out": sent - segments.1,
+                "retransmitted": couple.retransmitted() - again,
             })
         }
         What::Memory { life, count } => {

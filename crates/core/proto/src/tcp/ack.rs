@@ -313,6 +313,10 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     };
     if acked > 0 {
         take_acked(c, cx, acked, una);
+    } else if c.marks.any(Marks::WANT_ROOM.with(Marks::SNDBUF_LIMITED)) && c.send_room(cx.pools) > 0
+    {
+        // What the peer holds behind a hole takes no room.
+        tell_of_room(c, cx.now, cx.pools);
     }
     if let Some(sample) = info.rtt_sample {
         let waits_too_long = acked == 0 && c.rtt.backoff() > 0;
@@ -447,14 +451,19 @@ fn take_acked_of_special<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>
     if c.marks.has(Marks::SEND_URGENT) && c.suffered(p).cold.snd_urgent.le(una) {
         c.marks.clear(Marks::SEND_URGENT);
     }
-    if bytes > 0 && c.marks.any(Marks::WANT_ROOM.with(Marks::SNDBUF_LIMITED)) {
-        if c.marks.has(Marks::WANT_ROOM) {
-            c.marks.clear(Marks::WANT_ROOM);
-            c.tell(ConnEvents::WRITABLE);
-        }
-        if c.marks.has(Marks::SNDBUF_LIMITED) {
-            c.limited_by(now, p, Marks::default());
-        }
+    if bytes > 0 {
+        tell_of_room(c, now, p);
+    }
+}
+
+/// There is room in the send queue, for which the owner may wait.
+fn tell_of_room<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
+    if c.marks.has(Marks::WANT_ROOM) {
+        c.marks.clear(Marks::WANT_ROOM);
+        c.tell(ConnEvents::WRITABLE);
+    }
+    if c.marks.has(Marks::SNDBUF_LIMITED) {
+        c.limited_by(now, p, Marks::default());
     }
 }
 

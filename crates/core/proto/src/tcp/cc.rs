@@ -226,12 +226,15 @@ impl Cc {
 
     /// The ACKs of one burst are digested together before anything is sent, so the flight of this
     /// moment may be a fraction of what the path carried. The most that was in flight in this round
-    /// trip is the FlightSize that RFC 5681 equation 4 means.
+    /// trip is the FlightSize that RFC 5681 equation 4 means. And it is never more than the window:
+    /// what the peer holds behind a hole counts as outstanding, and is no longer in the path.
     fn in_full(&self, event: Event) -> Event {
-        let in_use = self.window.used.min(self.window.cwnd);
+        let (used, cwnd) = (self.window.used, self.window.cwnd);
+        let in_use = |flight: u32| flight.max(used).min(cwnd);
         match event {
-            Event::Loss { flight } => Event::Loss { flight: flight.max(in_use) },
-            Event::Marked { flight } => Event::Marked { flight: flight.max(in_use) },
+            Event::Loss { flight } => Event::Loss { flight: in_use(flight) },
+            Event::Marked { flight } => Event::Marked { flight: in_use(flight) },
+            Event::Timeout { flight, again } => Event::Timeout { flight: flight.min(cwnd), again },
             other => other,
         }
     }

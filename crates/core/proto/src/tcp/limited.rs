@@ -5,6 +5,7 @@ use clearway_base::{Duration, Instant};
 use super::conn::Conn;
 use super::context::Pools;
 use super::marks::Marks;
+use super::sack::Scoreboard;
 use crate::store::{Env, TxStore};
 
 /// The limits of which time is kept (RFC 4898, tcpEStatsPerfSndLimTime…, in the sense of Linux: the
@@ -14,7 +15,8 @@ const LIMITS: Marks = Marks::RWND_LIMITED.with(Marks::SNDBUF_LIMITED);
 impl<E: Env> Conn<E> {
     /// How many bytes the owner may have written that were not acknowledged.
     pub(super) fn send_limit(&self, p: &Pools<E>) -> u32 {
-        p.sizes.send_limit(self.settings.send_buffer, self.cc.cwnd())
+        let held = self.board(p).map_or(0, Scoreboard::bytes);
+        p.sizes.send_limit(self.settings.send_buffer, self.cc.cwnd(), held)
     }
 
     /// How many more he may write now.

@@ -67,12 +67,12 @@ impl Sizes {
     }
 
     /// How many bytes an owner may have written that were not acknowledged: twice the congestion
-    /// window (there is one flight on its way, and one to be sent as it arrives), or as many as the
-    /// `fixed` step says.
+    /// window (there is one flight on its way, and one to be sent as it arrives) beside what the
+    /// peer has `held` behind a hole, or as many as the `fixed` step says.
     #[inline]
-    pub(crate) fn send_limit(&self, fixed: u8, cwnd: u32) -> u32 {
+    pub(crate) fn send_limit(&self, fixed: u8, cwnd: u32, held: u32) -> u32 {
         match fixed {
-            0 => cwnd.saturating_mul(2).clamp(self.send.0, self.send.1),
+            0 => cwnd.saturating_mul(2).saturating_add(held).clamp(self.send.0, self.send.1),
             fixed => fixed_size(fixed),
         }
     }

@@ -177,7 +177,9 @@ fn on_retransmit<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         Phase::Fast => c.forget_undo(cx.pools),
         Phase::Timeout | Phase::Probing => {}
     }
-    let timeout = Event::Timeout { flight: c.outstanding(), again: c.recovery.tries > 1 };
+    // Fast recovery has cut ssthresh for this flight: not once more, as with Linux.
+    let again = c.recovery.tries > 1 || c.recovery.is_frozen();
+    let timeout = Event::Timeout { flight: c.outstanding(), again };
     c.on_congestion(cx.pools, cx.stack.now, timeout);
     c.lose_all(cx.pools);
     c.ecn_timed_out(cx.pools);

@@ -377,10 +377,9 @@ impl<E: Env> Tcp<E> {
         let Tcp { open, pools, ready, .. } = self;
         let c = writable(open, id)?;
         let (sizes, fixed, cc) = (&pools.sizes, c.settings.send_buffer, &c.cc);
-        let taken = pools.tx.write(&mut c.tx, bytes, || sizes.send_limit(fixed, cc.cwnd()));
+        let taken = pools.tx.write(&mut c.tx, bytes, || sizes.send_limit(fixed, cc.cwnd(), 0));
         if taken < bytes.len() {
-            c.marks.set(Marks::WANT_ROOM);
-            return Ok(self.sent_in_part(id.index(), taken, urgent));
+            return Ok(self.sent_in_part(id.index(), bytes, taken, urgent));
         }
         if taken == 0 {
             return Ok(0);
@@ -400,10 +399,18 @@ impl<E: Env> Tcp<E> {
     /// than there is may hold more than its minimum.
     #[cold]
     #[inline(never)]
-    fn sent_in_part(&mut self, index: u32, taken: usize, urgent: bool) -> usize {
+    fn sent_in_part(&mut self, index: u32, bytes: &[u8], mut taken: usize, urgent: bool) -> usize {
         self.borrowed(index);
         let Tcp { open, pools, ready, .. } = self;
         let Some(c) = open.by_index_mut(index) else { return 0 };
+        if c.recovery.has_board() {
+            // What the peer holds behind a hole takes no room from what can leave.
+            let most = c.send_limit(pools);
+            taken += pools.tx.write(&mut c.tx, bytes.get(taken..).unwrap_or_default(), || most);
+        }
+        if taken < bytes.len() {
+            c.marks.set(Marks::WANT_ROOM);
+        }
         if taken == 0 {
             if pools.tx.len(&c.tx) == 0 {
                 self.was_refused();

@@ -54,6 +54,18 @@ fn the_first_version_of_bbr_fills_what_a_path_does_not_lose() {
     }
 }
 
+/// What the peer holds behind a hole that is long in being filled must not take the place of what
+/// could leave: with a send queue of two windows and no more a fifth was left here.
+#[test]
+fn what_waits_behind_holes_does_not_hold_back_what_can_leave() {
+    for (mbit, rtt_ms, loss, least) in [(60, 66, 100_000, 600), (200, 20, 30_000, 850)] {
+        let path = Path { loss, ..Path::of(mbit * MBIT, rtt_ms) };
+        let share = path.share(Congestion::Bbr1, 3, 6);
+        std::println!("{share} thousandths of {path:?}");
+        assert!(share >= least, "{share} thousandths of {path:?}");
+    }
+}
+
 #[test]
 fn bbr_fills_a_path_without_losses_whatever_its_buffer() {
     let paths = [(1, 100), (20, 20), (20, 400), (66, 20), (100, 100)];

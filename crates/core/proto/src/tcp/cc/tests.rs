@@ -39,9 +39,9 @@ fn reno() -> Cc {
 /// In congestion avoidance with this window.
 fn avoiding(kind: Congestion, window: u32) -> Cc {
     let mut cc = Cc::new(kind, MSS as u16, 10);
-    cc.on_event(Event::Loss {
-        flight: if kind == Congestion::Reno { 2 * window } else { window * 10 / 7 + 1 },
-    });
+    let flight = if kind == Congestion::Reno { 2 * window } else { window * 10 / 7 + 1 };
+    cc.window.cwnd = flight;
+    cc.on_event(Event::Loss { flight });
     assert_eq!((cc.cwnd(), cc.in_slow_start()), (window, false));
     cc
 }
@@ -120,6 +120,7 @@ fn congestion_avoidance_adds_one_segment_for_a_window_of_bytes() {
 #[test]
 fn slow_start_ends_at_the_threshold_and_the_rest_counts_for_avoidance() {
     let mut cc = reno();
+    cc.window.cwnd = 20 * MSS;
     cc.on_event(Event::Timeout { flight: 20 * MSS, again: false });
     for _ in 0..9 {
         feed(&mut cc, MSS);
@@ -217,6 +218,23 @@ fn a_loss_cuts_by_half_or_by_three_tenths_of_the_flight() {
     assert_eq!((cc.cwnd(), cc.ssthresh()), (7 * MSS, 7 * MSS));
 }
 
+/// What the peer holds behind a hole counts as outstanding, so that more than a window may be.
+#[test]
+fn a_loss_leaves_no_more_than_its_share_of_the_window() {
+    for (kind, left) in [(Congestion::Reno, 5 * MSS), (Congestion::Cubic, 7 * MSS)] {
+        for event in
+            [Event::Loss { flight: 30 * MSS }, Event::Timeout { flight: 30 * MSS, again: false }]
+        {
+            let mut cc = Cc::new(kind, MSS as u16, 10);
+            cc.on_event(event);
+            assert_eq!(cc.ssthresh(), left, "{kind:?} {event:?}");
+        }
+        let mut cc = Cc::new(kind, MSS as u16, 10);
+        cc.on_event(Event::Marked { flight: 30 * MSS });
+        assert!(cc.cwnd() <= 10 * MSS * 17 / 20, "{kind:?}");
+    }
+}
+
 /// What is left of a segment would never be in flight, but would be grown for.
 #[test]
 fn a_loss_leaves_whole_segments() {
@@ -260,6 +278,7 @@ fn a_timeout_leaves_one_segment_and_a_second_one_for_the_same_data_keeps_the_thr
 fn slow_start_counts_what_an_ack_is_said_to_be_worth() {
     for kind in BOTH {
         let mut cc = Cc::new(kind, MSS as u16, 10);
+        cc.window.cwnd = 40 * MSS;
         cc.on_event(Event::Timeout { flight: 40 * MSS, again: false });
         // Ten segments are covered, and six of them are news.
         let info = AckInfo { credit: 6 * MSS, ..ack(Instant::ZERO, 10 * MSS, true) };
@@ -271,6 +290,7 @@ fn slow_start_counts_what_an_ack_is_said_to_be_worth() {
 #[test]
 fn leaving_recovery_does_not_let_out_a_burst() {
     let mut cc = reno();
+    cc.window.cwnd = 40 * MSS;
     cc.on_event(Event::Loss { flight: 40 * MSS });
     cc.on_event(Event::Recovered { flight: 3 * MSS });
     assert_eq!((cc.cwnd(), cc.ssthresh()), (4 * MSS, 20 * MSS));

@@ -21,8 +21,11 @@ fn windows_double_from_the_first_to_the_most_and_end_there() {
         (1 << 20, None),
         "16 bits say no more"
     );
-    assert_eq!((sizes.send_limit(0, 10_000), sizes.send_limit(0, 100_000)), (64 << 10, 200_000));
-    assert_eq!(sizes.send_limit(0, 1 << 30), 1 << 20);
+    assert_eq!(
+        (sizes.send_limit(0, 10_000, 0), sizes.send_limit(0, 100_000, 0)),
+        (64 << 10, 200_000)
+    );
+    assert_eq!(sizes.send_limit(0, 1 << 30, 0), 1 << 20);
 }
 
 #[test]
@@ -36,5 +39,5 @@ fn a_size_that_is_asked_for_is_rounded_up_by_a_quarter_at_most_and_stays() {
     let sizes = Sizes::new(&TcpConfig::default());
     let step = Sizes::first_step(fixed_step(1 << 20), true);
     assert_eq!((sizes.window(step), sizes.next(step)), (1 << 20, None));
-    assert_eq!(sizes.send_limit(fixed_step(8 << 20), 1), 8 << 20, "more than grows by itself");
+    assert_eq!(sizes.send_limit(fixed_step(8 << 20), 1, 0), 8 << 20, "more than grows by itself");
 }

@@ -104,6 +104,50 @@ fn selective_acks_say_what_is_missing_and_only_that_is_sent_again() {
 }
 
 #[test]
+fn what_the_peer_holds_behind_a_hole_takes_no_room_in_the_send_queue() {
+    let mut b = Bench::accepted_sack(1000, 60_000);
+    // The window grows until what may be written is more than the least.
+    let mut una = 1;
+    for _ in 0..12 {
+        b.send(&zeros(1_000_000));
+        let sent: usize = b.out().iter().map(|s| s.data.len()).sum();
+        una += sent as u32;
+        b.inject(ACK, 1, una, 60_000, &[]);
+        b.events();
+    }
+    let write_all = |b: &mut Bench| {
+        while b.send(&zeros(1_000_000)) > 0 {}
+        b.out();
+        while b.send(&zeros(1_000_000)) > 0 {}
+        (b.info().unacked + b.info().unsent, b.info().unacked)
+    };
+    let (full, flight) = write_all(&mut b);
+    assert!(flight > 40_000 && full >= 2 * b.info().cwnd, "{flight} of {full}");
+    b.events();
+    // All but the first segment has arrived.
+    let seg = sack(&b, una, &[(una + 1000, una + flight)]);
+    b.put(seg, &[]);
+    assert!(b.events().iter().any(|event| event.has(ConnEvents::WRITABLE)));
+    let (now, _) = write_all(&mut b);
+    let (cwnd, held) = (b.info().cwnd, b.info().sacked);
+    assert!(held == flight - 1000 && now >= 2 * cwnd + held, "{full}, {now}; {cwnd}, {held}");
+}
+
+#[test]
+fn a_timeout_in_fast_recovery_does_not_cut_the_threshold_once_more() {
+    let mut b = ten_out(true);
+    for to in [3001, 4001, 5001] {
+        let seg = sack(&b, 1, &[(1001, to)]);
+        b.put(seg, &[]);
+    }
+    assert!(!b.out().is_empty());
+    let ssthresh = b.info().ssthresh;
+    assert_eq!((ssthresh, b.info().phase), (7000, Phase::Recovery));
+    b.pass(ms(1500));
+    assert_eq!((b.info().ssthresh, b.info().phase), (ssthresh, Phase::Loss));
+}
+
+#[test]
 fn lies_in_sack_blocks_are_ignored() {
     let mut b = ten_out(true);
     for blocks in [
