@@ -285,7 +285,10 @@ def measure_all(chosen, args):
         with Namespaces(job) as namespaces:
             while waiting and not ended.is_set():
                 cell = waiting.pop()
-                results[cell[0]] = measure(namespaces.names, cell, args, ended)
+                result = measure(namespaces.names, cell, args, ended)
+                if ended.is_set():
+                    return
+                results[cell[0]] = result
                 print(f"{len(results)}/{len(chosen)} {cell[0]}", file=sys.stderr)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -296,11 +299,13 @@ def measure_all(chosen, args):
         # A cell that failed ends the others.
         if any(one.done() and one.exception() for one in working):
             end()
-    for one in working:
-        one.result()
-    if ended.is_set():
-        sys.exit("ended before all was measured")
-    return [results[cell[0]] for cell in chosen]
+    # Who was ended, by a signal or by another's failure, fails too: the first says why. What was measured is kept.
+    failed = [one for one in working if one.exception()]
+    if failed:
+        print(f"not all was measured: {failed[0].exception()}", file=sys.stderr)
+    if ended.is_set() and not results:
+        sys.exit("ended before anything was measured")
+    return [results[cell[0]] for cell in chosen if cell[0] in results]
 
 
 def read(files):
@@ -435,6 +440,8 @@ def main():
         markdown(results, args.markdown)
     if args.svg:
         svg(results, args.svg)
+    if not args.files and len(results) < len(chosen):
+        sys.exit(f"ended when {len(results)} of {len(chosen)} cells were measured; those are written")
 
 
 if __name__ == "__main__":
