@@ -18,6 +18,7 @@ use crate::attach::{
 };
 use crate::back::Back;
 use crate::core::{Core, Fifos};
+use crate::hub::sleep_set::Inlets;
 use crate::hub::{Held, Hub, QueuePair, Watched};
 use crate::inside::Inside;
 use crate::routes::Routes;
@@ -426,7 +427,10 @@ impl Client {
         }
         hub.routes = None;
         let number = attachment.number;
-        let also = self.inside.as_ref().map(|inside| inside.stack.descriptors());
+        let also = self.inside.as_ref().map(|inside| Inlets {
+            ports: inside.stack.descriptors(),
+            recall: inside.stack.recall_descriptor(),
+        });
         hub.set_queue_pair(Some(QueuePair::new(
             number, queue_pair, events, notifier, hangup_fd, also,
         )));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use clearway_shm::in_process::Rest;
 use clearway_shm::interrupt;
 pub use clearway_shm::wait::EpollEvent;
 use clearway_shm::wait::{self, SignalMask};
@@ -163,6 +164,7 @@ impl EpollSet {
         self.client.turn_inside();
         let deadline = Deadline::after(timeout.filter(|timeout| !timeout.is_zero()));
         let at_once = timeout == Some(Duration::ZERO);
+        let mut handed_over = false;
         loop {
             let Some(filled) = self.harvest(out) else {
                 let left = if at_once { timeout } else { deadline.left() };
@@ -186,7 +188,7 @@ impl EpollSet {
             if self.spin() {
                 continue;
             }
-            let kernel = self.sleep(left, sigmask)?;
+            let kernel = self.sleep(left, sigmask, &mut handed_over)?;
             if kernel {
                 let filled = self.kernel_wait(epfd, out, Some(Duration::ZERO), sigmask)?;
                 if filled > 0 {
@@ -287,14 +289,21 @@ impl EpollSet {
     }
 
     /// Sleeps until a member may be ready, the time is over, or a signal comes (EINTR); true when
-    /// the kernel's set has something.
-    fn sleep(&self, timeout: Option<Duration>, sigmask: Option<SignalMask>) -> Result<bool, Errno> {
+    /// the kernel's set has something. `handed_over`: what [`Client::turn_awake`] said of the sleep
+    /// before, and says of this one.
+    fn sleep(
+        &self,
+        timeout: Option<Duration>,
+        sigmask: Option<SignalMask>,
+        handed_over: &mut bool,
+    ) -> Result<bool, Errno> {
         if interrupt::came() {
             return Err(Errno::INTR);
         }
         let timeout = self.client.until_next_look(timeout);
         self.client.notify_owed_workers();
-        let Some(resting) = self.client.rest_inside() else { return Ok(false) };
+        let Some(resting) = self.client.rest_inside(*handed_over) else { return Ok(false) };
+        let rest = resting.rest;
         let mut hub = self.client.hub();
         let Some(queue_pair) = hub.living() else {
             // All members' host is gone, and that was reported to whom it concerned.
@@ -303,7 +312,7 @@ impl EpollSet {
         };
         let (number, words, notifier) =
             (queue_pair.number, queue_pair.words.clone(), queue_pair.notifier.clone());
-        let sleeper = hub.set_sleeper(self.key, number)?;
+        let sleeper = hub.set_sleeper(self.key, number, rest)?;
         let accepting = hub.accepting_of(self.key);
         accepting.about_to_sleep(&words);
         hub.drain();
@@ -317,13 +326,12 @@ impl EpollSet {
         drop(hub);
 
         let mut found = [EpollEvent::default(); 4];
-        let slept = wait::sleep_epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
-        let found = &found[..*slept.as_ref().unwrap_or(&0)];
+        let (slept, there) = sleeper.sleep(rest, &mut found, timeout, sigmask);
+        let found = &found[..there];
         if found.iter().any(|event| event.data == NOTIFIER) {
             clear(&notifier);
         }
         drop(resting);
-        self.client.turn_inside();
         let mut hub = self.client.hub();
         if let Some(set) = hub.sets.get_mut(self.key) {
             // Before the rings are drained: this thread is no sleeper any more that would have to
@@ -332,6 +340,11 @@ impl EpollSet {
             // Two kicks can have woken one thread only, so others may be kicked again.
             set.kicked = 0;
             set.looking += 1;
+        }
+        if self.client.is_inside() {
+            drop(hub);
+            *handed_over = self.client.turn_awake(rest);
+            hub = self.client.hub();
         }
         if hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number) {
             accepting.awake(&words);
@@ -359,15 +372,15 @@ impl EpollSet {
         sigmask: Option<SignalMask>,
     ) -> Result<bool, Errno> {
         let mut hub = self.client.hub();
-        let sleeper = hub.set_sleeper(self.key, NOBODY)?;
+        let sleeper = hub.set_sleeper(self.key, NOBODY, Rest::Aside)?;
         match hub.sets.get_mut(self.key) {
             Some(set) if !set.is_promising() => set.sleeping += 1,
             _ => return Ok(false),
         }
         drop(hub);
         let mut found = [EpollEvent::default(); 4];
-        let slept = wait::sleep_epoll(sleeper.as_fd().as_raw_fd(), &mut found, timeout, sigmask);
-        let found = &found[..*slept.as_ref().unwrap_or(&0)];
+        let (slept, there) = sleeper.sleep(Rest::Aside, &mut found, timeout, sigmask);
+        let found = &found[..there];
         let mut hub = self.client.hub();
         if let Some(set) = hub.sets.get_mut(self.key) {
             (set.sleeping, set.kicked) = (set.sleeping.saturating_sub(1), 0);

@@ -6,17 +6,17 @@
 //! lock is released.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clearway_shm::attach_socket::{SessionId, SocketOptions};
+use clearway_shm::in_process::Rest;
 use clearway_shm::layout::{ACCEPT_COUNTERS, accept_counter, event};
 use clearway_shm::sleep;
-use clearway_shm::wait::{self, EpollEvent, PollFd};
+use clearway_shm::wait::{self, PollFd};
 use clearway_shm::{QueuePairView, RingConsumer, Segment};
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
@@ -28,8 +28,10 @@ use crate::ready::{self, ALL, IN};
 use crate::routes::Routes;
 
 pub(crate) mod set;
+pub(crate) mod sleep_set;
 
 use set::{ET, Set};
+use sleep_set::{Inlets, SleepSet};
 
 /// Words by which a sleeper's epoll set names what it found.
 pub(crate) const NOTIFIER: u64 = 0;
@@ -38,6 +40,9 @@ pub(crate) const HANGUP: u64 = 2;
 pub(crate) const KERNEL: u64 = 3;
 pub(crate) const INNER: u64 = 4;
 pub(crate) const STACK: u64 = 5;
+pub(crate) const RECALL: u64 = 6;
+/// The set within the one that is slept on.
+pub(crate) const WITHIN: u64 = 7;
 
 /// Sleepers that a process lays in before it confines itself: as many threads can sleep then.
 const STOCK: usize = 4;
@@ -64,6 +69,8 @@ pub(crate) struct Inner {
     listeners: Vec<usize>,
     pub(crate) ahead: Ahead,
     kicks: Kicks,
+    /// What [`Inner::drain_for_others`] answers.
+    concerns_others: bool,
 }
 
 /// The part of an attachment by which events come.
@@ -78,7 +85,7 @@ pub(crate) struct QueuePair {
     pub(crate) alive: bool,
     /// The worker is inside of this process, and this is what brings it work. Nobody is announced
     /// to it as asleep: who turns it wakes who sleeps.
-    inside: Option<Vec<RawFd>>,
+    inside: Option<Inlets>,
 }
 
 impl QueuePair {
@@ -88,7 +95,7 @@ impl QueuePair {
         events: Vec<RingConsumer>,
         notifier: Internal,
         hangup_fd: Internal,
-        inside: Option<Vec<RawFd>>,
+        inside: Option<Inlets>,
     ) -> QueuePair {
         QueuePair {
             number,
@@ -189,18 +196,17 @@ impl Accepting {
 
 const _: () = assert!(ACCEPT_COUNTERS <= u16::BITS as usize);
 
-/// What a thread sleeps on: an epoll set of the kernel with the notifier, a counter of its own and
-/// the hang-up descriptor in it.
+/// What a thread sleeps on, with a counter of its own in it.
 pub(crate) struct Sleeper {
-    pub(crate) epoll: Internal,
+    pub(crate) set: SleepSet,
     pub(crate) kick: Internal,
 }
 
 impl Sleeper {
     fn new(queue_pair: Option<&QueuePair>) -> Result<Sleeper, Errno> {
         let kick = counter()?;
-        let epoll = sleep_set(queue_pair, &kick)?;
-        Ok(Sleeper { epoll, kick })
+        let set = SleepSet::new(queue_pair, &kick)?;
+        Ok(Sleeper { set, kick })
     }
 
     fn kick(&self) {
@@ -216,35 +222,6 @@ pub(crate) fn counter() -> Result<Internal, Errno> {
 pub(crate) fn notify(counter: &Internal) {
     // A full counter is readable, which is all that is wanted.
     let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
-}
-
-/// An epoll set of the kernel with the notifier and the hang-up descriptor of the queue pair, if there is a
-/// host, and `kick`.
-///
-/// The notifier is *exclusive*: of all who sleep, one is woken, and that one drains the rings for
-/// all. Notifier and kick are edge-triggered, so that they need not be emptied before the next
-/// sleep; an edge that comes while nobody sleeps costs one look too many.
-pub(crate) fn sleep_set(
-    queue_pair: Option<&QueuePair>,
-    kick: &Internal,
-) -> Result<Internal, Errno> {
-    let set = Internal::new(epoll::create(CreateFlags::CLOEXEC)?);
-    let edge = EventFlags::IN | EventFlags::ET;
-    epoll::add(&set, kick, EventData::new_u64(KICK), edge)?;
-    if let Some(queue_pair) = queue_pair {
-        epoll::add(
-            &set,
-            queue_pair.notifier.as_fd(),
-            EventData::new_u64(NOTIFIER),
-            edge | EventFlags::EXCLUSIVE,
-        )?;
-        epoll::add(&set, &queue_pair.hangup_fd, EventData::new_u64(HANGUP), EventFlags::RDHUP)?;
-        let edge = libc::EPOLLIN as u32 | libc::EPOLLET as u32 | libc::EPOLLEXCLUSIVE as u32;
-        for &fd in queue_pair.inside.iter().flatten() {
-            wait::epoll_add(set.as_fd().as_raw_fd(), fd, EpollEvent { events: edge, data: STACK })?;
-        }
-    }
-    Ok(set)
 }
 
 /// Who must be woken when the lock is released. Beyond a few, they are woken at once.
@@ -485,6 +462,14 @@ impl Inner {
         }
     }
 
+    /// The same by a thread that is awake; true when some of it is for others, who are woken by
+    /// this or come by themselves.
+    pub(crate) fn drain_for_others(&mut self) -> bool {
+        self.concerns_others = false;
+        self.drain();
+        self.concerns_others
+    }
+
     /// The host hung up.
     pub(crate) fn has_lost_pulse(&self) -> bool {
         let Some(queue_pair) = &self.queue_pair else { return false };
@@ -565,6 +550,7 @@ impl Inner {
         let Some(waiter) = self.waiters.get_mut(waiter) else { return };
         waiter.touched = true;
         if let Some(sleeper) = waiter.sleeper.take() {
+            self.concerns_others = true;
             self.kicks.add(Kick::Thread(sleeper));
         }
     }
@@ -609,13 +595,16 @@ impl Inner {
         self.waiters.get_mut(waiter).is_none_or(|waiter| std::mem::take(&mut waiter.touched))
     }
 
-    /// The thread is about to sleep on what this returns, on which it is kicked from now on.
-    pub(crate) fn lie_down(&mut self, waiter: usize) -> Result<Arc<Sleeper>, Errno> {
+    /// The thread is about to sleep so on what this returns, on which it is kicked from now on.
+    pub(crate) fn lie_down(&mut self, waiter: usize, rest: Rest) -> Result<Arc<Sleeper>, Errno> {
         let mut queue_pair = self.queue_pair.as_mut().filter(|queue_pair| queue_pair.alive);
         let sleeper = match queue_pair.as_mut().and_then(|queue_pair| queue_pair.pool.pop()) {
             Some(sleeper) => sleeper,
             None => Arc::new(Sleeper::new(queue_pair.as_deref())?),
         };
+        if rest == Rest::Watch {
+            sleeper.set.make_watching(queue_pair.as_deref())?;
+        }
         if let Some(waiter) = self.waiters.get_mut(waiter) {
             waiter.sleeper = Some(sleeper.clone());
         }
@@ -630,10 +619,11 @@ impl Inner {
             .filter(|queue_pair| queue_pair.alive && queue_pair.pool.len() < STOCK)
         {
             let Ok(sleeper) = Sleeper::new(Some(queue_pair)) else { break };
+            let _ = sleeper.set.make_watching(Some(queue_pair));
             queue_pair.pool.push(Arc::new(sleeper));
         }
         for key in self.sets.iter().map(|(key, _)| key).collect::<Vec<_>>() {
-            let _ = self.set_sleeper(key, attachment);
+            let _ = self.set_sleeper(key, attachment, Rest::Watch);
         }
     }
 
@@ -643,24 +633,29 @@ impl Inner {
         &mut self,
         key: usize,
         attachment: u32,
-    ) -> Result<Arc<Internal>, Errno> {
+        rest: Rest,
+    ) -> Result<Arc<SleepSet>, Errno> {
         let set = self.sets.get(key).ok_or(Errno::BADF)?;
-        if let Some((_, sleeper)) = set.sleep.as_ref().filter(|(of, _)| *of == attachment) {
-            return Ok(sleeper.clone());
-        }
-        // Kick, notifier and hang-up descriptor, and the kernel's sets of this set and of those in it.
         let queue_pair =
             self.queue_pair.as_ref().filter(|queue_pair| queue_pair.number == attachment);
-        let sleeper = sleep_set(queue_pair, &set.kick)?;
-        let number = sleeper.as_fd().as_raw_fd();
-        let add = |epfd, events, data| wait::epoll_add(number, epfd, EpollEvent { events, data });
-        add(set.epfd, IN, KERNEL)?;
-        for inner in self.sets_within(key) {
-            // By its edge: whether it is ready is looked at here, and one that nobody asks about
-            // now stays ready.
-            add(inner, IN | ET, INNER)?;
+        let sleeper = match set.sleep.as_ref().filter(|(of, _)| *of == attachment) {
+            Some((_, sleeper)) => sleeper.clone(),
+            None => {
+                // Kick, notifier and hang-up descriptor, and the kernel's sets of this set and of
+                // those in it.
+                let sleeper = SleepSet::new(queue_pair, &set.kick)?;
+                sleeper.add(set.epfd, IN, KERNEL)?;
+                for inner in self.sets_within(key) {
+                    // By its edge: whether it is ready is looked at here, and one that nobody asks
+                    // about now stays ready.
+                    sleeper.add(inner, IN | ET, INNER)?;
+                }
+                Arc::new(sleeper)
+            }
+        };
+        if rest == Rest::Watch {
+            sleeper.make_watching(queue_pair)?;
         }
-        let sleeper = Arc::new(sleeper);
         if let Some(set) = self.sets.get_mut(key) {
             set.sleep = Some((attachment, sleeper.clone()));
         }

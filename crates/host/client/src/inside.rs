@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use clearway_shm::in_process::Stack;
+use clearway_shm::in_process::{Rest, Stack};
 
 use crate::attach::AttachError;
 use crate::client::Client;
@@ -34,12 +34,15 @@ impl Inside {
 }
 
 /// A thread that is about to sleep, or sleeps, until this is dropped.
-pub(crate) struct Resting(Option<Stack>);
+pub(crate) struct Resting {
+    stack: Option<Stack>,
+    pub(crate) rest: Rest,
+}
 
 impl Drop for Resting {
     fn drop(&mut self) {
-        if let Some(stack) = self.0 {
-            stack.woke();
+        if let Some(stack) = self.stack {
+            stack.woke(self.rest);
         }
     }
 }
@@ -73,16 +76,24 @@ impl Client {
         }
     }
 
+    /// Turns it by a thread that slept so and is awake. True: it has watched, and something came
+    /// for others, who are woken by this or come by themselves.
+    pub(crate) fn turn_awake(&self, rest: Rest) -> bool {
+        self.turn_stack(false) && rest == Rest::Watch
+    }
+
+    /// Answers whether it found anything for others.
     #[cold]
-    fn turn_stack(&self, attend: bool) {
-        let Some(stack) = self.stack_inside() else { return };
+    fn turn_stack(&self, attend: bool) -> bool {
+        let Some(stack) = self.stack_inside() else { return false };
         let turned = if attend { stack.turn_and_attend() } else { stack.turn() };
-        self.hub().drain();
+        let for_others = self.hub().drain_for_others();
         if turned.failed() {
             if let Some(attachment) = self.alive() {
                 self.host_died(&attachment);
             }
         }
+        for_others
     }
 
     /// Something was left for the worker by a call that does not wait. Who would have waited for
@@ -106,11 +117,14 @@ impl Client {
         }
     }
 
-    /// This thread is about to sleep. None: the stack had work, so it must look again.
-    pub(crate) fn rest_inside(&self) -> Option<Resting> {
-        let Some(stack) = self.stack_inside() else { return Some(Resting(None)) };
-        if stack.about_to_sleep() {
-            return Some(Resting(Some(stack)));
+    /// This thread is about to sleep; `handed_over`: as [`Client::turn_awake`] said. None: the
+    /// stack had work, so it must look again.
+    pub(crate) fn rest_inside(&self, handed_over: bool) -> Option<Resting> {
+        let Some(stack) = self.stack_inside() else {
+            return Some(Resting { stack: None, rest: Rest::Aside });
+        };
+        if let Some(rest) = stack.about_to_sleep(handed_over) {
+            return Some(Resting { stack: Some(stack), rest });
         }
         self.hub().drain();
         None

@@ -1,5 +1,6 @@
 //! A thread that waits: it registers, looks once more, and sleeps in the kernel.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,8 @@ use crate::{Errno, ready};
 pub(crate) struct Waiting<'a> {
     client: &'a Client,
     waiter: usize,
+    /// What [`Client::turn_awake`] said last.
+    handed_over: Cell<bool>,
 }
 
 /// Until when a call waits.
@@ -45,7 +48,7 @@ impl Deadline {
 impl<'a> Waiting<'a> {
     pub(crate) fn new(client: &'a Client) -> Waiting<'a> {
         let waiter = client.hub().add_waiter();
-        Waiting { client, waiter }
+        Waiting { client, waiter, handed_over: Cell::new(false) }
     }
 
     /// This thread is blocked in `accept`.
@@ -81,9 +84,11 @@ impl<'a> Waiting<'a> {
         }
         let timeout = self.client.until_next_look(timeout);
         self.client.notify_owed_workers();
-        let Some(resting) = self.client.rest_inside() else { return Ok(()) };
+        let handed_over = self.handed_over.take();
+        let Some(resting) = self.client.rest_inside(handed_over) else { return Ok(()) };
+        let rest = resting.rest;
         let mut hub = self.client.hub();
-        let sleeper = hub.lie_down(self.waiter)?;
+        let sleeper = hub.lie_down(self.waiter, rest)?;
         let accepting = hub.accepting(self.waiter);
         // Without a host nothing is waited for but the kernel's descriptors, and that a host comes.
         let queue_pair =
@@ -106,14 +111,14 @@ impl<'a> Waiting<'a> {
         drop(hub);
 
         let mut found = [EpollEvent::default(); 4];
-        fds[0] = PollFd { fd: sleeper.epoll.as_fd().as_raw_fd(), events: libc::POLLIN, found: 0 };
+        fds[0] = PollFd { fd: sleeper.set.number(rest), events: libc::POLLIN, found: 0 };
         let polled =
             (fds.len() > 1 || wait::is_confined()).then(|| wait::sleep_poll(fds, timeout, mask));
-        let (slept, found) = match polled {
+        let (slept, there) = match polled {
             // A process that may have no descriptor more may not poll either: Linux counts what is
             // polled for.
             Some(Err(error)) if fds.len() == 1 && error.raw_os_error() == Some(libc::EINVAL) => {
-                sleep_on_set(&sleeper, timeout, mask, &mut found)
+                sleeper.set.sleep(rest, &mut found, timeout, mask)
             }
             // What woke it must be taken from the set, or it wakes the next sleeper too.
             Some(slept) => {
@@ -121,13 +126,14 @@ impl<'a> Waiting<'a> {
                     true if wait::is_confined() => {
                         take_by_reading(&sleeper, queue_pair_parts, &mut found)
                     }
-                    true => take(&sleeper.epoll, &mut found),
+                    true => sleeper.set.take(rest, &mut found),
                     false => 0,
                 };
-                (slept, &found[..there])
+                (slept, there)
             }
-            None => sleep_on_set(&sleeper, timeout, mask, &mut found),
+            None => sleeper.set.sleep(rest, &mut found, timeout, mask),
         };
+        let found = &found[..there];
         if let Some((_, notifier)) =
             queue_pair.as_ref().filter(|_| found.iter().any(|event| event.data == NOTIFIER))
         {
@@ -135,9 +141,14 @@ impl<'a> Waiting<'a> {
         }
         let pulse_lost = found.iter().any(|event| event.data == HANGUP);
         drop(resting);
-        self.client.turn_inside();
         let mut hub = self.client.hub();
+        // Before the rings are drained: nobody need kick it for what is found there.
         hub.woke(self.waiter);
+        if self.client.is_inside() {
+            drop(hub);
+            self.handed_over.set(self.client.turn_awake(rest));
+            hub = self.client.hub();
+        }
         if let Some((words, _)) = queue_pair.filter(|_| {
             hub.queue_pair.as_ref().is_some_and(|queue_pair| queue_pair.number == number)
         }) {
@@ -163,19 +174,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn sleep_on_set<'a>(
-    sleeper: &Sleeper,
-    timeout: Option<Duration>,
-    mask: Option<SignalMask>,
-    found: &'a mut [EpollEvent; 4],
-) -> (std::io::Result<usize>, &'a [EpollEvent]) {
-    let slept = wait::sleep_epoll(sleeper.epoll.as_fd().as_raw_fd(), found, timeout, mask);
-    let there = *slept.as_ref().unwrap_or(&0);
-    (slept, &found[..there])
-}
-
-/// As [`take`], by reading alone: the set looks at its members itself when it is next asked whether
-/// it is ready.
+/// What a sleeper's set takes, by reading alone: the set looks at its members itself when it is
+/// next asked whether it is ready.
 fn take_by_reading(
     sleeper: &Sleeper,
     queue_pair: Option<(i32, Arc<Internal>)>,
@@ -190,10 +190,6 @@ fn take_by_reading(
     }
     found[0] = EpollEvent { events: fds[0].found as u32, data: HANGUP };
     1
-}
-
-fn take(set: &Internal, found: &mut [EpollEvent]) -> usize {
-    wait::epoll(set.as_fd().as_raw_fd(), found, Some(Duration::ZERO), None).unwrap_or(0)
 }
 
 /// Empties the notifier. What it was notified for must be looked at after this call.

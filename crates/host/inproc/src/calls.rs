@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use clearway_shm::in_process::{ATTEND, BUSY, Calls, VERSION};
+use clearway_shm::in_process::{ASIDE, ATTEND, BUSY, Calls, LOOK_AGAIN, Rest, VERSION, WATCH};
 
 use crate::begin::begin;
 use crate::drive::Stack;
@@ -73,6 +73,7 @@ static CALLS: Calls = Calls {
     connect,
     descriptors,
     turn,
+    recall_descriptor,
     about_to_sleep,
     woke,
     is_slept_on,
@@ -148,15 +149,24 @@ extern "C" fn turn(how: u32) -> u32 {
     stack().map_or(BUSY, |stack| stack.turn(how & ATTEND != 0))
 }
 
-extern "C" fn about_to_sleep() -> u32 {
-    let _uncancelled = Uncancelled::new();
-    stack().is_none_or(Stack::about_to_sleep).into()
+extern "C" fn recall_descriptor() -> i32 {
+    stack().map_or(-1, Stack::recall_fd)
 }
 
-extern "C" fn woke() {
+extern "C" fn about_to_sleep(handed_over: u32) -> u32 {
+    let _uncancelled = Uncancelled::new();
+    let Some(stack) = stack() else { return WATCH };
+    match stack.about_to_sleep(handed_over != 0) {
+        None => LOOK_AGAIN,
+        Some(Rest::Watch) => WATCH,
+        Some(Rest::Aside) => ASIDE,
+    }
+}
+
+extern "C" fn woke(slept: u32) {
     let _uncancelled = Uncancelled::new();
     if let Some(stack) = stack() {
-        stack.woke();
+        stack.woke(if slept == ASIDE { Rest::Aside } else { Rest::Watch });
     }
 }
 

@@ -11,7 +11,8 @@ use crate::helper::Parking;
 use clearway_base::Instant;
 use clearway_engine::Clock;
 use clearway_host::HostByHand;
-use clearway_shm::in_process::{BUSY, FAILED, WORKED};
+use clearway_shm::in_process::{BUSY, FAILED, Rest, WORKED};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
@@ -22,6 +23,11 @@ const ATTEND_EVERY: u64 = 64;
 /// How long a thread that asks waits at most for a turn that another one is in.
 const LOCK_WITHIN: Duration = Duration::from_secs(1);
 
+/// For so long all threads that sleep watch, after one was waited for in vain, and for so long when
+/// that happens again and again: what it costs to wait in vain is a small part of it.
+const ALL_WATCH_LEAST: Duration = Duration::from_millis(20);
+const ALL_WATCH_MOST: Duration = Duration::from_secs(2);
+
 /// The stack, and who sleeps on it.
 pub(crate) struct Stack {
     host: Mutex<Held>,
@@ -31,8 +37,19 @@ pub(crate) struct Stack {
     is_asked: AtomicBool,
     has_failed: AtomicBool,
     turns: AtomicU64,
-    /// Threads that sleep on the descriptors, or are about to.
-    sleepers: AtomicU32,
+    /// When the last turn began, in nanoseconds of the monotonic clock.
+    turned_at: AtomicU64,
+    /// Threads of the program that sleep on the descriptors, or are about to.
+    watchers: AtomicU32,
+    /// The library's own thread does so in their place.
+    is_stood_in: AtomicBool,
+    /// Threads that sleep without, for one that watches or is on its way.
+    aside: AtomicU32,
+    /// Until then nobody sleeps aside, on the same clock.
+    all_watch_until: AtomicU64,
+    /// How long it was the last time that all had to watch.
+    all_watched_for: AtomicU64,
+    recall: EventFd,
     timer: Timer,
     pub(crate) wait_fds: Vec<RawFd>,
     pub(crate) supervisor_fd: RawFd,
@@ -98,7 +115,16 @@ impl Stack {
             is_asked: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             turns: AtomicU64::new(0),
-            sleepers: AtomicU32::new(0),
+            turned_at: AtomicU64::new(0),
+            watchers: AtomicU32::new(0),
+            is_stood_in: AtomicBool::new(false),
+            aside: AtomicU32::new(0),
+            all_watch_until: AtomicU64::new(0),
+            all_watched_for: AtomicU64::new(0),
+            recall: EventFd::from_value_and_flags(
+                0,
+                EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK,
+            )?,
             timer,
             wait_fds,
             supervisor_fd,
@@ -115,7 +141,22 @@ impl Stack {
     pub(crate) fn is_slept_on(&self) -> bool {
         // What this thread left before is seen by who is about to sleep, or it sees the sleeper.
         fence(Ordering::SeqCst);
-        self.sleepers.load(Ordering::Relaxed) > 0
+        self.is_watched() || self.is_stood_in.load(Ordering::Relaxed)
+    }
+
+    /// A thread of the program does.
+    fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Threads sleep aside.
+    pub(crate) fn has_some_aside(&self) -> bool {
+        self.aside.load(Ordering::Relaxed) > 0
+    }
+
+    /// Readable, by its edge, whenever those who sleep aside are called.
+    pub(crate) fn recall_fd(&self) -> RawFd {
+        self.recall.as_fd().as_raw_fd()
     }
 
     /// Turns once, unless another thread does.
@@ -155,6 +196,7 @@ impl Stack {
         fence(Ordering::SeqCst);
         let attends = self.is_asked.swap(false, Ordering::AcqRel) || turns % ATTEND_EVERY == 0;
         let time = host.time();
+        self.turned_at.store(time.now.as_nanos(), Ordering::Relaxed);
         self.timer.passed(time.now);
         let turned = if attends { host.turn(time) } else { host.turn_workers(time) };
         let Ok(turn) = turned else {
@@ -168,23 +210,94 @@ impl Stack {
         failed | if turn.worked || turn.again { WORKED } else { 0 }
     }
 
-    /// This thread is about to sleep on the descriptors. False: there was work instead.
-    pub(crate) fn about_to_sleep(&self) -> bool {
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
+    /// This thread is about to sleep, and will be woken so. None: there was work instead.
+    ///
+    /// One thread watches for all: woken for packets of the others, it would keep them from the
+    /// processor, and each answer would be a turn of its own while it sleeps. Who has watched for
+    /// others only, and has woken one of them, leaves the descriptors to that one, which has to do
+    /// now and watches when it is done.
+    pub(crate) fn about_to_sleep(&self, handed_over: bool) -> Option<Rest> {
+        loop {
+            let rest = self.begin_rest(handed_over);
+            fence(Ordering::SeqCst);
+            // Who watches is seen now by who turns: the timer is set for what is due.
+            if self.turn(false) & WORKED != 0 {
+                self.woke(rest);
+                return None;
+            }
+            // Who watched may have left meanwhile.
+            if rest == Rest::Watch || handed_over || self.is_watched() {
+                return Some(rest);
+            }
+            self.woke(rest);
+        }
+    }
+
+    fn begin_rest(&self, handed_over: bool) -> Rest {
+        let all_watch =
+            self.turned_at.load(Ordering::Relaxed) < self.all_watch_until.load(Ordering::Relaxed);
+        if all_watch {
+            self.watchers.fetch_add(1, Ordering::Relaxed);
+            return Rest::Watch;
+        }
+        let free = !handed_over
+            && self.watchers.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if free {
+            return Rest::Watch;
+        }
+        self.aside.fetch_add(1, Ordering::Relaxed);
+        Rest::Aside
+    }
+
+    /// A thread is awake again.
+    pub(crate) fn woke(&self, slept: Rest) {
+        match slept {
+            Rest::Watch => {
+                if self.watchers.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    self.parking.unpark();
+                }
+            }
+            Rest::Aside => {
+                self.aside.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// The library's own thread is about to sleep on the descriptors in place of the program's
+    /// threads. False: there was work instead.
+    pub(crate) fn about_to_stand_in(&self) -> bool {
+        self.is_stood_in.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        // It is seen now by who turns: the timer is set for what is due.
         let may_sleep = self.turn(false) & WORKED == 0;
         if !may_sleep {
-            self.woke();
+            self.stood_in();
         }
         may_sleep
     }
 
-    /// A thread is awake again.
-    pub(crate) fn woke(&self) {
-        if self.sleepers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.parking.unpark();
-        }
+    /// It does so no longer.
+    pub(crate) fn stood_in(&self) {
+        self.is_stood_in.store(false, Ordering::Relaxed);
+    }
+
+    /// Work had to wait, because those who were on their way did not come: for some time all watch
+    /// who sleep, and longer each time when that happens again soon.
+    pub(crate) fn nobody_came(&self) {
+        let now = now().as_nanos();
+        let (until, before) = (
+            self.all_watch_until.load(Ordering::Relaxed),
+            self.all_watched_for.load(Ordering::Relaxed),
+        );
+        let least = nanos(ALL_WATCH_LEAST);
+        let time = if now.saturating_sub(until) < before {
+            (before * 2).clamp(least, nanos(ALL_WATCH_MOST))
+        } else {
+            least
+        };
+        self.all_watched_for.store(time, Ordering::Relaxed);
+        self.all_watch_until.store(now + time, Ordering::Relaxed);
+        // A counter that is full is readable already.
+        let _ = self.recall.write(1);
     }
 
     /// A connection as if to an attach socket.
@@ -238,6 +351,10 @@ impl Stack {
         let fds: Vec<RawFd> = self.wait_fds.iter().chain([&self.supervisor_fd]).copied().collect();
         crate::helper::poll_for(&fds, Some(most));
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What time it is, as turns have it.

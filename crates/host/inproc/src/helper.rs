@@ -16,6 +16,9 @@ use crate::drive::Stack;
 /// Nobody has turned the stack for so long: it is turned here.
 const IDLE_BEFORE_TURN: Duration = Duration::from_millis(10);
 
+/// The same while threads sleep aside, and who was to watch has not come.
+const ASIDE_BEFORE_TURN: Duration = Duration::from_millis(1);
+
 /// Where the thread waits while others sleep on the stack.
 pub(crate) struct Parking {
     is_parked: AtomicBool,
@@ -52,12 +55,14 @@ fn run(stack: &'static Stack, on_events: extern "C" fn()) {
     let mut turns = stack.turns();
     loop {
         // Also after it was called from where it was parked: so that is called a hundred times a
-        // second at most, however often the program's threads sleep and wake.
-        poll_for(&[], Some(IDLE_BEFORE_TURN));
+        // second at most (a thousand times while some sleep aside), however often the program's
+        // threads sleep and wake.
+        let some_aside = stack.has_some_aside();
+        poll_for(&[], Some(if some_aside { ASIDE_BEFORE_TURN } else { IDLE_BEFORE_TURN }));
         if stack.is_slept_on() {
             park(stack, notifier, on_events);
         } else if stack.turns() == turns {
-            stand_in(stack, on_events);
+            stand_in(stack, on_events, some_aside);
         }
         turns = stack.turns();
     }
@@ -80,20 +85,23 @@ fn park(stack: &'static Stack, notifier: RawFd, on_events: extern "C" fn()) {
 }
 
 /// Sleeps on the stack in place of the program's threads, until one of them turns it again.
-fn stand_in(stack: &'static Stack, on_events: extern "C" fn()) {
+fn stand_in(stack: &'static Stack, on_events: extern "C" fn(), mut some_aside: bool) {
     loop {
         let turns = stack.turns();
-        if stack.about_to_sleep() {
+        if stack.about_to_stand_in() {
             let slept_at = stack.turns();
             stack.sleep(Duration::MAX);
             let is_alone = stack.turns() == slept_at;
-            stack.woke();
+            stack.stood_in();
             stack.turn(true);
             on_events();
             if !is_alone {
                 return;
             }
         } else {
+            if std::mem::take(&mut some_aside) {
+                stack.nobody_came();
+            }
             on_events();
             if stack.turns() != turns + 1 {
                 return;

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const SYMBOL: &std::ffi::CStr = c"clearway_in_process";
 
 /// The version of the table.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The environment's word for the settings of the stack, in the language of the host's settings
 /// file. Where it is set, the process has its stack inside.
@@ -37,6 +37,14 @@ pub const BUSY: u32 = 2;
 /// Answer of [`Calls::turn`]: the stack has failed, and is of no more use.
 pub const FAILED: u32 = 4;
 
+/// Answer of [`Calls::about_to_sleep`]: there was work instead.
+pub const LOOK_AGAIN: u32 = 0;
+/// Answer of [`Calls::about_to_sleep`]: the thread sleeps on the descriptors that bring work.
+pub const WATCH: u32 = 1;
+/// Answer of [`Calls::about_to_sleep`]: another thread does, or is about to; this one sleeps until
+/// it is woken by who turned, or called by [`Calls::recall_descriptor`].
+pub const ASIDE: u32 = 2;
+
 /// What the library with the stack can be asked. All but `start` and `leave` may be called from any
 /// thread at any time.
 #[repr(C)]
@@ -58,11 +66,14 @@ pub struct Calls {
     pub descriptors: unsafe extern "C" fn(out: *mut i32, most: usize) -> usize,
     /// Turns once, unless another thread does.
     pub turn: extern "C" fn(how: u32) -> u32,
-    /// This thread is about to sleep on the descriptors. 0: there was work instead, so it must look
-    /// again, and is not counted as a sleeper.
-    pub about_to_sleep: extern "C" fn() -> u32,
-    /// It is awake again.
-    pub woke: extern "C" fn(),
+    /// A descriptor by which all who sleep aside are called: they look again.
+    pub recall_descriptor: extern "C" fn() -> i32,
+    /// This thread is about to sleep. `handed_over` (1: yes): it has just watched, what came was
+    /// for others, and it has woken one of them. Answers one of [`LOOK_AGAIN`], [`WATCH`] and
+    /// [`ASIDE`].
+    pub about_to_sleep: extern "C" fn(handed_over: u32) -> u32,
+    /// It is awake again, and had slept so ([`WATCH`] or [`ASIDE`]).
+    pub woke: extern "C" fn(slept: u32),
     /// Threads sleep on the descriptors, who would not hear of what this one left. 1: so it is.
     pub is_slept_on: extern "C" fn() -> u32,
     /// In a forked child: lets go of the ports. Nothing else is called there.
@@ -79,6 +90,15 @@ pub struct Stack(&'static Calls);
 /// How a turn went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Turned(u32);
+
+/// How a thread sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// On the descriptors that bring work, among others.
+    Watch,
+    /// Until somebody wakes it who turned.
+    Aside,
+}
 
 impl Turned {
     /// There was work, and there may be more.
@@ -155,15 +175,27 @@ impl Stack {
         Turned((self.0.turn)(ATTEND))
     }
 
-    /// This thread is about to sleep on the descriptors. False: there was work, so it must look
-    /// again first.
-    pub fn about_to_sleep(self) -> bool {
-        (self.0.about_to_sleep)() != 0
+    /// A descriptor by which all who sleep aside are called.
+    pub fn recall_descriptor(self) -> RawFd {
+        (self.0.recall_descriptor)()
+    }
+
+    /// This thread is about to sleep; `handed_over`: it has just watched, what came was for others,
+    /// and it has woken one of them. None: there was work, so it must look again first.
+    pub fn about_to_sleep(self, handed_over: bool) -> Option<Rest> {
+        match (self.0.about_to_sleep)(handed_over.into()) {
+            LOOK_AGAIN => None,
+            ASIDE => Some(Rest::Aside),
+            _ => Some(Rest::Watch),
+        }
     }
 
     /// It is awake again, or did not sleep after all.
-    pub fn woke(self) {
-        (self.0.woke)();
+    pub fn woke(self, slept: Rest) {
+        (self.0.woke)(match slept {
+            Rest::Watch => WATCH,
+            Rest::Aside => ASIDE,
+        });
     }
 
     /// Threads sleep on the descriptors.

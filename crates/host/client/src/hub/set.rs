@@ -8,6 +8,7 @@ use slab::Slab;
 use std::time::Duration;
 
 use crate::Errno;
+use crate::hub::sleep_set::SleepSet;
 use crate::hub::{Inner, Watch, forget};
 use crate::internal::Internal;
 use crate::ready::{ALWAYS, IN, READ, WRITE};
@@ -38,8 +39,10 @@ pub(crate) struct Set {
     pub(crate) kicked: u32,
     /// Threads that have slept on the set, drain the rings, and take what is ready next.
     pub(crate) looking: u32,
+    /// Who took what was ready when it was last looked at, and will look again.
+    served_by: Option<ThreadMark>,
     /// What they sleep on, and the attachment whose notifier is in it.
-    pub(crate) sleep: Option<(u32, Arc<Internal>)>,
+    pub(crate) sleep: Option<(u32, Arc<SleepSet>)>,
     /// The kernel's set has members too.
     pub(crate) kernel: bool,
     /// How many members are sets.
@@ -65,6 +68,19 @@ pub(crate) enum What {
     Set(usize),
 }
 
+/// Tells threads that live from each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ThreadMark(usize);
+
+impl ThreadMark {
+    fn own() -> ThreadMark {
+        thread_local! {
+            static PLACE: u8 = const { 0 };
+        }
+        ThreadMark(PLACE.with(|place| std::ptr::from_ref(place).addr()))
+    }
+}
+
 impl Member {
     fn interest(&self) -> u32 {
         match self.disabled {
@@ -87,6 +103,7 @@ impl Set {
             sleeping: 0,
             kicked: 0,
             looking: 0,
+            served_by: None,
             sleep: None,
             kernel: false,
             inner: 0,
@@ -124,7 +141,7 @@ impl Set {
 
     pub(crate) fn forget_threads(&mut self) {
         (self.waiting, self.sleeping, self.kicked) = (0, 0, 0);
-        (self.looking, self.sleep) = (0, None);
+        (self.looking, self.served_by, self.sleep) = (0, None, None);
         self.watches.retain(|watch| matches!(watch, Watch::Member { .. }));
     }
 
@@ -404,7 +421,10 @@ impl Inner {
         if entry.sleeping > entry.kicked {
             entry.kicked += 1;
             let kick = entry.kick.clone();
+            self.concerns_others = true;
             self.kick_set(kick);
+        } else {
+            self.concerns_others |= entry.served_by.is_some_and(|mark| mark != ThreadMark::own());
         }
         let mut index = 0;
         while let Some(&watch) = self.sets.get(set).and_then(|set| set.watches.get(index)) {
@@ -437,6 +457,9 @@ impl Inner {
             } else if entry.events & ET == 0 {
                 self.sets[set].queue(member);
             }
+        }
+        if let Some(set) = self.sets.get_mut(set) {
+            set.served_by = (filled > 0).then(ThreadMark::own);
         }
         filled
     }
