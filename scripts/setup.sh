@@ -160,6 +160,13 @@ install_tools() {
     done < <(sed -n "/^\[workspace.metadata.$section\]$/,/^$/"' s/^\([a-z-]*\) = "\(.*\)"$/\1 \2/p' Cargo.toml)
 }
 
+# Rust's library for another target, for programs that tests build. Where Rust is not rustup's, such tests say that they are skipped.
+install_target() {
+    command -v rustup >/dev/null || return 0
+    rustup target list --installed | grep -qx "$1" || rustup target add "$1" ||
+        echo "setup: Rust's library for $1 could not be installed; tests that need it will be skipped" >&2
+}
+
 if [[ "${1:-}" == --tool ]]; then
     install_tools tools-on-demand "$2"
     exit
@@ -177,4 +184,5 @@ fi
 see_to_cargo
 if [[ -n "$tools" ]]; then
     install_tools tools
+    install_target x86_64-unknown-linux-musl
 fi

@@ -46,6 +46,14 @@ pub(crate) const FRAME: usize = offset_of!(Block, frame);
 pub(crate) const SAVED: usize = offset_of!(Block, saved);
 pub(crate) const STATE: usize = offset_of!(Block, state);
 
+impl Block {
+    /// A stack for the frames of calls that the thread makes when it has none of its own: where it
+    /// begins, and its length.
+    pub(crate) fn last_stack(&self) -> (usize, usize) {
+        (self.agent_sp.load(Ordering::Relaxed), LAST_STACK)
+    }
+}
+
 /// All blocks of this process. They are never freed; a thread that begins takes one whose thread
 /// has ended.
 static BLOCKS: [AtomicPtr<Block>; MAX_THREADS] =
@@ -53,6 +61,9 @@ static BLOCKS: [AtomicPtr<Block>; MAX_THREADS] =
 
 /// Room that the C library and a sleeping thread have above what is lent.
 const MARGIN: usize = 4096;
+
+/// Room above what is lent for the frame of a signal, as large as processors make them.
+const LAST_STACK: usize = 64 << 10;
 
 fn empty() -> Box<Block> {
     let mut block = Box::new(Block {
@@ -83,7 +94,7 @@ pub(crate) fn of_main_thread() -> Result<&'static Block, String> {
     }
     let block: &'static Block = Box::leak(empty());
     block.agent_fs.store(fs_base(), Ordering::Relaxed);
-    block.agent_sp.store((stack as usize + STACK) & !63, Ordering::Relaxed);
+    block.agent_sp.store((stack as usize + STACK - LAST_STACK) & !63, Ordering::Relaxed);
     BLOCKS[0].store(ptr::from_ref(block).cast_mut(), Ordering::Release);
     Ok(block)
 }
@@ -158,7 +169,8 @@ extern "C" fn lend(block: *mut c_void) -> *mut c_void {
     set_gs_base(0);
     let here = 0u64;
     block.agent_fs.store(fs_base(), Ordering::Relaxed);
-    block.agent_sp.store(((&raw const here) as usize - MARGIN) & !63, Ordering::Relaxed);
+    let below = (&raw const here) as usize - MARGIN - LAST_STACK;
+    block.agent_sp.store(below & !63, Ordering::Relaxed);
     block.state.store(TAKEN, Ordering::Release);
     wake(&block.state);
     let never = AtomicU32::new(0);

@@ -98,6 +98,10 @@ unsafe fn outcome(
                 None => Native,
             },
             libc::SYS_exit => exit(context),
+            libc::SYS_munmap => {
+                signals::keep_a_stack(context, block, (words[0], words[1]));
+                asked(context, block, number, words)
+            }
             libc::SYS_arch_prctl if matches!(words[0], ARCH_SET_GS | ARCH_GET_GS) => {
                 Done(-(libc::EPERM as isize))
             }

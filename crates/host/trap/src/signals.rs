@@ -10,7 +10,7 @@
 //! it is blocked ends the process; the program's handler for it is called for those of other
 //! origin.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{siginfo_t, ucontext_t};
@@ -236,6 +236,23 @@ pub(crate) unsafe fn change_stack(context: &mut ucontext_t, words: [usize; 6]) -
         unsafe { *(words[1] as *mut libc::stack_t) = told };
     }
     0
+}
+
+/// The thread gives this memory back. When it stands on it, as threads of musl do that nobody joins,
+/// it goes on without a stack to its last call, whose signal needs one: the kernel lays the frame
+/// where the block has room for it.
+pub(crate) fn keep_a_stack(context: &mut ucontext_t, block: &Block, (start, len): (usize, usize)) {
+    let is_given_back = |place: usize| place > start && place - start <= len;
+    let now = &mut context.uc_stack;
+    let is_off = now.ss_flags & libc::SS_DISABLE != 0 || now.ss_size == 0;
+    let sp = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+    if !is_given_back(sp) || !(is_off || is_given_back(now.ss_sp as usize + now.ss_size)) {
+        return;
+    }
+    let (start, len) = block.last_stack();
+    now.ss_sp = start as *mut c_void;
+    now.ss_flags = SS_AUTODISARM;
+    now.ss_size = len;
 }
 
 /// A signal of the program's came while the library runs on this thread.

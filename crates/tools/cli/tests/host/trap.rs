@@ -1,5 +1,5 @@
 //! Programs whose system calls are trapped (`clearway run --trap`): busybox, which is statically
-//! linked, and Go's.
+//! linked, Go's, and Rust's with musl.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,6 +13,12 @@ const BUSYBOX: &str = "/bin/busybox";
 
 /// The source of a server and a client of `net/http`.
 const HTTP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host/http.go");
+
+/// The source of a server and a client in Rust.
+const EXCHANGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host/exchange.rs");
+
+/// The target of Rust whose programs have all of musl in them.
+const MUSL: &str = "x86_64-unknown-linux-musl";
 
 fn has_busybox() -> bool {
     or_skip(Path::new(BUSYBOX).exists(), "busybox-static is not here. Install it (make test does).")
@@ -35,6 +41,28 @@ fn built(host: &Host) -> Option<String> {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(program.to_str()?.to_owned())
+}
+
+/// Whether the compiler has Rust's library for musl.
+fn has_musl() -> bool {
+    let asked = Command::new("rustc").args(["--target", MUSL, "--print", "target-libdir"]).output();
+    let folder = asked.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+    let is_there = folder.is_ok_and(|folder| !folder.is_empty() && Path::new(&folder).exists());
+    or_skip(is_there, &format!("Say `rustup target add {MUSL}` (make test does)."))
+}
+
+/// The program in Rust, built for musl: to be mapped anywhere (`pic`), or where it says itself
+/// (`static`).
+fn built_for_musl(host: &Host, relocation: &str) -> String {
+    let program = host.folder.join(format!("exchange-{relocation}"));
+    let output = Command::new("rustc")
+        .args(["--edition", "2024", "--target", MUSL, "-O", "-C"])
+        .arg(format!("relocation-model={relocation}"))
+        .args(["-o", program.to_str().unwrap(), EXCHANGE])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program.to_str().unwrap().to_owned()
 }
 
 fn trapped(host: &Host, program: &str, args: &[&str]) -> String {
@@ -105,6 +133,29 @@ fn a_server_and_a_client_in_go_exchange_ten_thousand_requests_while_memory_is_co
     let url = format!("http://{at}/?n=64");
     let by_curl = host.run(IN_CLIENT, "curl", &["-s", "--max-time", "60", &url]);
     assert_eq!(by_curl, "0123456789abcdef".repeat(4));
+    server.kill();
+    host.await_empty();
+    host.stop();
+}
+
+/// Each connection has a thread at the server that ends without its stack.
+#[test]
+fn a_server_and_a_client_in_rust_with_musl_exchange_bytes() {
+    if !has_musl() {
+        return;
+    }
+    let host = Host::new();
+    let [server, client] = ["pic", "static"].map(|relocation| built_for_musl(&host, relocation));
+    let at = format!("{SERVER}:8080");
+    let options = ["--trap", "--required"];
+    let mut server = host.spawn_with(&options, IN_SERVER, &server, &["serve", &at]);
+    server.await_text("serving");
+    for _ in 0..2 {
+        let said = trapped(&host, &client, &["get", &at, "8", "25"]);
+        let expected = "200 connections, 0 exchanges wrong\na datagram\nno datagram: true\n\
+            refused: true\n";
+        assert_eq!(said, expected);
+    }
     server.kill();
     host.await_empty();
     host.stop();
