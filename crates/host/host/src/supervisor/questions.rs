@@ -80,6 +80,7 @@ impl Supervisor {
                 self.ask_revive(asker, request);
             }
             Request::Bind { session, local } => self.ask_bind(asker, session, local),
+            Request::Listen { session, backlog } => self.ask_listen(asker, session, backlog),
             Request::SocketLines { table, from } => self.ask_socket_lines(asker, table, from),
             request => self.ask_worker(asker, request),
         }
@@ -254,8 +255,7 @@ impl Supervisor {
 
     fn ask_worker(&mut self, asker: Asker, request: Request) {
         let id = match &request {
-            Request::Listen { session, .. }
-            | Request::Connect { session, .. }
+            Request::Connect { session, .. }
             | Request::Subscribe { session }
             | Request::Options { session, .. }
             | Request::Urgent { session, .. }
@@ -268,8 +268,7 @@ impl Supervisor {
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
         // An address that was given up before this was asked is free.
-        if let Request::Listen { .. } | Request::Connect { .. } | Request::Settle { .. } = &request
-        {
+        if let Request::Connect { .. } | Request::Settle { .. } = &request {
             self.end_session_fds();
         }
         self.delegate(worker_of(id), asker, move |worker, asker| {
@@ -277,9 +276,6 @@ impl Supervisor {
             let (sessions, stack) = worker.both();
             let program = &asker.program;
             Ok(match request {
-                Request::Listen { backlog, .. } => {
-                    Reply::Opened(sessions.listen(stack, program, id, backlog)?)
-                }
                 Request::Connect { remote, .. } => {
                     Reply::Opened(sessions.connect(time, stack, program, id, remote)?)
                 }
@@ -324,6 +320,31 @@ impl Supervisor {
             return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
         }
         bind_at_home(&workers, asker, (id, local), true);
+    }
+
+    /// A listener is answered when all workers listen: a peer comes to whatever worker it likes, and
+    /// one that has not heard of the listener would refuse it.
+    fn ask_listen(&mut self, asker: Asker, id: SessionId, backlog: u32) {
+        // An address that was given up before this was asked is free.
+        self.end_session_fds();
+        let (home, workers) = (worker_of(id), Arc::clone(&self.workers));
+        if home >= workers.count() {
+            return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
+        }
+        let job = move |worker: &mut Worker| {
+            asker.hear(worker);
+            let (sessions, stack) = worker.both();
+            match sessions.listen(stack, &asker.program, id, backlog) {
+                Ok(listener) if workers.count() > 1 => {
+                    let answer = move |_: &Arc<Workers>, _| {
+                        asker.answer(Ok(Reply::Opened(listener)), &[]);
+                    };
+                    through_others(&workers, home, |_| true, answer);
+                }
+                listens => asker.answer(listens.map(Reply::Opened), &[]),
+            }
+        };
+        self.workers.to_worker(home, Box::new(job));
     }
 
     fn ask_prefixes(&mut self, asker: Asker) {

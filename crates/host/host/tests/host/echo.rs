@@ -1,5 +1,10 @@
 //! Streams between two namespaces.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use clearway_shm::attach_socket::{Kind, worker_of};
 use clearway_shm::layout::{request, state};
 
@@ -156,6 +161,44 @@ fn several_workers_serve_one_listener() {
     let sessions =
         || world.host.ask_all(|worker| worker.sessions().count()).unwrap().iter().sum::<u32>();
     eventually("all sessions are gone", || sessions() == 0);
+}
+
+/// A peer comes to whatever worker it likes: one that has not heard of the listener would refuse it.
+#[test]
+fn listen_is_answered_when_every_worker_listens() {
+    let world = World::with(|setup| setup.workers = vec![None, None]);
+    let (server, client) = pair(&world);
+    let mut listener = server.open(Kind::Stream, false).unwrap();
+    server.bind(&listener, "172.16.1.1:80").unwrap();
+    let other = 1 - worker_of(listener.session.id);
+    let (release, held) = mpsc::channel::<()>();
+    let (tell, holds) = mpsc::channel();
+    let is_answered = AtomicBool::new(false);
+    let was_answered = thread::scope(|scope| {
+        scope.spawn(|| {
+            world.host.ask(other, move |_| {
+                tell.send(()).unwrap();
+                // It ends with an error: the other end is dropped, and never says anything.
+                held.recv().is_err()
+            })
+        });
+        holds.recv().unwrap();
+        let is_answered = &is_answered;
+        let early = scope.spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            let early = is_answered.load(Ordering::Relaxed);
+            drop(release);
+            early
+        });
+        server.listen(&mut listener, 5).unwrap();
+        is_answered.store(true, Ordering::Relaxed);
+        early.join().unwrap()
+    });
+    assert!(!was_answered, "a worker that stands still listens already?");
+    for _ in 0..4 {
+        let _ours = client.connect("172.16.1.1:80").unwrap();
+        server.accept(&mut listener);
+    }
 }
 
 /// A listener has its address on all workers, and they learn one after the other that it is gone.
