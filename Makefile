@@ -109,7 +109,7 @@ apps: setup ## Build, then run programs of Debian over Clearway and the kernel, 
 	@exec tests/apps/run --record $(ARGS)
 
 soak: PACKAGES += $(APPS_PACKAGES)
-soak: setup ## Build, then load nginx, redis and very many programs for MINUTES=30 each, over Clearway and the kernel (root)
+soak: setup ## Build, then load nginx, redis, Go's HTTP (trapped) and very many programs for MINUTES=30 each, over Clearway and the kernel (root)
 	cargo build --release
 	@exec tests/apps/run --long --only soak --minutes $(or $(MINUTES),30) $(ARGS)
 

@@ -197,7 +197,7 @@ class World:
 
     # Programs.
 
-    def _argv(self, role, argv, user):
+    def _argv(self, role, argv, user, trap):
         argv = [str(word) for word in argv]
         as_user = []
         if user:
@@ -207,7 +207,7 @@ class World:
             self._make_tap(user or "root")
             return [*as_user, str(PROGRAMS / "clearway"), "run", "--inproc", "--port", "tap:cw0", "-a", f"{OURS}/24", "-a", f"{OURS6}/64", "--", *argv]
         if role in self.on_clearway:
-            return [*as_user, str(PROGRAMS / "clearway"), "run", "--required", "--", *argv]
+            return [*as_user, str(PROGRAMS / "clearway"), "run", "--required", *(["--trap"] if trap else []), "--", *argv]
         peer = [] if self.loopback or self.inproc else ["ip", "netns", "exec", "peer"]
         return [*peer, *as_user, *argv]
 
@@ -224,9 +224,9 @@ class World:
             process = subprocess.Popen(argv, stdin=stdin, stdout=file, stderr=file, env=env, cwd=cwd)
         return Running(process, log, what)
 
-    def start(self, role, argv, user=None, env=None, cwd=None, stdin=subprocess.DEVNULL):
-        """Starts a program that goes on; `role` is "server" or "client"."""
-        program = self._spawn(self._argv(role, argv, user), f"{role}-{os.path.basename(str(argv[0]))}", self._environment(env), stdin, cwd)
+    def start(self, role, argv, user=None, env=None, cwd=None, stdin=subprocess.DEVNULL, trap=False):
+        """Starts a program that goes on; `role` is "server" or "client". `trap`: no library can be loaded before it."""
+        program = self._spawn(self._argv(role, argv, user, trap), f"{role}-{os.path.basename(str(argv[0]))}", self._environment(env), stdin, cwd)
         self.running.append(program)
         return program
 
@@ -236,7 +236,7 @@ class World:
     def run(self, role, argv, user=None, env=None, cwd=None, data=None, seconds=TIMEOUT, code=0):
         """Runs a program to its end; it has to end with `code` (None: as it likes)."""
         what = " ".join(str(word) for word in argv)[:300]
-        argv = self._argv(role, argv, user)
+        argv = self._argv(role, argv, user, trap=False)
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment(env), cwd=cwd)
         try:
             out, err = process.communicate(data or b"", timeout=seconds)

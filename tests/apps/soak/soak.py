@@ -1,5 +1,6 @@
 """Work that goes on for long: memory has to stay flat, nothing may be left, and no error may come that the kernel does not have."""
 
+import os
 import pathlib
 import re
 import signal
@@ -11,6 +12,7 @@ from cases import nginx, stores
 from harness.registry import case
 
 TINY = pathlib.Path(__file__).with_name("tiny.c")
+CHATTER = pathlib.Path(__file__).with_name("chatter.go")
 
 #: What the host's memory may grow by between the first fifth of a soak and its end: a fixed part for what is given back lazily, and a share.
 GROWTH_BYTES, GROWTH_SHARE, GROWTH_DESCRIPTORS = 48 << 20, 1.25, 64
@@ -105,5 +107,37 @@ def soak_programs(w):
     w.figure("programs", f"{count} in {time.monotonic() - began:.0f} s")
     w.same("failed", re.findall(r"(\d+) failed", out))
     w.running[-1].stop()
+    watch.judge()
+    no_session_left(w)
+
+
+def trapped_memory(text):
+    """What a program of chatter.go says that it holds, line by line."""
+    looks = re.findall(r"rss (\d+) KiB, (\d+) threads, (\d+) descriptors, (\d+) goroutines", text)
+    return [dict(zip(("rss", "threads", "descriptors", "goroutines"), map(int, look))) for look in looks]
+
+
+@case("soak/go", "Go net/http", "Go net/http", "trapped; POSTs over 32 connections, half of them new each time, at GOGC=5, with goroutines that only signals take from their processors", ["golang-go"], long=True, limit=300, ways=BOTH)
+def soak_go(w):
+    chatter, seconds = w.tmp / "chatter", max(20, round(w.minutes * 60))
+    subprocess.run(["go", "build", "-o", str(chatter), str(CHATTER)], check=True, env={**os.environ, "CGO_ENABLED": "0"}, cwd=w.tmp)
+    server = w.start("server", [chatter, "serve", f"{w.address}:7000"], trap=True)
+    server.await_text("serving")
+    watch = Watch(w)
+    client = w.start("client", [chatter, "get", f"{w.address}:7000", seconds, 32], trap=True)
+    text = client.succeed(seconds + 240)
+    done = re.search(r"(\d+) requests, (\d+) of them wrong", text)
+    w.check(done and int(done[1]) > 100, text[-3000:])
+    w.figure("requests", done[1])
+    w.at_most("wrong", int(done[2]))
+    server.stop(seconds=60)
+    for role, program in (("server", server), ("client", client)):
+        looks = trapped_memory(program.text())
+        fifth = max(1, len(looks) // 5)
+        for kind, extra in (("rss", 32 << 10), ("threads", 32), ("descriptors", 64), ("goroutines", 64)):
+            # While it begins it has less than ever after.
+            before, after = (max(look[kind] for look in part) for part in (looks[: 2 * fifth], looks[-fifth:]))
+            w.figure(f"{role}: {kind}", f"{before} at first, {after} at the end")
+            w.check(after <= before * GROWTH_SHARE + extra, f"the {role} grew: {kind} {before} at first, {after} at the end")
     watch.judge()
     no_session_left(w)
