@@ -160,11 +160,11 @@ install_tools() {
     done < <(sed -n "/^\[workspace.metadata.$section\]$/,/^$/"' s/^\([a-z-]*\) = "\(.*\)"$/\1 \2/p' Cargo.toml)
 }
 
-# Rust's library for another target, for programs that tests build. Where Rust is not rustup's, such tests say that they are skipped.
+# Rust's library for another target, for programs that tests build. Where Rust is not rustup's, such tests say that they are skipped, and fail where CI is set.
 install_target() {
     command -v rustup >/dev/null || return 0
     rustup target list --installed | grep -qx "$1" || rustup target add "$1" ||
-        echo "setup: Rust's library for $1 could not be installed; tests that need it will be skipped" >&2
+        echo "setup: Rust's library for $1 could not be installed; tests that need it are skipped, or fail where CI is set" >&2
 }
 
 if [[ "${1:-}" == --tool ]]; then
