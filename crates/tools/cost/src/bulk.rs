@@ -58,7 +58,7 @@ impl Bulk {
         let local = Some(Endpoint::new(b, 1024));
         let remote = Endpoint::new(a, PORT);
         client.stack.connect(now, ConnectSpec { table, local, remote, token: 0, options })?;
-        let (server, client, conn, now) = handshake(server, client, listener, now, offload)?;
+        let (conn, now) = handshake((&mut server, &mut client), listener, now, offload)?;
         Ok(Bulk { server, client, conn, now, offload, one_in, left: 0, received: 0 })
     }
 
@@ -114,25 +114,24 @@ impl Bulk {
 
 /// Turns until the server has its connection.
 fn handshake(
-    mut server: Side,
-    mut client: Side,
+    (server, client): (&mut Side, &mut Side),
     listener: ListenerId,
     mut now: Instant,
     offload: bool,
-) -> Result<(Side, Side, ConnId, Instant)> {
+) -> Result<(ConnId, Instant)> {
     let meta = Side::meta(offload);
     for _ in 0..8 {
         now += TURN;
-        client_turn(&mut client, now, &mut 0);
-        server.take_from(&mut client, meta);
-        let Side { stack, out, burst } = &mut server;
+        client_turn(client, now, &mut 0);
+        server.take_from(client, meta);
+        let Side { stack, out, burst } = &mut *server;
         stack.ingest(now, burst);
         burst.clear();
         stack.emit(now, out);
         if let Some(conn) = stack.accept(listener) {
-            return Ok((server, client, conn, now));
+            return Ok((conn, now));
         }
-        client.take_from(&mut server, meta);
+        client.take_from(server, meta);
     }
     anyhow::bail!("no connection came about")
 }

@@ -32,8 +32,6 @@ struct Case {
     /// What is counted for each connection in each round: a request, a whole short connection, or
     /// the segments of a stream.
     what: &'static str,
-    /// How many of them.
-    each: u64,
     connections: u32,
     more: &'static [&'static str],
 }
@@ -41,31 +39,26 @@ struct Case {
 /// Segments of a round of `clearway-cost bulk`.
 const SEGMENTS: u64 = 64;
 
+impl Case {
+    /// How many of what is counted.
+    fn each(&self) -> u64 {
+        if self.what == "bulk" { SEGMENTS } else { 1 }
+    }
+}
+
 const CASES: &[Case] = &[
-    Case { name: "v4-1", what: "request", each: 1, connections: 1, more: &[] },
-    Case { name: "v4-128", what: "request", each: 1, connections: 128, more: &[] },
-    Case {
-        name: "v4-128-offload",
-        what: "request",
-        each: 1,
-        connections: 128,
-        more: &["--offload"],
-    },
-    Case { name: "v6-128", what: "request", each: 1, connections: 128, more: &["--v6"] },
-    Case { name: "v4-1024", what: "request", each: 1, connections: 1024, more: &[] },
-    Case { name: "v4-4096", what: "request", each: 1, connections: 4096, more: &[] },
-    Case { name: "v4-short", what: "short", each: 1, connections: 64, more: &[] },
-    Case { name: "v4-short-reset", what: "short", each: 1, connections: 64, more: &["--reset"] },
-    Case { name: "v6-short", what: "short", each: 1, connections: 64, more: &["--v6"] },
+    Case { name: "v4-1", what: "request", connections: 1, more: &[] },
+    Case { name: "v4-128", what: "request", connections: 128, more: &[] },
+    Case { name: "v4-128-offload", what: "request", connections: 128, more: &["--offload"] },
+    Case { name: "v6-128", what: "request", connections: 128, more: &["--v6"] },
+    Case { name: "v4-1024", what: "request", connections: 1024, more: &[] },
+    Case { name: "v4-4096", what: "request", connections: 4096, more: &[] },
+    Case { name: "v4-short", what: "short", connections: 64, more: &[] },
+    Case { name: "v4-short-reset", what: "short", connections: 64, more: &["--reset"] },
+    Case { name: "v6-short", what: "short", connections: 64, more: &["--v6"] },
     // What loss recovery costs where it is busy all the time, for each segment that is new.
-    Case { name: "bulk", what: "bulk", each: SEGMENTS, connections: 1, more: &[] },
-    Case {
-        name: "bulk-lost-1-in-50",
-        what: "bulk",
-        each: SEGMENTS,
-        connections: 1,
-        more: &["--one-in", "50"],
-    },
+    Case { name: "bulk", what: "bulk", connections: 1, more: &[] },
+    Case { name: "bulk-lost-1-in-50", what: "bulk", connections: 1, more: &["--one-in", "50"] },
 ];
 
 /// Measures every case; false when one is beyond its bound.
@@ -136,7 +129,7 @@ fn instructions(program: &Path, case: &Case) -> Result<u64> {
     let (few, many) = (20, 60);
     let less = collected(program, case, few)?;
     let more = collected(program, case, many)?;
-    Ok((more - less) / ((many - few) * u64::from(case.connections) * case.each))
+    Ok((more - less) / ((many - few) * u64::from(case.connections) * case.each()))
 }
 
 fn collected(program: &Path, case: &Case, rounds: u64) -> Result<u64> {

@@ -71,9 +71,7 @@ fn hold(column: usize, buffer: u64) {
         println!("buffer {buffer}: | {row}");
         let said = said(&page, [first, second], "Clearway", column);
         let is_as_said = said.is_some_and(|said| said.abs_diff(of) <= TOLERANCE);
-        // The first version of BBR leaves next to nothing, and so does Linux's.
-        let least = if first == "bbr1" || second == "bbr1" { 2 } else { 5 };
-        let is_shared = both >= 85 && (least..=100 - least).contains(&of);
+        let is_shared = both >= 85 && (5..=95).contains(&of);
         let is_even = first != second || buffer > 100 || (40..=60).contains(&of);
         if !(is_as_said && is_shared && is_even) {
             wrong.push(format!("{row}; docs/congestion.md says {said:?}"));
