@@ -68,6 +68,8 @@ struct server {
 	unsigned listener_count;
 	/* Listeners that stopped to accept because there was no place. */
 	bool waits_for_place[MAX_ADDRESSES];
+	/* Requests to accept and to receive datagrams that the ring holds. */
+	unsigned at_sockets;
 	struct connection *connections;
 	struct datagram *datagrams;
 	uint32_t free_datagram;
@@ -97,6 +99,7 @@ static void accept_more(struct server *server, unsigned listener)
 
 	io_uring_prep_multishot_accept_direct(sqe, server->listeners[listener], NULL, NULL, 0);
 	io_uring_sqe_set_data64(sqe, NAME(ACCEPT, listener));
+	server->at_sockets++;
 }
 
 static void receive_more(struct server *server, uint32_t number)
@@ -118,6 +121,7 @@ static void receive_datagrams(struct server *server, unsigned listener)
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = BUFFER_GROUP;
 	io_uring_sqe_set_data64(sqe, NAME(DATAGRAM, listener));
+	server->at_sockets++;
 }
 
 static uint8_t *buffer(struct server *server, unsigned id)
@@ -129,6 +133,19 @@ static void give_back(struct server *server, unsigned id)
 {
 	io_uring_buf_ring_add(server->buffers, buffer(server, id), BUFFER_LEN, (unsigned short)id, io_uring_buf_ring_mask(BUFFERS), 0);
 	io_uring_buf_ring_advance(server->buffers, 1);
+}
+
+/* Whether the ring only asks to be asked again, which says nothing of the connection. */
+static bool is_to_be_repeated(int result)
+{
+	return result == -EINTR || result == -EAGAIN || result == -ENOBUFS;
+}
+
+/* That a peer resets or goes away is its own affair; any other end of a connection is ours, and said. */
+static void say_failure(const char *what, int result)
+{
+	if (result != -ECONNRESET && result != -EPIPE)
+		fprintf(stderr, "kernel-io_uring: a connection ends: cannot %s: %s\n", what, strerror(-result));
 }
 
 /* Closes a connection once nothing of it is on its way. */
@@ -165,6 +182,9 @@ static void send_owed(struct server *server, uint32_t number)
 
 static void on_accepted(struct server *server, unsigned listener, const struct io_uring_cqe *cqe)
 {
+	bool ended = !(cqe->flags & IORING_CQE_F_MORE);
+
+	server->at_sockets -= ended;
 	if (cqe->res >= 0) {
 		uint32_t number = (uint32_t)cqe->res;
 		server->connections[number] = (struct connection){ .open = true };
@@ -176,7 +196,7 @@ static void on_accepted(struct server *server, unsigned listener, const struct i
 		server->waits_for_place[listener] = true;
 		return;
 	}
-	if (!(cqe->flags & IORING_CQE_F_MORE))
+	if (ended && !server->stops)
 		accept_more(server, listener);
 }
 
@@ -184,7 +204,7 @@ static void on_accepted(struct server *server, unsigned listener, const struct i
 static void on_closed(struct server *server)
 {
 	for (unsigned listener = 0; listener < server->listener_count; listener++) {
-		if (server->waits_for_place[listener]) {
+		if (server->waits_for_place[listener] && !server->stops) {
 			server->waits_for_place[listener] = false;
 			accept_more(server, listener);
 		}
@@ -207,10 +227,13 @@ static void on_received(struct server *server, uint32_t number, const struct io_
 			connection->owed += (uint64_t)ended * server->options->answer_len;
 			send_owed(server, number);
 		}
-	} else if (cqe->res != -ENOBUFS) {
+	} else if (!is_to_be_repeated(cqe->res)) {
 		/* The peer has no more to say; what it is owed it gets. */
 		connection->ends = true;
-		connection->failed |= cqe->res < 0;
+		if (cqe->res < 0) {
+			connection->failed = true;
+			say_failure("receive", cqe->res);
+		}
 	}
 	if (!connection->receives && !connection->ends)
 		receive_more(server, number);
@@ -222,7 +245,8 @@ static void on_sent(struct server *server, uint32_t number, const struct io_urin
 	struct connection *connection = &server->connections[number];
 
 	connection->sends = false;
-	if (cqe->res < 0) {
+	if (cqe->res < 0 && !is_to_be_repeated(cqe->res)) {
+		say_failure("send", cqe->res);
 		connection->failed = true;
 		connection->ends = true;
 		if (connection->receives) {
@@ -231,8 +255,9 @@ static void on_sent(struct server *server, uint32_t number, const struct io_urin
 			io_uring_sqe_set_data64(sqe, NAME(CANCEL, number));
 		}
 	} else {
-		connection->owed -= (uint32_t)cqe->res;
-		server->counts.bytes_out += (uint32_t)cqe->res;
+		uint32_t sent = cqe->res < 0 ? 0 : (uint32_t)cqe->res;
+		connection->owed -= sent;
+		server->counts.bytes_out += sent;
 		send_owed(server, number);
 	}
 	close_when_idle(server, number);
@@ -269,7 +294,10 @@ static void on_datagram(struct server *server, unsigned listener, const struct i
 		}
 		give_back(server, id);
 	}
-	if (!(cqe->flags & IORING_CQE_F_MORE))
+	if (cqe->flags & IORING_CQE_F_MORE)
+		return;
+	server->at_sockets--;
+	if (!server->stops)
 		receive_datagrams(server, listener);
 }
 
@@ -296,6 +324,43 @@ static void on_completion(struct server *server, const struct io_uring_cqe *cqe)
 	case DATAGRAM: on_datagram(server, number, cqe); break;
 	case ANSWERED: on_answered(server, number, cqe); break;
 	case CANCEL: break;
+	}
+}
+
+/* Waits for completions and looks at all of them. */
+static void turn(struct server *server)
+{
+	int error = io_uring_submit_and_wait(&server->ring, 1);
+	struct io_uring_cqe *cqe;
+	unsigned head, count = 0;
+
+	if (error < 0 && error != -EINTR && error != -EBUSY && error != -EAGAIN)
+		die(FAILED, "cannot wait for io_uring: %s", strerror(-error));
+	io_uring_for_each_cqe(&server->ring, head, cqe) {
+		on_completion(server, cqe);
+		count++;
+	}
+	io_uring_cq_advance(&server->ring, count);
+}
+
+/* Takes the sockets out of the ring and closes them. The kernel clears a ring some time after its process has ended, and until then
+ * it would share what comes to the port between these sockets and those of whoever serves next, and reset what it gave to these. */
+static void leave_sockets(struct server *server)
+{
+	for (unsigned listener = 0; listener < server->listener_count; listener++) {
+		const uint64_t names[] = { NAME(ACCEPT, listener), NAME(DATAGRAM, listener) };
+
+		for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			struct io_uring_sqe *sqe = entry(server);
+			io_uring_prep_cancel64(sqe, names[i], 0);
+			io_uring_sqe_set_data64(sqe, NAME(CANCEL, 0));
+		}
+	}
+	while (server->at_sockets > 0)
+		turn(server);
+	for (unsigned listener = 0; listener < server->listener_count; listener++) {
+		close(server->listeners[listener]);
+		close(server->sockets[listener]);
 	}
 }
 
@@ -408,18 +473,9 @@ static void *serve(void *argument)
 	io_uring_submit(&server->ring);
 	pthread_barrier_wait(&all_ready);
 	double began = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-	while (!server->stops) {
-		int error = io_uring_submit_and_wait(&server->ring, 1);
-		if (error < 0 && error != -EINTR && error != -EBUSY && error != -EAGAIN)
-			die(FAILED, "cannot wait for io_uring: %s", strerror(-error));
-		struct io_uring_cqe *cqe;
-		unsigned head, count = 0;
-		io_uring_for_each_cqe(&server->ring, head, cqe) {
-			on_completion(server, cqe);
-			count++;
-		}
-		io_uring_cq_advance(&server->ring, count);
-	}
+	while (!server->stops)
+		turn(server);
+	leave_sockets(server);
 	/* A thread that waits here is never busy in vain. */
 	server->counts.busy_s = seconds_of(CLOCK_THREAD_CPUTIME_ID) - began;
 	return NULL;

@@ -226,6 +226,9 @@ pub(crate) struct HugePages {
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 
+/// How often the system is asked, while it makes room between.
+const TRIES: usize = 10;
+
 impl HugePages {
     /// None when the system does not give them.
     pub(crate) fn reserve(more: u64) -> Option<HugePages> {
@@ -233,10 +236,19 @@ impl HugePages {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::fs::read_to_string(HUGE_PAGES).ok()?;
         let wanted = before.trim().parse::<u64>().ok()? + more;
-        std::fs::write(HUGE_PAGES, wanted.to_string()).ok()?;
         let pages = HugePages { before, _alone: alone };
-        let got = std::fs::read_to_string(HUGE_PAGES).ok()?.trim().parse::<u64>().ok()?;
-        (got >= wanted).then_some(pages)
+        for _ in 0..TRIES {
+            std::fs::write(HUGE_PAGES, wanted.to_string()).ok()?;
+            let got = std::fs::read_to_string(HUGE_PAGES).ok()?.trim().parse::<u64>().ok()?;
+            if got >= wanted {
+                return Some(pages);
+            }
+            // A build leaves files in all of the memory, and hardly two megabytes in one piece.
+            let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
+            let _ = std::fs::write("/proc/sys/vm/compact_memory", "1");
+            thread::sleep(Duration::from_millis(200));
+        }
+        None
     }
 }
 
