@@ -43,9 +43,9 @@ pub(crate) const PROGRAMS: Programs = Programs {
         memcaslap with one thread, and pgbench, over the kernel, on the client's. Clearway's host \
         has a TAP device in the client's namespace and runs on the client's core, or on the \
         server's; with the stack inside, the server has that TAP device itself, and nginx no master \
-        process; the kernel's server is at the other end of a veth pair. The letters behind a name \
-        are the size of the file, `-1` is one connection and else there are 64, `-close` is a \
-        connection for each request; redis has 50 clients or 1,000, `-p16` is 16 requests at a \
+        process; the kernel's server is at the other end of a veth pair. nginx accepts all \
+        connections that wait at once. The letters behind a name are the size of the file, `-1` is \
+        one connection and else there are 64, `-close` is a connection for each request; redis has 50 clients or 1,000, `-p16` is 16 requests at a \
         time; PostgreSQL has 16, each of which reads one row at a time. p99 is what the clients \
         say; memcaslap's is between powers of two, and pgbench tells none where it connects anew.",
     link: Link::Ethernet,
