@@ -12,10 +12,7 @@ use crate::need::Need;
 use crate::process::{Launch, Running, list, pause};
 use crate::report::{Point, SystemNote};
 use crate::scenario::{Measured, System};
-use crate::world::{CABLE_SERVER, External, Options, TAP, TAP_SERVER, World};
-
-/// The server's end of a link in shared memory.
-const MEMIF_SERVER: &str = "10.79.0.2";
+use crate::world::{CABLE_SERVER, External, MEMIF_SERVER, Options, TAP, TAP_SERVER, World};
 
 /// The port that servers of the bench listen on.
 const BENCH_PORT: u16 = 10_000;
@@ -212,7 +209,7 @@ impl System for Answering {
 
     fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
         if self.server == Server::Reflector {
-            let link = Shared::Memif { socket: world.file("memif"), queues: 1 };
+            let link = Shared::memif(world, 1);
             let frames = reflect(world, &link, Mirror::Ours, REQUEST_FRAME)?;
             let mut measured = Measured::default();
             measured.set("requests_per_second", frames.number("rx_mpps").map(|mpps| mpps * 1e6));
@@ -281,7 +278,7 @@ impl Answering {
     }
 
     fn memif(&self, world: &World<'_>) -> Shared {
-        Shared::Memif { socket: world.file("memif"), queues: self.cores }
+        Shared::memif(world, self.cores)
     }
 
     fn server(&self, world: &World<'_>, exchange: &Exchange) -> anyhow::Result<Option<Launch>> {

@@ -18,6 +18,11 @@ pub(crate) enum Shared {
 }
 
 impl Shared {
+    /// memif between two programs of this measurement.
+    pub(crate) fn memif(world: &World<'_>, queues: usize) -> Shared {
+        Shared::Memif { socket: world.file("memif"), queues }
+    }
+
     /// What DPDK calls the server's end.
     pub(crate) fn server(&self) -> String {
         match self {

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
+use crate::links::Shared;
 use crate::process::{Launch, Running};
 use crate::world::World;
 
@@ -126,6 +127,24 @@ impl Host {
             ..Place::default()
         };
         Ok((host, place))
+    }
+
+    /// On this core, with the server's end of a memif link, and where its programs run on `cores`.
+    pub(crate) fn with_memif(
+        world: &World<'_>,
+        core: usize,
+        address: &str,
+        cores: &[usize],
+    ) -> anyhow::Result<(Host, Place)> {
+        let commands = [
+            format!("create port dpdk:{} name link", Shared::memif(world, 1).server()),
+            "set interface state link up".into(),
+            format!("set interface ip address link {address}/16"),
+            "app ns add id wire secret abc if link".into(),
+        ];
+        let host = Host::up_on(world, core, None, &commands)?;
+        let ours = Some((host.socket.clone(), "wire", "abc"));
+        Ok((host, Place { ours, cores: cores.to_vec(), ..Place::default() }))
     }
 
     /// On the server's first core.

@@ -92,6 +92,7 @@ pub fn all() -> &'static [&'static dyn Scenario] {
         &scenarios::iperf3_ethernet::Iperf3Ethernet,
         &scenarios::programs::PROGRAMS,
         &scenarios::programs::PROGRAMS_LOOPBACK,
+        &scenarios::programs::PROGRAMS_MEMIF,
         &scenarios::udp_flood::UdpFlood,
         &scenarios::vhost::Vhost,
     ]

@@ -94,6 +94,9 @@ pub(crate) const CABLE_SERVER: &str = "10.78.0.2";
 /// Our server at the TAP device.
 pub(crate) const TAP_SERVER: &str = "10.77.0.2";
 
+/// Our server at the other end of a link in shared memory.
+pub(crate) const MEMIF_SERVER: &str = "10.79.0.2";
+
 /// The TAP device.
 pub(crate) const TAP: &str = "cwlab0";
 

@@ -147,6 +147,24 @@ fn unmodified_servers_over_ethernet_and_over_loopback() {
     );
 }
 
+#[cfg(feature = "dpdk")]
+#[test]
+fn servers_over_memif_are_asked_by_our_own_client() {
+    if !root() || !two_cores() {
+        return;
+    }
+    preload::build();
+    for point in ["redis-get", "redis-get-p16", "nginx-64-close"] {
+        let left = measured("programs-memif", &format!("--points {point}"));
+        left.has(&["clearway-shared", "kernel"], "requests_per_second");
+        left.has(&["clearway-shared", "kernel"], "p99_us");
+    }
+    let left = measured("programs-memif", "--points nginx-64-1,pgbench");
+    left.has(&["clearway-shared", "kernel"], "requests_per_second");
+    let said = "does not speak the language of PostgreSQL";
+    assert!(left.table.contains(said), "{}", left.table);
+}
+
 /// Whether a program can be run by its name.
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

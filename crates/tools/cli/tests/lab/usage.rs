@@ -59,6 +59,7 @@ fn the_list_names_every_scenario_and_what_it_needs() {
         "iperf3-ethernet",
         "programs",
         "programs-loopback",
+        "programs-memif",
         "udp-flood",
         "vhost",
         "all",

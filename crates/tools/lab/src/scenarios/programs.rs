@@ -15,18 +15,20 @@ use crate::place::{Host, Place, Tap};
 use crate::process::Ready;
 use crate::report::{Axis, Better, Metric, Point, SystemNote};
 use crate::scenario::{Measured, Scenario, System};
-use crate::world::{CABLE_SERVER, Options, World};
+use crate::world::{CABLE_SERVER, MEMIF_SERVER, Options, World};
 
 use load::{ANSWERS, LOADS, Load, QUICK};
 
 /// Over a TAP device: the client is the kernel's. Over loopback: both programs are over the same.
+/// Over memif: the client is `clearway bench client`, with a stack of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Link {
     Ethernet,
     Loopback,
+    Memif,
 }
 
-/// One of the two scenarios.
+/// One of the scenarios.
 pub(crate) struct Programs {
     name: &'static str,
     title: &'static str,
@@ -45,9 +47,10 @@ pub(crate) const PROGRAMS: Programs = Programs {
         server's; with the stack inside, the server has that TAP device itself, and nginx no master \
         process; the kernel's server is at the other end of a veth pair. nginx accepts all \
         connections that wait at once. The letters behind a name are the size of the file, `-1` is \
-        one connection and else there are 64, `-close` is a connection for each request; redis has 50 clients or 1,000, `-p16` is 16 requests at a \
-        time; PostgreSQL has 16, each of which reads one row at a time. p99 is what the clients \
-        say; memcaslap's is between powers of two, and pgbench tells none where it connects anew.",
+        one connection and else there are 64, `-close` is a connection for each request; redis has \
+        50 clients or 1,000, `-p16` is 16 requests at a time; PostgreSQL has 16, each of which \
+        reads one row at a time. p99 is what the clients say; memcaslap's is between powers of two, \
+        and pgbench tells none where it connects anew.",
     link: Link::Ethernet,
 };
 
@@ -62,8 +65,22 @@ pub(crate) const PROGRAMS_LOOPBACK: Programs = Programs {
     link: Link::Loopback,
 };
 
+/// Over memif.
+pub(crate) const PROGRAMS_MEMIF: Programs = Programs {
+    name: "programs-memif",
+    title: "unmodified servers over memif",
+    about: "The same servers over a host of Clearway's on their core, whose link is memif; `clearway \
+        bench client` on the client's core asks, which polls; beside it the kernel's server and \
+        `clearway bench client --kernel` at the ends of a veth pair. redis is asked for a key that is \
+        not there.",
+    link: Link::Memif,
+};
+
 /// The device that the host makes, and the addresses of both its ends.
 const TAP: Tap = Tap { device: "cwlab2", ours: "10.98.1.2", kernels: "10.98.1.1" };
+
+const RATE: &str = "requests_per_second";
+const P99: &str = "p99_us";
 
 /// How busy the cores were while the client ran, whatever ran there: who is full sets the rate.
 const SERVER_CORE: &str = "server_core_busy";
@@ -91,8 +108,8 @@ impl Scenario for Programs {
 
     fn metrics(&self) -> Vec<Metric> {
         vec![
-            Metric::main("requests_per_second", "requests", "1/s", Better::Higher),
-            Metric::told("p99_us", "p99", "µs", Better::Lower),
+            Metric::main(RATE, "requests", "1/s", Better::Higher),
+            Metric::told(P99, "p99", "µs", Better::Lower),
             Metric::told(SERVER_CORE, "server's core busy", "%", Better::Neither),
             Metric::told(CLIENT_CORE, "client's core busy", "%", Better::Neither),
         ]
@@ -113,8 +130,9 @@ impl Scenario for Programs {
             };
             Box::new(Server { note, link: self.link, host }) as Box<dyn System>
         };
+        let about = "over a host of Clearway's on the client's core";
         let mut all = vec![
-            system("clearway", "over a host of Clearway's on the client's core", Over::ClientCore),
+            system("clearway", about, Over::ClientCore),
             system(
                 "clearway-shared",
                 "over a host of Clearway's on the server's core",
@@ -122,6 +140,10 @@ impl Scenario for Programs {
             ),
             system("kernel", "over the kernel", Over::Kernel),
         ];
+        if self.link == Link::Memif {
+            // The client polls: its core has no time for a host.
+            all.remove(0);
+        }
         if self.link == Link::Ethernet {
             // Two programs with a stack each have no loopback in common.
             let about = "with Clearway's stack inside of the server, on its core";
@@ -206,7 +228,7 @@ impl Server {
         };
         let host_core = *host_core.context("no core for the host")?;
         Ok(match (self.link, self.host) {
-            (Link::Ethernet, Over::Kernel) => {
+            (Link::Ethernet | Link::Memif, Over::Kernel) => {
                 let ends = world.ends()?;
                 let (server, client) = (ends.server.holder(), ends.client.holder());
                 Scene {
@@ -238,6 +260,16 @@ impl Server {
                     server,
                     client: place(Some(ends.client.holder()), near),
                     address: TAP.ours,
+                    host: Some(host),
+                    _namespace: None,
+                }
+            }
+            (Link::Memif, _) => {
+                let (host, server) = Host::with_memif(world, host_core, MEMIF_SERVER, far)?;
+                Scene {
+                    server,
+                    client: place(None, near),
+                    address: MEMIF_SERVER,
                     host: Some(host),
                     _namespace: None,
                 }
@@ -279,12 +311,15 @@ impl System for Server {
             Need::Root,
             Need::Program("ip", "iproute2"),
             Need::Program("redis-server", "redis-server"),
-            Need::Program("redis-benchmark", "redis-tools"),
             Need::Program("nginx", "nginx"),
-            Need::Program("wrk", "wrk"),
         ];
+        if self.link != Link::Memif {
+            needs.push(Need::Program("redis-benchmark", "redis-tools"));
+            needs.push(Need::Program("wrk", "wrk"));
+        }
         match self.host {
             Over::Kernel => {}
+            _ if self.link == Link::Memif => needs.extend([Need::Dpdk, Need::Preload]),
             over if over.is_bare() => needs.push(Need::Tun),
             _ => needs.extend([Need::Tun, Need::Preload]),
         }
@@ -298,6 +333,9 @@ impl System for Server {
         let load = Load::find(&point.key)?;
         if let Some(why) = load.missing(world.facts) {
             return Some(why);
+        }
+        if self.link == Link::Memif {
+            return load.why_not_asked_by_bench().map(Into::into);
         }
         if self.host == Over::Itself {
             return load.why_not_inside().map(Into::into);
@@ -338,7 +376,12 @@ impl System for Server {
             Ok(running) => {
                 let cores = [&world.options.server_cores, &world.options.client_cores];
                 let before = cores.map(|cores| CoreTime::of(cores));
-                let mut asked = load.ask(world, &scene.client, scene.address);
+                let mut asked = match self.link {
+                    Link::Memif => load.ask_by_bench(world, &scene.client, scene.address),
+                    Link::Ethernet | Link::Loopback => {
+                        load.ask(world, &scene.client, scene.address)
+                    }
+                };
                 if let Ok(measured) = &mut asked {
                     let busy = |at: usize| CoreTime::of(cores[at]).busy_since(before[at]);
                     measured.set(SERVER_CORE, busy(0).map(|share| share * 100.0));

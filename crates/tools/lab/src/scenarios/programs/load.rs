@@ -1,5 +1,6 @@
 //! What the servers are asked, and what the clients say of it.
 
+mod bench;
 mod memcached;
 mod pgbench;
 

@@ -9,7 +9,7 @@ use crate::process::Launch;
 use crate::scenario::Measured;
 use crate::world::World;
 
-const PORT: u16 = 11_211;
+pub(super) const PORT: u16 = 11_211;
 
 /// What it makes when it can be asked: it says nothing.
 pub(super) fn port_file(world: &World<'_>) -> PathBuf {
