@@ -66,3 +66,13 @@ fn who_was_not_rung_looks_at_all_ports() {
     // The time was over: a port that holds frames back may have one now.
     assert_eq!(woken(false, &[]), Woken { rung: false, quiet: 0 });
 }
+
+#[test]
+fn a_thread_that_sleeps_here_asks_to_be_woken_in_time() {
+    std::thread::spawn(|| {
+        woken(false, &[]);
+        assert_eq!(u64::try_from(prctl::get_timerslack().unwrap()), Ok(TIMER_SLACK_NS));
+    })
+    .join()
+    .unwrap();
+}
