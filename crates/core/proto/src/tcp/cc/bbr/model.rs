@@ -1,13 +1,191 @@
-//! How the model of the path follows what ACKs say (draft-ietf-ccwg-bbr-06 5.3 and 5.5).
+//! What both versions know of the path and how they know it, and the pace that follows from that.
+//! Each version holds one of these, tells it what its own draft says, and adds its own window.
+//! Numbers of sections are those of draft-ietf-ccwg-bbr-06.
 
-use clearway_base::{Duration, Instant, Rng};
+use clearway_base::{Duration, Instant};
 
-use super::*;
+use super::highest::Highest;
+use super::values::{Input, Known, percent};
+use crate::tcp::api::BbrInfo;
+use crate::tcp::cc::window::{MAX_CWND, Window};
 
-impl Bbr {
+/// Gains at which both begin, in hundredths.
+pub(super) const STARTUP_PACING_GAIN: u32 = 277;
+pub(super) const CWND_GAIN: u32 = 200;
+pub(super) const PROBE_RTT_CWND_GAIN: u32 = 50;
+
+/// BBR.PacingMarginPercent: so much below the rate, lest a queue builds up.
+const PACING_MARGIN: u32 = 1;
+/// BBR.MinPipeCwnd, in segments.
+const MIN_PIPE: u32 = 4;
+/// BBR.ProbeRTTDuration and BBR.MinRTTFilterLen.
+const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
+const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
+/// Round trips that the rate may stand still before the pipe counts as full.
+const FULL_BW_ROUNDS: u8 = 3;
+/// BBR.ExtraAckedFilterLen in round trips, halved: there are two slots.
+const EXTRA_ACKED_ROUNDS: u64 = 5;
+
+/// Where the state machine is. The first version knows no Refill.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    Startup,
+    Drain,
+    Down,
+    Cruise,
+    Refill,
+    Up,
+    ProbeRtt,
+}
+
+/// What an ACK meant for the search for the shortest round trip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    /// It goes on as it was, in it or not.
+    Same,
+    /// It began.
+    Begins,
+    /// It is over, and the version says what follows.
+    Over,
+}
+
+/// The model of one connection's path.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(super) mode: Mode,
+    pub(super) pacing_gain: u32,
+    pub(super) cwnd_gain: u32,
+    /// When this part of the cycle of ProbeBW began.
+    pub(super) cycle_at: Instant,
+    // ---- what leaves
+    pacing_rate: u64,
+    pub(super) quantum: u32,
+    // ---- the rate, and whether it still grows
+    pub(super) bw: u64,
+    pub(super) full_bw: u64,
+    full_bw_count: u8,
+    pub(super) full_bw_now: bool,
+    pub(super) full_bw_reached: bool,
+    // ---- the round trip
+    pub(super) min_rtt: Option<Duration>,
+    min_rtt_at: Instant,
+    probe_rtt_min: Option<Duration>,
+    probe_rtt_min_at: Instant,
+    probe_rtt_expired: bool,
+    probe_rtt_done_at: Option<Instant>,
+    probe_rtt_round_done: bool,
+    // ---- ACKs that come in bunches
+    pub(super) extra_acked: Highest<u32, 2>,
+    extra_acked_since: Instant,
+    extra_acked_delivered: u64,
+    extra_acked_round: u64,
+    // ---- round trips, counted in what is delivered
+    pub(super) round_count: u64,
+    next_round_delivered: u64,
+    pub(super) round_start: bool,
+    // ---- what the window was
+    prior_cwnd: u32,
+    pub(super) in_recovery: bool,
+    idle_restart: bool,
+}
+
+impl Model {
+    /// For a connection with this window, whose round trips take `srtt` as far as is known.
+    pub(super) fn new(w: &Window, now: Instant, srtt: Option<Duration>, delivered: u64) -> Model {
+        let rtt = srtt.unwrap_or(Duration::from_millis(1)).max(Duration::from_micros(1));
+        let nominal = u128::from(w.cwnd) * 1_000_000_000 / u128::from(rtt.as_nanos());
+        let mut model = Model {
+            mode: Mode::Startup,
+            pacing_gain: STARTUP_PACING_GAIN,
+            cwnd_gain: CWND_GAIN,
+            cycle_at: now,
+            pacing_rate: percent(nominal as u64, u64::from(STARTUP_PACING_GAIN)),
+            quantum: 0,
+            bw: 0,
+            full_bw: 0,
+            full_bw_count: 0,
+            full_bw_now: false,
+            full_bw_reached: false,
+            min_rtt: srtt,
+            min_rtt_at: now,
+            probe_rtt_min: srtt,
+            probe_rtt_min_at: now,
+            probe_rtt_expired: false,
+            probe_rtt_done_at: None,
+            probe_rtt_round_done: false,
+            extra_acked: Highest::new(),
+            extra_acked_since: now,
+            extra_acked_delivered: 0,
+            extra_acked_round: 0,
+            round_count: 0,
+            next_round_delivered: delivered,
+            round_start: false,
+            prior_cwnd: 0,
+            in_recovery: false,
+            idle_restart: false,
+        };
+        model.set_send_quantum(w);
+        model
+    }
+
+    /// Goes on from what another stack has known.
+    pub(super) fn resume(&mut self, w: &Window, known: Known, now: Instant) {
+        self.bw = known.bw;
+        self.min_rtt = Some(known.min_rtt).filter(|rtt| *rtt > Duration::ZERO);
+        self.probe_rtt_min = self.min_rtt;
+        if known.full_bw_reached {
+            self.full_bw_reached = true;
+            self.cycle_at = now;
+            self.start_cruise();
+        }
+        self.set_pace(w);
+    }
+
+    /// What another stack has to know, beside the highest rate.
+    pub(super) fn known(&self, bw: u64) -> Known {
+        let min_rtt = self.min_rtt.unwrap_or_default();
+        Known { bw, min_rtt, full_bw_reached: self.full_bw_reached }
+    }
+
+    /// What it tells of itself.
+    pub(super) fn info(&self) -> BbrInfo {
+        let min_rtt = self.min_rtt.unwrap_or_default();
+        BbrInfo { bw: self.bw, min_rtt, pacing_gain: self.pacing_gain, cwnd_gain: self.cwnd_gain }
+    }
+
+    // ---- states that both have
+
+    pub(super) fn go(&mut self, mode: Mode, pacing_gain: u32, cwnd_gain: u32) {
+        self.mode = mode;
+        (self.pacing_gain, self.cwnd_gain) = (pacing_gain, cwnd_gain);
+    }
+
+    pub(super) fn enter_startup(&mut self) {
+        self.go(Mode::Startup, STARTUP_PACING_GAIN, CWND_GAIN);
+    }
+
+    pub(super) fn start_cruise(&mut self) {
+        self.go(Mode::Cruise, 100, CWND_GAIN);
+    }
+
+    pub(super) fn is_in_probe_bw(&self) -> bool {
+        matches!(self.mode, Mode::Down | Mode::Cruise | Mode::Refill | Mode::Up)
+    }
+
+    /// 5.4: about to send with nothing in flight, for the owner had too little to send. True: the
+    /// search for the shortest round trip is over, and the version says what follows.
+    pub(super) fn on_restart(&mut self, w: &mut Window, now: Instant) -> bool {
+        self.idle_restart = true;
+        self.extra_acked_since = now;
+        if self.is_in_probe_bw() {
+            self.set_pacing_rate(w, 100);
+        }
+        self.mode == Mode::ProbeRtt && self.is_probe_rtt_done(w, now)
+    }
+
     // ---- 5.5.1: round trips
 
-    fn start_round(&mut self, delivered: u64) {
+    pub(super) fn start_round(&mut self, delivered: u64) {
         self.next_round_delivered = delivered;
     }
 
@@ -17,145 +195,7 @@ impl Bbr {
         if self.round_start {
             self.start_round(i.delivered);
             self.round_count += 1;
-            self.rounds_since_probe_up += 1;
         }
-    }
-
-    // ---- 5.5.10: signs of congestion
-
-    pub(super) fn update_latest_delivery_signals(&mut self, i: &Input) {
-        self.loss_round_start = false;
-        self.bw_latest = self.bw_latest.max(i.sample.rate);
-        self.inflight_latest = self.inflight_latest.max(i.sample.delivered);
-        if i.sample.prior_delivered.is_some_and(|before| before >= self.loss_round_delivered) {
-            self.loss_round_delivered = i.delivered;
-            self.loss_round_start = true;
-        }
-    }
-
-    fn reset_congestion_signals(&mut self) {
-        self.is_loss_in_round = false;
-        (self.losses_in_round, self.lost_in_round) = (0, 0);
-        (self.bw_latest, self.inflight_latest) = (0, 0);
-    }
-
-    pub(super) fn update_congestion_signals(&mut self, w: &mut Window, i: &Input, rng: &mut Rng) {
-        self.update_round(i);
-        let rate = i.sample.rate;
-        if rate > 0 && (rate >= self.max_bw.max() || !i.sample.is_app_limited) {
-            self.max_bw.take(rate);
-        }
-        self.marked_in_round += u64::from(i.marked);
-        if !self.loss_round_start {
-            return;
-        }
-        let marks = self.share_of_marks(i);
-        if !self.is_probing() {
-            let in_flight = self.inflight_latest.min(u64::from(MAX_CWND)) as u32;
-            // What a path loses by chance in each round trip would else take a share of the rate in
-            // each of them.
-            let has_lost_much = self.is_loss_in_round
-                && is_too_high(self.lost_in_round, in_flight.max(i.in_flight), w.mss(), i.has_sack);
-            if has_lost_much || marks > 0 {
-                self.init_lower_bounds(w);
-            }
-            if has_lost_much {
-                self.bw_shortterm = self.bw_latest.max(percent(self.bw_shortterm, BETA));
-                let least = percent_of(self.inflight_shortterm, BETA);
-                self.inflight_shortterm =
-                    self.inflight_latest.min(u64::from(MAX_CWND)).max(u64::from(least)) as u32;
-            }
-            if marks > 0 {
-                self.give_way_to_marks();
-            }
-        } else if marks >= ECN_THRESH && self.is_probe_sample {
-            self.inflight_too_high(w, i, i.sample.tx_in_flight, rng);
-        } else if marks >= ECN_THRESH && self.mode == Mode::Startup {
-            self.full_bw_reached = true;
-            self.inflight_longterm = self.safe_inflight(w);
-        }
-        self.is_loss_in_round = false;
-        self.lost_in_round = 0;
-    }
-
-    fn init_lower_bounds(&mut self, w: &Window) {
-        if self.bw_shortterm == NO_RATE {
-            self.bw_shortterm = self.max_bw.max();
-        }
-        if self.inflight_shortterm == NONE {
-            self.inflight_shortterm = w.cwnd;
-        }
-    }
-
-    /// A round trip has ended: the share of what was marked in it, in 1024ths. The average follows
-    /// by a sixteenth, as in DCTCP (RFC 8257 3.3).
-    fn share_of_marks(&mut self, i: &Input) -> u32 {
-        let all = (i.delivered - self.delivered_before_round.min(i.delivered)).max(1);
-        let share = (self.marked_in_round * 1024 / all).min(1024) as u32;
-        (self.marked_in_round, self.delivered_before_round) = (0, i.delivered);
-        self.ecn_alpha = (self.ecn_alpha * 15 + share) / 16;
-        if share > 0 && self.ecn_alpha == 0 {
-            self.ecn_alpha = 1;
-        }
-        share
-    }
-
-    /// A third of the average share of marks is what the volume is cut by.
-    fn give_way_to_marks(&mut self) {
-        let cut = u64::from(self.inflight_shortterm) * u64::from(self.ecn_alpha) / (3 * 1024);
-        self.inflight_shortterm = (u64::from(self.inflight_shortterm) - cut) as u32;
-    }
-
-    pub(super) fn note_loss(&mut self, w: &Window, delivered: u64) {
-        if !self.is_loss_in_round {
-            self.loss_round_delivered = delivered;
-            self.losses_in_round = 0;
-            if !self.in_recovery {
-                self.save_state_upon_loss(w);
-            }
-        }
-        self.is_loss_in_round = true;
-    }
-
-    /// HandleLostPacket: the lost left with, or before, the oldest marker in flight.
-    pub(super) fn on_lost(&mut self, w: &mut Window, i: &Input, rng: &mut Rng) {
-        self.note_loss(w, i.delivered);
-        self.losses_in_round = self.losses_in_round.saturating_add(1);
-        self.lost_in_round = self.lost_in_round.saturating_add(i.sample.newly_lost);
-        let Some((tx_in_flight, lost, is_app_limited)) = i.oldest.filter(|_| self.is_probe_sample)
-        else {
-            return;
-        };
-        let lost = lost.max(i.sample.newly_lost);
-        if !is_too_high(lost, tx_in_flight, w.mss(), i.has_sack) {
-            return;
-        }
-        // InflightAtLoss.
-        let size = i.sample.newly_lost;
-        let before = u64::from(tx_in_flight).saturating_sub(size);
-        let prefix = (before * LOSS_THRESH).saturating_sub((lost - size.min(lost)) * 100)
-            / (100 - LOSS_THRESH);
-        let at_loss = (before + prefix).min(u64::from(MAX_CWND)) as u32;
-        let sample = RateSample { is_app_limited, ..i.sample };
-        self.inflight_too_high(w, &Input { sample, ..*i }, at_loss, rng);
-    }
-
-    fn inflight_too_high(&mut self, w: &mut Window, i: &Input, tx_in_flight: u32, rng: &mut Rng) {
-        self.prev_probe_too_high = true;
-        self.is_probe_sample = false;
-        if !i.sample.is_app_limited {
-            let target = self.bdp(w, self.bw, 100).min(w.cwnd);
-            self.inflight_longterm =
-                tx_in_flight.max(percent_of(target, BETA)).max(MIN_PIPE * w.mss());
-        }
-        if self.mode == Mode::Up {
-            self.undo_mode = Some(Mode::Up);
-            self.start_down(i.now, i.delivered, rng);
-        }
-    }
-
-    fn reset_shortterm(&mut self) {
-        (self.bw_shortterm, self.inflight_shortterm) = (NO_RATE, NONE);
     }
 
     // ---- 5.5.9: ACKs that come in bunches
@@ -185,7 +225,7 @@ impl Bbr {
         self.extra_acked.take(extra);
     }
 
-    // ---- 5.3.1 and 5.3.2: startup and drain
+    // ---- 5.3.1: whether the pipe is full
 
     pub(super) fn reset_full_bw(&mut self) {
         (self.full_bw, self.full_bw_count, self.full_bw_now) = (0, 0, false);
@@ -205,200 +245,11 @@ impl Bbr {
         self.full_bw_reached |= self.full_bw_now;
     }
 
-    /// The bound that losses in startup leave: what surely fits.
-    fn safe_inflight(&self, w: &Window) -> u32 {
-        let latest = self.inflight_latest.min(u64::from(MAX_CWND)) as u32;
-        self.bdp(w, self.max_bw.max(), 100).max(latest).max(MIN_PIPE * w.mss())
-    }
+    // ---- 5.3.4: the shortest round trip
 
-    pub(super) fn check_startup_done(&mut self, w: &Window, i: &Input) {
-        if self.mode == Mode::Startup && !self.full_bw_reached {
-            let has_lost_much = match i.has_sack {
-                true => {
-                    self.losses_in_round >= FULL_LOSS_COUNT
-                        && self.loss_round_start
-                        && self.round_count > self.recovery_round
-                        && is_too_high(i.sample.lost, i.sample.tx_in_flight, w.mss(), true)
-                }
-                false => i.sample.newly_lost > 0,
-            };
-            if i.in_recovery && has_lost_much {
-                self.undo_mode = Some(Mode::Startup);
-                self.full_bw_reached = true;
-                self.inflight_longterm = self.safe_inflight(w);
-            }
-        }
-        if self.loss_round_start {
-            self.losses_in_round = 0;
-        }
-        if self.mode == Mode::Startup && self.full_bw_reached {
-            self.mode = Mode::Drain;
-            (self.pacing_gain, self.cwnd_gain) = (DRAIN_PACING_GAIN, CWND_GAIN);
-            self.drain_start_round = self.round_count;
-        }
-    }
-
-    pub(super) fn enter_startup(&mut self) {
-        self.mode = Mode::Startup;
-        (self.pacing_gain, self.cwnd_gain) = (STARTUP_PACING_GAIN, CWND_GAIN);
-    }
-
-    pub(super) fn check_drain_done(&mut self, w: &Window, i: &Input, rng: &mut Rng) {
-        let bw = self.max_bw.max().min(self.bw_shortterm);
-        let is_done = || {
-            i.in_flight <= self.target(w, bw, 100)
-                || self.round_count > self.drain_start_round + DRAIN_ROUNDS
-        };
-        if self.mode == Mode::Drain && is_done() {
-            self.start_down(i.now, i.delivered, rng);
-        }
-    }
-
-    // ---- 5.3.3: ProbeBW
-
-    pub(super) fn is_in_probe_bw(&self) -> bool {
-        matches!(self.mode, Mode::Down | Mode::Cruise | Mode::Refill | Mode::Up)
-    }
-
-    fn is_probing(&self) -> bool {
-        matches!(self.mode, Mode::Startup | Mode::Refill | Mode::Up)
-    }
-
-    pub(super) fn go(&mut self, mode: Mode, pacing_gain: u32, cwnd_gain: u32) {
-        self.mode = mode;
-        (self.pacing_gain, self.cwnd_gain) = (pacing_gain, cwnd_gain);
-    }
-
-    fn start_down(&mut self, now: Instant, delivered: u64, rng: &mut Rng) {
-        self.reset_congestion_signals();
-        self.probe_up_acked_per_inc = NONE;
-        self.rounds_since_probe_up = rng.between(0, 1);
-        self.probe_wait = Duration::from_micros(2_000_000 + rng.between(0, 1_000_000));
-        self.cycle_at = now;
-        self.ack_phase = AckPhase::Stopping;
-        self.start_round(delivered);
-        self.go(Mode::Down, DOWN_PACING_GAIN, CWND_GAIN);
-    }
-
-    pub(super) fn start_cruise(&mut self) {
-        self.go(Mode::Cruise, 100, CWND_GAIN);
-    }
-
-    pub(super) fn start_refill(&mut self, delivered: u64) {
-        self.reset_shortterm();
-        (self.probe_up_rounds, self.probe_up_acked) = (0, 0);
-        self.prev_probe_precautionary = false;
-        self.ack_phase = AckPhase::Refilling;
-        self.start_round(delivered);
-        self.go(Mode::Refill, 100, CWND_GAIN);
-    }
-
-    fn start_up(&mut self, w: &Window, i: &Input) {
-        self.ack_phase = AckPhase::Starting;
-        self.start_round(i.delivered);
-        self.reset_full_bw();
-        self.full_bw = i.sample.rate;
-        self.go(Mode::Up, UP_PACING_GAIN, UP_CWND_GAIN);
-        self.raise_slope(w);
-    }
-
-    pub(super) fn update_probe_bw_cycle(&mut self, w: &mut Window, i: &Input, rng: &mut Rng) {
-        if !self.full_bw_reached || self.adapt_longterm(w, i) {
-            return;
-        }
-        if self.mode == Mode::Up && self.is_time_to_go_down(w, i) {
-            self.prev_probe_too_high = false;
-            return self.start_down(i.now, i.delivered, rng);
-        }
-        match self.mode {
-            Mode::Down if self.is_time_to_probe(w, i) => self.start_refill(i.delivered),
-            Mode::Down if self.is_time_to_cruise(w, i) => self.start_cruise(),
-            Mode::Cruise if self.is_time_to_probe(w, i) => self.start_refill(i.delivered),
-            Mode::Refill if self.round_start => {
-                self.is_probe_sample = true;
-                self.start_up(w, i);
-            }
-            _ => {}
-        }
-    }
-
-    fn is_time_to_probe(&self, w: &Window, i: &Input) -> bool {
-        let in_flight = self.bdp(w, self.bw, 100).min(w.cwnd);
-        let reno_rounds = u64::from(in_flight / w.mss()).min(RENO_ROUNDS);
-        i.now > self.cycle_at + self.probe_wait || self.rounds_since_probe_up >= reno_rounds
-    }
-
-    fn is_time_to_cruise(&self, w: &Window, i: &Input) -> bool {
-        i.in_flight <= self.inflight_with_headroom(w)
-            && i.in_flight <= self.target(w, self.max_bw.max(), 100)
-    }
-
-    fn is_time_to_go_down(&mut self, w: &Window, i: &Input) -> bool {
-        if self.prev_probe_too_high && i.in_flight >= self.inflight_longterm {
-            self.prev_probe_precautionary = true;
-            return true;
-        }
-        if w.full && w.cwnd >= self.inflight_longterm {
-            self.reset_full_bw();
-            self.full_bw = i.sample.rate;
-            return false;
-        }
-        self.full_bw_now
-    }
-
-    fn raise_slope(&mut self, w: &Window) {
-        let growth = 1u32 << self.probe_up_rounds;
-        self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
-        self.probe_up_acked_per_inc = (w.cwnd / growth).max(w.mss());
-    }
-
-    fn probe_inflight_upward(&mut self, w: &Window, i: &Input) {
-        if !w.full || w.cwnd < self.inflight_longterm {
-            return;
-        }
-        self.probe_up_acked = self.probe_up_acked.saturating_add(i.sample.newly_acked);
-        if self.probe_up_acked >= self.probe_up_acked_per_inc {
-            let delta = self.probe_up_acked / self.probe_up_acked_per_inc.max(1);
-            self.probe_up_acked -= delta * self.probe_up_acked_per_inc;
-            let more = delta.saturating_mul(w.mss());
-            self.inflight_longterm = self.inflight_longterm.saturating_add(more).min(MAX_CWND);
-        }
-        if self.round_start {
-            self.raise_slope(w);
-        }
-    }
-
-    /// AdaptLongTermModel. True: it has decided where to go.
-    fn adapt_longterm(&mut self, w: &mut Window, i: &Input) -> bool {
-        if self.ack_phase == AckPhase::Starting && self.round_start {
-            self.ack_phase = AckPhase::Feedback;
-        }
-        if self.ack_phase == AckPhase::Stopping && self.round_start {
-            self.is_probe_sample = false;
-            self.ack_phase = AckPhase::Init;
-            if self.is_in_probe_bw() && !i.sample.is_app_limited {
-                self.max_bw.advance();
-            }
-            if self.is_in_probe_bw() && self.prev_probe_precautionary && !self.prev_probe_too_high {
-                self.start_refill(i.delivered);
-                return true;
-            }
-        }
-        let is_safe = i.sample.prior_delivered.is_some()
-            && !is_too_high(i.sample.lost, i.sample.tx_in_flight, w.mss(), i.has_sack);
-        if is_safe && self.inflight_longterm != NONE {
-            self.inflight_longterm = self.inflight_longterm.max(i.sample.tx_in_flight);
-            if self.mode == Mode::Up {
-                self.probe_inflight_upward(w, i);
-            }
-        }
-        false
-    }
-
-    // ---- 5.3.4: ProbeRTT
-
-    pub(super) fn update_min_rtt(&mut self, i: &Input) {
-        self.probe_rtt_expired = i.now > self.probe_rtt_min_at + self.probe_rtt_interval();
+    /// `interval`: after so long without a shorter one it is looked for anew.
+    pub(super) fn update_min_rtt(&mut self, i: &Input, interval: Duration) {
+        self.probe_rtt_expired = i.now > self.probe_rtt_min_at + interval;
         if let Some(rtt) = i.sample.rtt {
             if self.probe_rtt_expired || self.probe_rtt_min.is_none_or(|least| rtt < least) {
                 (self.probe_rtt_min, self.probe_rtt_min_at) = (Some(rtt), i.now);
@@ -412,69 +263,132 @@ impl Bbr {
         }
     }
 
-    pub(super) fn check_probe_rtt(&mut self, w: &mut Window, i: &Input, rng: &mut Rng) {
+    /// `most`: what may be in flight meanwhile.
+    pub(super) fn check_probe_rtt(&mut self, w: &mut Window, i: &Input, most: u32) -> Look {
+        let mut look = Look::Same;
         if self.mode != Mode::ProbeRtt && self.probe_rtt_expired && !self.idle_restart {
             self.save_cwnd(w);
             self.go(Mode::ProbeRtt, 100, PROBE_RTT_CWND_GAIN);
             self.probe_rtt_done_at = None;
-            self.ack_phase = AckPhase::Stopping;
             self.start_round(i.delivered);
+            look = Look::Begins;
         }
         if self.mode == Mode::ProbeRtt {
-            if self.probe_rtt_done_at.is_none() && i.in_flight <= self.probe_rtt_cwnd(w) {
+            if self.probe_rtt_done_at.is_none() && i.in_flight <= most {
                 self.probe_rtt_done_at = Some(i.now + PROBE_RTT_DURATION);
                 self.probe_rtt_round_done = false;
                 self.start_round(i.delivered);
             } else if self.probe_rtt_done_at.is_some() {
                 self.probe_rtt_round_done |= self.round_start;
-                if self.probe_rtt_round_done {
-                    self.check_probe_rtt_done(w, i.now, rng, i.delivered);
+                if self.probe_rtt_round_done && self.is_probe_rtt_done(w, i.now) {
+                    look = Look::Over;
                 }
             }
         }
         if i.sample.newly_acked > 0 {
             self.idle_restart = false;
         }
+        look
     }
 
-    pub(super) fn check_probe_rtt_done(
-        &mut self,
-        w: &mut Window,
-        now: Instant,
-        rng: &mut Rng,
-        delivered: u64,
-    ) {
-        if self.probe_rtt_done_at.is_none_or(|at| now <= at) {
+    fn is_probe_rtt_done(&mut self, w: &mut Window, now: Instant) -> bool {
+        let is_done = self.probe_rtt_done_at.is_some_and(|at| now > at);
+        if is_done {
+            self.probe_rtt_min_at = now;
+            self.restore_cwnd(w);
+        }
+        is_done
+    }
+
+    // ---- 5.6.2 and 5.6.3: how fast, and in what pieces
+
+    /// Bytes in a second at which data leaves.
+    pub(super) fn pacing_rate(&self) -> u64 {
+        self.pacing_rate
+    }
+
+    /// The rate at which data leaves, and what leaves at one time.
+    pub(super) fn set_pace(&mut self, w: &Window) {
+        self.set_pacing_rate(w, self.pacing_gain);
+        self.set_send_quantum(w);
+    }
+
+    /// Never so slowly that the least window takes more than a second: with whole seconds between
+    /// ACKs each of them finds the round trip too old (PROBE_RTT_INTERVAL), and a rate that was
+    /// measured over minutes of timeouts would never be probed again. The window bounds what that
+    /// lets go into a path that is slower.
+    pub(super) fn set_pacing_rate(&mut self, w: &Window, gain: u32) {
+        let rate = percent(percent(self.bw, u64::from(gain)), u64::from(100 - PACING_MARGIN));
+        if rate == 0 {
+            // Nothing is known yet.
             return;
         }
-        self.probe_rtt_min_at = now;
-        self.restore_cwnd(w);
-        self.reset_shortterm();
-        if self.full_bw_reached && self.first.is_some() {
-            self.begin_cycle(now, rng);
-        } else if self.full_bw_reached {
-            self.start_down(now, delivered, rng);
-            self.start_cruise();
-        } else {
-            self.enter_startup();
+        let rate = rate.max(u64::from(min_pipe(w)));
+        if self.full_bw_reached || rate > self.pacing_rate {
+            self.pacing_rate = rate;
         }
+    }
+
+    fn set_send_quantum(&mut self, w: &Window) {
+        self.quantum = (self.pacing_rate / 1000).min(64 * 1024).max(u64::from(2 * w.mss())) as u32;
+    }
+
+    // ---- 5.6.4: the window
+
+    /// BDPMultiple.
+    pub(super) fn bdp(&self, w: &Window, bw: u64, gain: u32) -> u32 {
+        let Some(min_rtt) = self.min_rtt else { return w.initial() };
+        let bdp = u128::from(bw) * u128::from(min_rtt.as_nanos()) / 1_000_000_000;
+        (bdp * u128::from(gain) / 100).min(u128::from(MAX_CWND)) as u32
+    }
+
+    /// The window grows by what arrives, up to `most`.
+    pub(super) fn grow_cwnd(&self, w: &mut Window, i: &Input, most: u32) {
+        let raised = w.cwnd.saturating_add(i.sample.newly_acked);
+        if self.full_bw_reached {
+            w.cwnd = raised.min(most);
+        } else if w.cwnd < most || i.delivered < u64::from(w.initial()) {
+            w.cwnd = raised;
+        }
+        w.cwnd = w.cwnd.max(min_pipe(w));
+    }
+
+    /// Fast recovery begins, or the timer ran out.
+    pub(super) fn on_trouble(&mut self, w: &mut Window, timeout: bool) {
+        self.save_cwnd(w);
+        self.in_recovery = true;
+        if timeout {
+            // What is in flight is deemed lost: one segment leaves.
+            w.cwnd = w.mss();
+        }
+    }
+
+    /// Recovery is over, if it was one.
+    pub(super) fn follow_recovery(&mut self, w: &mut Window, i: &Input) {
+        if self.in_recovery && !i.in_recovery {
+            self.in_recovery = false;
+            self.restore_cwnd(w);
+        }
+    }
+
+    /// A recovery that was not needed.
+    pub(super) fn on_undone(&mut self, w: &mut Window) {
+        self.in_recovery = false;
+        self.restore_cwnd(w);
+        self.reset_full_bw();
+    }
+
+    pub(super) fn save_cwnd(&mut self, w: &Window) {
+        let is_whole = !self.in_recovery && self.mode != Mode::ProbeRtt;
+        self.prior_cwnd = if is_whole { w.cwnd } else { self.prior_cwnd.max(w.cwnd) };
+    }
+
+    fn restore_cwnd(&mut self, w: &mut Window) {
+        w.cwnd = w.cwnd.max(self.prior_cwnd).min(MAX_CWND);
     }
 }
 
-/// IsInflightTooHigh. What is lost by chance, one segment in a hundred, is in many a flight more
-/// than LossThresh, and the draft would give up a part of the path for that. Here it takes as many
-/// losses as it asks for in Startup (StartupFullLossCnt), and more than LossThresh by the standard
-/// deviation of a chance of LossThresh, which is the square root of their number.
-pub(super) fn is_too_high(lost: u64, in_flight: u32, mss: u32, has_sack: bool) -> bool {
-    let mss = u64::from(mss);
-    let share = u64::from(in_flight) * LOSS_THRESH / 100;
-    // The root in bytes: of `share / mss` segments, times `mss`.
-    let least = share + (share * mss).isqrt();
-    lost > least.max(u64::from(LOST_BY_CHANCE) * mss) || (lost > 0 && !has_sack)
+/// BBR.MinPipeCwnd: no window is smaller.
+pub(super) fn min_pipe(w: &Window) -> u32 {
+    MIN_PIPE * w.mss()
 }
-
-/// Segments lost in one flight that mean nothing.
-const LOST_BY_CHANCE: u32 = FULL_LOSS_COUNT as u32 - 1;
-
-/// A round trip with so large a share of marks, in 1024ths, was one too many in flight.
-const ECN_THRESH: u32 = 512;

@@ -4,8 +4,10 @@ extern crate std;
 
 use std::collections::VecDeque;
 
+use super::model::min_pipe;
+use super::third::signals::is_too_high;
 use super::*;
-use crate::tcp::delivery::Delivery;
+use crate::tcp::delivery::{Delivery, RateSample};
 use clearway_wire::Seq;
 
 const MSS: u32 = 1000;
@@ -86,6 +88,22 @@ impl Flow {
         self.delivered - before
     }
 
+    fn mode(&self) -> Mode {
+        self.bbr.model().mode
+    }
+
+    fn model(&mut self) -> &mut Model {
+        match &mut self.bbr {
+            Bbr::First(first) => &mut first.model,
+            Bbr::Third(third) => &mut third.model,
+        }
+    }
+
+    fn set_pacing_rate(&mut self) {
+        let window = self.window;
+        self.model().set_pacing_rate(&window, 100);
+    }
+
     fn in_flight(&self) -> u32 {
         self.sent.wrapping_sub(self.una)
     }
@@ -159,9 +177,9 @@ fn a_path_is_filled_and_its_queue_is_not() {
         let mut flow = Flow::new(kind, &path);
         flow.run(&path, Duration::from_secs(4));
         assert!(
-            !matches!(flow.bbr.mode(), Mode::Startup | Mode::Drain),
+            !matches!(flow.mode(), Mode::Startup | Mode::Drain),
             "{:?} at {rate} {rtt}",
-            flow.bbr.mode()
+            flow.mode()
         );
         flow.most_queued = 0;
         let share = flow.run(&path, Duration::from_secs(8)) * 100 / (rate * 8);
@@ -190,8 +208,8 @@ fn the_first_version_probes_one_round_trip_in_eight() {
     let mut seen = [0; 3];
     for _ in 0..400 {
         flow.run(&path, Duration::from_millis(10));
-        let at = [Mode::Up, Mode::Down, Mode::Cruise].iter().position(|m| *m == flow.bbr.mode());
-        seen[at.unwrap_or_else(|| panic!("{:?}", flow.bbr.mode()))] += 1;
+        let at = [Mode::Up, Mode::Down, Mode::Cruise].iter().position(|m| *m == flow.mode());
+        seen[at.unwrap_or_else(|| panic!("{:?}", flow.mode()))] += 1;
     }
     // Draining ends as soon as the queue is gone.
     let [up, down, cruise] = seen;
@@ -204,27 +222,28 @@ fn more_than_chance_explains_is_too_much() {
     // then a fiftieth and the square root of that.
     for (in_flight, most) in [(10, 5), (100, 5), (200, 6), (345, 9), (1_000, 24), (10_000, 214)] {
         let bytes = in_flight * MSS;
-        let lost = |segments: u64| model::is_too_high(segments * u64::from(MSS), bytes, MSS, true);
+        let lost = |segments: u64| is_too_high(segments * u64::from(MSS), bytes, MSS, true);
         assert!(!lost(most) && lost(most + 1), "{in_flight} in flight");
     }
-    assert!(model::is_too_high(1, 100 * MSS, MSS, false), "without SACK any loss is");
+    assert!(is_too_high(1, 100 * MSS, MSS, false), "without SACK any loss is");
 }
 
 #[test]
 fn the_least_window_leaves_within_a_second_however_slow_the_path_was() {
     let slow = path(100, 20, 100, 0);
     let mut flow = Flow::new(Congestion::Bbr, &slow);
-    flow.bbr.full_bw_reached = true;
-    flow.bbr.bw = slow.rate;
-    flow.bbr.set_pacing_rate(&flow.window, 100);
-    assert_eq!(flow.bbr.pacing_rate(), u64::from(MIN_PIPE * MSS));
+    let least = u64::from(min_pipe(&flow.window));
+    flow.model().full_bw_reached = true;
+    flow.model().bw = slow.rate;
+    flow.set_pacing_rate();
+    assert_eq!(flow.bbr.pacing_rate(), least);
     // What is not known changes nothing.
-    flow.bbr.bw = 0;
-    flow.bbr.set_pacing_rate(&flow.window, 100);
-    assert_eq!(flow.bbr.pacing_rate(), u64::from(MIN_PIPE * MSS));
+    flow.model().bw = 0;
+    flow.set_pacing_rate();
+    assert_eq!(flow.bbr.pacing_rate(), least);
     // And it is a floor only.
-    flow.bbr.bw = 1_000_000;
-    flow.bbr.set_pacing_rate(&flow.window, 100);
+    flow.model().bw = 1_000_000;
+    flow.set_pacing_rate();
     assert_eq!(flow.bbr.pacing_rate(), 990_000);
 }
 
@@ -249,7 +268,7 @@ fn the_round_trip_is_looked_for_anew_every_few_seconds() {
         let mut seen = 0;
         for _ in 0..300 {
             flow.run(&path, Duration::from_millis(50));
-            seen += u32::from(flow.bbr.mode() == Mode::ProbeRtt);
+            seen += u32::from(flow.mode() == Mode::ProbeRtt);
         }
         // 15 seconds hold at least one look, which takes a fifth of a second and a round trip.
         assert!((3..60).contains(&seen), "{kind:?}: {seen} of 300 looks");
@@ -279,7 +298,10 @@ fn another_stack_goes_on_at_the_rate_that_was_known() {
         let mut anew = Bbr::new(kind, &flow.window, flow.now, None, 0);
         anew.resume(&flow.window, flow.bbr.known(), flow.now);
         let share = anew.pacing_rate() * 100 / 2_000_000;
-        assert!((90..=110).contains(&share) && anew.mode() == Mode::Cruise, "{kind:?}: {share} %");
+        assert!(
+            (90..=110).contains(&share) && anew.model().mode == Mode::Cruise,
+            "{kind:?}: {share} %"
+        );
         let mut flow = Flow { bbr: anew, ..flow };
         let share = flow.run(&path, Duration::from_secs(4)) * 100 / (2_000_000 * 4);
         assert!(share >= 85, "{kind:?}: {share} % by another stack");
@@ -291,7 +313,7 @@ fn marks_on_all_that_arrives_shrink_what_is_in_flight() {
     let path = path(2_000_000, 20, 400, 0);
     let mut flow = Flow::new(Congestion::Bbr, &path);
     flow.run(&path, Duration::from_secs(2));
-    flow.bbr.start_cruise();
+    flow.model().start_cruise();
     let before = flow.window.cwnd;
     for _ in 0..50 {
         flow.now += Duration::from_millis(20);
