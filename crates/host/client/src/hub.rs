@@ -470,6 +470,11 @@ impl Inner {
         self.concerns_others
     }
 
+    /// Threads that sleep are woken when this is let go.
+    pub(crate) fn wakes_some(&self) -> bool {
+        self.kicks.len > 0
+    }
+
     /// The host hung up.
     pub(crate) fn has_lost_pulse(&self) -> bool {
         let Some(queue_pair) = &self.queue_pair else { return false };

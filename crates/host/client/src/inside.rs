@@ -130,9 +130,12 @@ impl Client {
         None
     }
 
-    /// A thread of the stack's own has turned it.
-    pub fn events_came(&self) {
-        self.hub().drain();
+    /// A thread of the stack's own has turned it. Answers whether what came wakes a thread that
+    /// sleeps.
+    pub fn events_came(&self) -> bool {
+        let mut hub = self.hub();
+        hub.drain();
+        hub.wakes_some()
     }
 
     /// In a forked child: the stack is the parent's alone.

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use clearway_shm::in_process::{ASIDE, ATTEND, BUSY, Calls, LOOK_AGAIN, Rest, VERSION, WATCH};
+use clearway_shm::in_process::{
+    ASIDE, ATTEND, BUSY, Calls, LOOK_AGAIN, OnEvents, Rest, VERSION, WATCH,
+};
 
 use crate::begin::begin;
 use crate::drive::Stack;
@@ -93,7 +95,7 @@ pub(crate) extern "C" fn clearway_in_process() -> *const Calls {
 unsafe extern "C" fn start(
     settings: *const u8,
     settings_len: usize,
-    on_events: extern "C" fn(),
+    on_events: OnEvents,
     why: *mut u8,
     why_len: usize,
 ) -> usize {
@@ -115,7 +117,7 @@ unsafe extern "C" fn start(
     }
 }
 
-fn make(settings: &str, on_events: extern "C" fn()) -> Result<(), String> {
+fn make(settings: &str, on_events: OnEvents) -> Result<(), String> {
     let host = begin(settings)?;
     let stack = Stack::new(host).map_err(|error| format!("cannot make a notifier: {error}"))?;
     let stack: &'static Stack = Box::leak(Box::new(stack));

@@ -236,7 +236,7 @@ impl Stack {
     fn begin_rest(&self, handed_over: bool) -> Rest {
         let all_watch =
             self.turned_at.load(Ordering::Relaxed) < self.all_watch_until.load(Ordering::Relaxed);
-        if all_watch {
+        if all_watch && !(handed_over && self.is_watched()) {
             self.watchers.fetch_add(1, Ordering::Relaxed);
             return Rest::Watch;
         }

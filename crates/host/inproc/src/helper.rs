@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
 use std::time::Duration;
 
+use clearway_shm::in_process::OnEvents;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
 
@@ -42,7 +43,7 @@ impl Parking {
 }
 
 /// Starts the thread. No signal is delivered to it: handlers are the program's.
-pub(crate) fn start(stack: &'static Stack, on_events: extern "C" fn()) -> io::Result<()> {
+pub(crate) fn start(stack: &'static Stack, on_events: OnEvents) -> io::Result<()> {
     let before = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
     let started =
         thread::Builder::new().name("clearway".into()).spawn(move || run(stack, on_events));
@@ -50,7 +51,7 @@ pub(crate) fn start(stack: &'static Stack, on_events: extern "C" fn()) -> io::Re
     started.map(drop)
 }
 
-fn run(stack: &'static Stack, on_events: extern "C" fn()) {
+fn run(stack: &'static Stack, on_events: OnEvents) {
     let notifier = stack.parking.notifier.as_fd().as_raw_fd();
     let mut turns = stack.turns();
     loop {
@@ -70,7 +71,7 @@ fn run(stack: &'static Stack, on_events: extern "C" fn()) {
 
 /// Waits until nobody sleeps on the stack, and sees to what only the supervisor is told of
 /// meanwhile: another process was the last to hold a socket.
-fn park(stack: &'static Stack, notifier: RawFd, on_events: extern "C" fn()) {
+fn park(stack: &'static Stack, notifier: RawFd, on_events: OnEvents) {
     stack.parking.is_parked.store(true, Ordering::Release);
     fence(Ordering::SeqCst);
     while stack.is_slept_on() && stack.parking.is_parked.load(Ordering::Acquire) {
@@ -85,7 +86,7 @@ fn park(stack: &'static Stack, notifier: RawFd, on_events: extern "C" fn()) {
 }
 
 /// Sleeps on the stack in place of the program's threads, until one of them turns it again.
-fn stand_in(stack: &'static Stack, on_events: extern "C" fn(), mut some_aside: bool) {
+fn stand_in(stack: &'static Stack, on_events: OnEvents, mut some_aside: bool) {
     loop {
         let turns = stack.turns();
         if stack.about_to_stand_in() {
@@ -99,10 +100,11 @@ fn stand_in(stack: &'static Stack, on_events: extern "C" fn(), mut some_aside: b
                 return;
             }
         } else {
-            if std::mem::take(&mut some_aside) {
+            // What was for threads that are awake would have waited for those all the same.
+            let woke_some = on_events() != 0;
+            if std::mem::take(&mut some_aside) && woke_some {
                 stack.nobody_came();
             }
-            on_events();
             if stack.turns() != turns + 1 {
                 return;
             }

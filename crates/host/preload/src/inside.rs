@@ -72,10 +72,8 @@ fn dl_error() -> String {
 }
 
 /// The stack's own thread has turned it.
-extern "C" fn on_events() {
-    if let Some(client) = client() {
-        client.events_came();
-    }
+extern "C" fn on_events() -> u32 {
+    client().is_some_and(|client| client.events_came()).into()
 }
 
 /// The process ends by `exit`, or by the end of `main`.

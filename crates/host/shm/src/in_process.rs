@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const SYMBOL: &std::ffi::CStr = c"clearway_in_process";
 
 /// The version of the table.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The environment's word for the settings of the stack, in the language of the host's settings
 /// file. Where it is set, the process has its stack inside.
@@ -45,18 +45,22 @@ pub const WATCH: u32 = 1;
 /// it is woken by who turned, or called by [`Calls::recall_descriptor`].
 pub const ASIDE: u32 = 2;
 
+/// Called whenever a thread of the library's own has turned. Answers 1 when what came has woken a
+/// thread that slept, and 0 when all of it is for threads that are awake.
+pub type OnEvents = extern "C" fn() -> u32;
+
 /// What the library with the stack can be asked. All but `start` and `leave` may be called from any
 /// thread at any time.
 #[repr(C)]
 pub struct Calls {
     /// [`VERSION`].
     pub version: u32,
-    /// Makes the stack of these settings. `on_events` is called whenever a thread of the library's
-    /// own has turned. Answers 0, or the length of a sentence that was written to `why`.
+    /// Makes the stack of these settings. Answers 0, or the length of a sentence that was written
+    /// to `why`.
     pub start: unsafe extern "C" fn(
         settings: *const u8,
         settings_len: usize,
-        on_events: extern "C" fn(),
+        on_events: OnEvents,
         why: *mut u8,
         why_len: usize,
     ) -> usize,
@@ -127,7 +131,7 @@ impl Stack {
     ///
     /// # Errors
     /// A sentence for the user.
-    pub fn start(self, settings: &str, on_events: extern "C" fn()) -> Result<(), String> {
+    pub fn start(self, settings: &str, on_events: OnEvents) -> Result<(), String> {
         let mut why = [0u8; 1024];
         // SAFETY: both are as long as is said, and read and written during the call only.
         let len = unsafe {

@@ -179,6 +179,111 @@ fn a_thread_that_waits_for_something_else_is_left_asleep() {
     assert!(fewest < 500, "{fewest} of 2000 times\n{}", server.log());
 }
 
+/// The first thread waits for connections, another one computes 3 ms, without a call, for what comes
+/// over each. Who is asked for `c` says how often the first has slept.
+const SLOW: &str = r#"
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static int slept(char *out, size_t size)
+{
+    char path[64], line[128];
+    int count = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", getpid());
+    FILE *status = fopen(path, "r");
+    while (fgets(line, sizeof line, status))
+        sscanf(line, "voluntary_ctxt_switches: %d", &count);
+    fclose(status);
+    return snprintf(out, size, "%d", count);
+}
+
+static void *serve(void *arg)
+{
+    int *sets = arg;
+    struct epoll_event came;
+    char bytes[64];
+    for (;;) {
+        epoll_wait(*sets, &came, 1, -1);
+        ssize_t len = recv(came.data.fd, bytes, sizeof bytes, 0);
+        if (len <= 0) {
+            close(came.data.fd);
+            continue;
+        }
+        if (bytes[0] == 'c')
+            len = slept(bytes, sizeof bytes);
+        else
+            for (double end = now() + 0.003; now() < end;)
+                ;
+        send(came.data.fd, bytes, len, 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(7000) };
+    struct epoll_event event = { .events = EPOLLIN }, came;
+    int sets[2] = { epoll_create1(0), epoll_create1(0) };
+    pthread_t thread;
+    inet_pton(AF_INET, argv[1], &addr.sin_addr);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (struct sockaddr *)&addr, sizeof addr);
+    listen(listener, 8);
+    epoll_ctl(sets[1], EPOLL_CTL_ADD, listener, &event);
+    pthread_create(&thread, NULL, serve, sets);
+    puts("ready");
+    fflush(stdout);
+    for (;;) {
+        epoll_wait(sets[1], &came, 1, -1);
+        event.data.fd = accept(listener, NULL, NULL);
+        epoll_ctl(sets[0], EPOLL_CTL_ADD, event.data.fd, &event);
+    }
+}
+"#;
+
+/// Says something each millisecond, so that most of it comes while the server computes.
+const SAYS_ON: &str = "
+import socket, time
+conn = socket.create_connection(('10.0.0.2', 7000), timeout=60)
+conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def slept():
+    conn.sendall(b'c')
+    return int(conn.recv(64))
+before = slept()
+for _ in range(400):
+    conn.sendall(b'x')
+    time.sleep(0.001)
+got = 0
+while got < 400:
+    got += len(conn.recv(4096))
+print(slept() - before)
+";
+
+/// What comes for a thread that is awake, and too busy to look, is not for those that sleep.
+#[test]
+fn who_sleeps_is_not_called_for_what_a_busy_thread_will_take() {
+    let Some(world) = World::with(&["cc", PYTHON]) else { return };
+    let program = compiled(&world, SLOW);
+    let server = world.start(world.inside(&[&program, "10.0.0.2"]), "server.log");
+    server.until("it listens", || server.log().contains("ready"));
+    let fewest = (0..3)
+        .map(|_| world.netns.text(PYTHON, &["-c", SAYS_ON]).trim().parse::<u32>().unwrap())
+        .min()
+        .unwrap();
+    assert!(fewest < 20, "{fewest} times\n{}", server.log());
+}
+
 /// While one thread computes, without a call, who sleeps aside is served nevertheless.
 const COMPUTES: &str = r#"
 #include <arpa/inet.h>
