@@ -226,6 +226,15 @@ impl Attachment {
         }
     }
 
+    /// Puts a message into the ring that the worker need not hear of before it turns for another
+    /// reason. Where there is no room, or another thread leaves one just now, it is given up.
+    pub(crate) fn push_idly(&self, message: Message) {
+        let worker = self.requests.get(attach_socket::worker_of(message.session));
+        if let Some(mut ring) = worker.and_then(|worker| worker.ring.try_lock().ok()) {
+            let _ = ring.push(message);
+        }
+    }
+
     /// A thread of this process is about to sleep: workers hear of what was left for them quietly.
     pub(crate) fn notify_owed_workers(&self) {
         if !self.owes_notification.load(Ordering::Relaxed)

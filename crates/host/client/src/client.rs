@@ -10,6 +10,7 @@ use clearway_shm::attach_socket::{
     self, Dns, FifoPlace, Interface, Kind, Place, Reply, Request, SocketOptions, SocketTable,
     TablePlace, Token,
 };
+use clearway_shm::layout::{Message, request};
 use clearway_shm::socket::AttachSocketError;
 use clearway_shm::{FifoMem, Segment, SessionView};
 
@@ -140,6 +141,7 @@ impl Client {
             };
             let Some(handoff) = handoff else { return refused.map_or(Ok(None), Err) };
             let request = Request::Subscribe { session: handoff.session };
+            let _subscribing = self.shared.hub.subscribing();
             match self.ask_session(&attachment, &request) {
                 Ok((session, _)) => {
                     return self.adopt(&attachment, &session, session.options).map(Some);
@@ -284,6 +286,20 @@ impl Client {
         self.copies.load(Ordering::Relaxed)
     }
 
+    /// The program has closed its last descriptor of the socket in this process, and another
+    /// process may hold it. This one would be woken for all that happens to it there. Call with the
+    /// hub held, so that it comes before whatever else is said of the session.
+    pub(crate) fn leave(&self, hub: &Held<'_>, core: &Core) {
+        let is_other = |attachment: &Arc<Attachment>| attachment.number != core.attachment();
+        if core.kind != Kind::Stream || core.is_listening() || !hub.is_alone_with(core) {
+            return;
+        }
+        let Some(attachment) = self.alive().filter(|attachment| !is_other(attachment)) else {
+            return;
+        };
+        attachment.push_idly(Message { session: core.id(), what: request::LEAVE, aux: 0 });
+    }
+
     pub(crate) fn forks(&self) -> u32 {
         self.forks.load(Ordering::Relaxed)
     }
@@ -325,6 +341,7 @@ impl Client {
     /// the socket is this process's afterwards; without a host it is dead.
     fn inherit(&self, core: &Core) {
         let forks = self.forks();
+        let _subscribing = self.shared.hub.subscribing();
         let subscribed = self.enter().map_err(|error| error.errno()).and_then(|attachment| {
             let (session, _) =
                 self.ask_session(&attachment, &Request::Subscribe { session: core.id() })?;

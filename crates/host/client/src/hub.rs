@@ -69,6 +69,8 @@ pub(crate) struct Inner {
     listeners: Vec<usize>,
     pub(crate) ahead: Ahead,
     kicks: Kicks,
+    /// Sessions that this process subscribes to just now, whose events are not routed yet.
+    subscribing: usize,
     /// What [`Inner::drain_for_others`] answers.
     concerns_others: bool,
 }
@@ -301,6 +303,25 @@ impl Hub {
     }
 }
 
+/// This process subscribes to a session, until this is dropped: what it says of sessions that it
+/// holds no more might come behind that, and be about the same one.
+pub(crate) struct Subscribing<'a>(&'a Hub);
+
+impl Drop for Subscribing<'_> {
+    fn drop(&mut self) {
+        let mut hub = self.0.lock();
+        // A fork in a signal handler may have forgotten it.
+        hub.subscribing = hub.subscribing.saturating_sub(1);
+    }
+}
+
+impl Hub {
+    pub(crate) fn subscribing(&self) -> Subscribing<'_> {
+        self.lock().subscribing += 1;
+        Subscribing(self)
+    }
+}
+
 impl Inner {
     /// The number of the attachment whose host is there.
     pub(crate) fn alive(&self) -> Option<u32> {
@@ -381,6 +402,11 @@ impl Inner {
     /// Events of the session are for this socket.
     pub(crate) fn route(&mut self, id: SessionId, key: usize) {
         self.by_session.insert(id, key);
+    }
+
+    /// Events of the session are for this socket alone, as far as is known.
+    pub(crate) fn is_alone_with(&self, core: &Core) -> bool {
+        self.subscribing == 0 && self.by_session.get(&core.id()) == Some(&core.key)
     }
 
     /// A socket is gone, and with it its places in epoll sets.
@@ -689,6 +715,7 @@ impl Inner {
     pub(crate) fn forget_threads(&mut self) {
         self.set_queue_pair(None);
         self.waiters.clear();
+        self.subscribing = 0;
         self.kicks = Kicks::default();
         for (_, socket) in &mut self.sockets {
             socket.watches.retain(|watch| matches!(watch, Watch::Member { .. }));

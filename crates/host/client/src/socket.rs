@@ -109,11 +109,19 @@ pub struct Socket {
     /// A copy of the session fd, see [`Socket::hold`].
     held: Mutex<Option<Internal>>,
     pub(crate) line: OnceLock<Line>,
+    /// [`Client::copies`] when it was made: when there were some since, another process may hold
+    /// it.
+    copies: u32,
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let removed = self.client.hub().remove_socket(self.core.key);
+        let mut hub = self.client.hub();
+        if self.copies != self.client.copies() && !self.client.is_inside() {
+            self.client.leave(&hub, &self.core);
+        }
+        let removed = hub.remove_socket(self.core.key);
+        drop(hub);
         // Outside of the lock: memory may be unmapped here.
         drop(removed);
     }
@@ -121,7 +129,8 @@ impl Drop for Socket {
 
 impl Socket {
     pub(crate) fn new(client: Arc<Client>, core: Arc<Core>) -> Socket {
-        Socket { client, core, held: Mutex::new(None), line: OnceLock::new() }
+        let copies = client.copies();
+        Socket { client, core, held: Mutex::new(None), line: OnceLock::new(), copies }
     }
 
     /// Which session fd it has.

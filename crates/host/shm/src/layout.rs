@@ -129,6 +129,9 @@ pub mod request {
     /// The process holds the session no more, and nobody else does: it closes as by close(2). `aux`
     /// names its session fd, which is free again, as if nobody had claimed it.
     pub const CLOSE: u32 = 7;
+    /// The process has closed its last descriptor of the connection, and others may hold it: it is
+    /// told nothing more of it.
+    pub const LEAVE: u32 = 8;
     /// An option of a stream: `aux` says which, and its value ([`super::option_word`]).
     pub const OPTION: u32 = 6;
 }

@@ -2,7 +2,7 @@
 
 use clearway_base::Duration;
 use clearway_shm::attach_socket::{Kind, Request};
-use clearway_shm::layout::state;
+use clearway_shm::layout::{request, state};
 
 use crate::guest::{Guest, Sock, hello};
 use crate::minute::StillHost;
@@ -106,4 +106,29 @@ fn where_nobody_is_known_to_wait_everybody_is_woken() {
     shared.children.iter().for_each(|child| child.lie_down(&shared.listener));
     let _ours = shared.connect();
     assert_eq!(shared.notified().len(), 4);
+}
+
+/// A process that has closed its last descriptor of a connection says so, when another may hold it.
+#[test]
+fn who_has_left_a_connection_is_not_woken_for_what_comes_there() {
+    let mut shared = Shared::new("left");
+    let mut ours = shared.connect();
+    let (parent, child) = (&shared.parent, &shared.children[0]);
+    let theirs = parent.accept(&mut shared.listener);
+    child.ask(Request::Subscribe { session: theirs.session.id }).unwrap();
+    let mut ask = || {
+        shared.children[1..].iter().chain([&shared.client]).for_each(Guest::get_up);
+        [parent, child].iter().for_each(|guest| guest.lie_down(&theirs));
+        assert_eq!(shared.client.write_some(&mut ours, b"?"), 1);
+        shared.host.tick(Duration::ZERO);
+        let woken = [parent, child].map(Guest::is_rung);
+        [parent, child].iter().for_each(|guest| guest.get_up());
+        woken
+    };
+    assert_eq!(ask(), [true, true], "both hold it");
+    parent.say(&theirs.session, request::LEAVE, 0);
+    assert_eq!(ask(), [false, true]);
+    // It may come by it again.
+    parent.ask(Request::Subscribe { session: theirs.session.id }).unwrap();
+    assert_eq!(ask(), [true, true]);
 }

@@ -92,6 +92,10 @@ impl Sessions {
                         self.on_close(stack, at, message);
                         continue;
                     }
+                    if message.what == request::LEAVE {
+                        self.on_leave(at, message);
+                        continue;
+                    }
                     let program = Arc::clone(&self.queue_pairs[at].program);
                     match self.find(&program, message.session) {
                         Some(handle) => self.on_message(time, stack, handle, message),

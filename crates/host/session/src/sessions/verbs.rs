@@ -9,7 +9,7 @@ use clearway_engine::Time;
 use clearway_probes::{self as probes, Text};
 use clearway_proto::ConnOptions;
 use clearway_shm::attach_socket::{self, Kind, SessionId, SocketOptions};
-use clearway_shm::layout::{SessionHead, event, state};
+use clearway_shm::layout::{Message, SessionHead, event, state};
 use nix::errno::Errno;
 
 use super::place;
@@ -159,6 +159,21 @@ impl Sessions {
         if let Some(session) = self.table.get_mut(handle) {
             if !session.subscribers.contains(&process) {
                 session.subscribers.push(process);
+            }
+        }
+    }
+
+    /// A process holds a connection no more: it need not wake for what another one reads. The
+    /// connection may be over already, when nobody held it besides.
+    pub(super) fn on_leave(&mut self, at: usize, message: Message) {
+        let queue_pair = &self.queue_pairs[at];
+        let (program, process) = (Arc::clone(&queue_pair.program), queue_pair.process);
+        let Some(handle) = self.find(&program, message.session) else { return };
+        if let Some(session) = self.table.get_mut(handle) {
+            // A listener may have woken this process for a connection that it does not take; that
+            // is seen to when the process is gone.
+            if matches!(session.what, What::Conn(_)) {
+                session.subscribers.retain(|subscriber| *subscriber != process);
             }
         }
     }

@@ -1,8 +1,10 @@
 /* Processes that share sockets: a listener accepted from by several, a connection handed to a child, a vfork that closes, an exec. */
 #include "common.h"
+#include <sys/resource.h>
 
 #define WORKERS 3
 #define CLIENTS 12
+#define QUESTIONS 200
 
 /* Sends back what comes until the end. */
 static void echo(int fd)
@@ -101,6 +103,41 @@ static void child_for_each(void)
 	close(fd);
 }
 
+/* A child serves what its parent accepted and closed. The parent waits for the next one, and is not
+ * woken for what comes over the first. */
+static void parent_sleeps(void)
+{
+	int fd = listener();
+	struct rusage before, after;
+
+	fflush(stdout);
+	pid_t asking = fork();
+	if (asking == 0) {
+		int client = connected_to(fd);
+
+		for (int i = 0; i < QUESTIONS; i++)
+			ask(client, i);
+		close(client);
+		close(connected_to(fd));
+		_exit(0);
+	}
+	int theirs = accept(fd, NULL, NULL);
+	pid_t serving = fork();
+	if (serving == 0) {
+		echo(theirs);
+		_exit(0);
+	}
+	close(theirs);
+	getrusage(RUSAGE_SELF, &before);
+	int next = accept(fd, NULL, NULL);
+	getrusage(RUSAGE_SELF, &after);
+	printf("the parent slept on: %d\n", after.ru_nvcsw - before.ru_nvcsw < QUESTIONS / 4);
+	close(next);
+	close(fd);
+	reap(asking);
+	reap(serving);
+}
+
 /* A child makes connections of its own, and the parent's go on. */
 static void child_connects(void)
 {
@@ -160,6 +197,7 @@ int main(int argc, char **argv)
 	self_from(argv[1]);
 	workers();
 	child_for_each();
+	parent_sleeps();
 	child_connects();
 	vforked();
 	return 0;
