@@ -36,6 +36,9 @@ pub struct TcpConfig {
     /// Probe for the loss of the last segments before the retransmission timer runs out (RFC 8985
     /// 7).
     pub tail_loss_probe: bool,
+    /// With [`Congestion::Prague`], a mark is answered as with NewReno where the queue that marks
+    /// seems to be one of RFC 3168 (RFC 9331 4.3).
+    pub prague_fallback: bool,
     /// The step of the clock that the stack is told: nothing is taken to be late that is so by
     /// less.
     pub clock_step: Duration,
@@ -440,6 +443,7 @@ impl Default for TcpConfig {
             dsack: true,
             slow_start_after_idle: true,
             tail_loss_probe: true,
+            prague_fallback: true,
             clock_step: Duration::from_millis(1),
             rto_min: Duration::from_millis(200),
             rto_max: Duration::from_secs(120),

@@ -8,9 +8,11 @@ use clearway_wire::{Addr, Ecn, Proto, ipv4, ipv6, tcp};
 
 use crate::frame::{self, Framing};
 
+pub mod codel;
 pub mod dual;
 
-use dual::{DualQueue, Verdict};
+use codel::CoDel;
+use dual::{DualQueue, Turn, Verdict};
 
 /// What a direction of a link does to frames. Chances are in parts per million.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -46,15 +48,29 @@ pub struct Rules {
     pub rate: u64,
     /// Frames that wait for their turn at most, when there is a rate.
     pub queue: u32,
-    /// Before a link with a rate stand two coupled queues, of `queue` frames together, which mark and
-    /// drop as [`dual`] says. They do not push back.
-    pub dual: bool,
+    /// Who manages the queue before a link with a rate. One that is managed does not push back.
+    pub managed: Managed,
     /// The device refuses frames while its queue is full, instead of losing them.
     pub backpressure: bool,
     /// Nothing gets through.
     pub blackhole: bool,
     /// A narrow place on the way.
     pub narrow: Option<Narrow>,
+}
+
+/// What decides which frames of a queue are marked or dropped before it is full.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Managed {
+    /// Nothing but [`Rules::mark_above`].
+    #[default]
+    No,
+    /// Two coupled queues, of [`Rules::queue`] frames together, as [`dual`] says.
+    Dual,
+    /// One queue, which marks as the classic half of those does (PI2): all that can be marked alike,
+    /// as RFC 3168 has it.
+    Pi2,
+    /// One queue by [`codel`], which marks all that can be marked alike, too.
+    CoDel,
 }
 
 /// Losses in bursts after Gilbert and Elliott: a link is good or bad, and changes from one to the
@@ -101,7 +117,7 @@ impl Rules {
             jitter: Duration::ZERO,
             rate: 0,
             queue: 1000,
-            dual: false,
+            managed: Managed::No,
             backpressure: false,
             blackhole: false,
             narrow: None,
@@ -114,7 +130,7 @@ impl Rules {
         Rules {
             rate: self.rate,
             queue: self.queue,
-            dual: self.dual,
+            managed: self.managed,
             backpressure: self.backpressure,
             narrow: self.narrow,
             ..clean
@@ -131,7 +147,7 @@ pub struct Tally {
     pub lost: u64,
     /// Frames lost because the queue was full.
     pub overflowed: u64,
-    /// Frames that a dual queue has dropped.
+    /// Frames that who manages a queue has dropped.
     pub dropped: u64,
     /// Frames that went into the black hole.
     pub swallowed: u64,
@@ -260,7 +276,7 @@ pub struct Arrival {
     pub damage: Damage,
 }
 
-/// A frame in a dual queue.
+/// A frame in a managed queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
     /// The frame.
@@ -269,7 +285,7 @@ pub struct Held {
     pub segment_size: u16,
 }
 
-/// What a dual queue has come to.
+/// What a managed queue has come to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Served {
     /// What leaves, and what becomes of it.
@@ -297,7 +313,8 @@ pub struct Direction {
     /// those of its low-latency half.
     pub waits: Vec<u32>,
     dual: DualQueue<Held>,
-    /// The dual queue will be asked again.
+    codel: CoDel<Held>,
+    /// The managed queue will be asked again.
     is_served: bool,
     rng: Rng,
     bad: bool,
@@ -314,6 +331,7 @@ impl Direction {
             tally: Tally::default(),
             waits: Vec::new(),
             dual: DualQueue::new(Instant::ZERO),
+            codel: CoDel::new(),
             is_served: false,
             rng,
             bad: false,
@@ -323,9 +341,14 @@ impl Direction {
         }
     }
 
+    /// Whether frames wait in a queue that somebody manages.
+    pub fn is_managed(&self) -> bool {
+        self.rules.managed != Managed::No && self.rules.rate > 0
+    }
+
     /// How many frames the sending device takes now.
     pub fn room(&mut self, now: Instant) -> u32 {
-        if !self.rules.backpressure || self.rules.rate == 0 || self.rules.dual {
+        if !self.rules.backpressure || self.rules.rate == 0 || self.is_managed() {
             return u32::MAX;
         }
         self.depart(now);
@@ -365,7 +388,7 @@ impl Direction {
         self.pass(left, left.since(now), false)
     }
 
-    /// A frame with these ECN bits begins to wait in the dual queue, or says why not. When the queue
+    /// A frame with these ECN bits begins to wait in the managed queue, or says why not. When the queue
     /// is to be asked what leaves, if nobody will do that already.
     pub fn wait(
         &mut self,
@@ -378,33 +401,46 @@ impl Direction {
             self.tally.swallowed += 1;
             return Err("swallowed");
         }
-        if self.dual.len() >= self.rules.queue as usize {
+        if self.waiting() >= self.rules.queue as usize {
             self.tally.overflowed += 1;
             return Err("queue full");
         }
         let len = held.bytes.len();
-        self.dual.push(now, held, len, ecn);
+        match self.rules.managed {
+            Managed::CoDel => self.codel.push(now, held, len, ecn),
+            Managed::Pi2 => self.dual.push_classic(now, held, len, ecn),
+            Managed::No | Managed::Dual => self.dual.push(now, held, len, ecn),
+        }
         let is_idle = !std::mem::replace(&mut self.is_served, true);
         Ok(is_idle.then_some(self.busy_until.max(now)))
     }
 
-    /// What leaves the dual queue now.
+    /// Frames in the managed queue.
+    fn waiting(&self) -> usize {
+        self.dual.len() + self.codel.len()
+    }
+
+    fn next(&mut self, now: Instant) -> Option<Turn<Held>> {
+        self.codel.pop(now).or_else(|| self.dual.pop(now))
+    }
+
+    /// What leaves the managed queue now.
     pub fn serve(&mut self, now: Instant) -> Served {
         let mut frame = None;
-        while let Some(turn) = self.dual.pop(now) {
+        while let Some(turn) = self.next(now) {
             if turn.verdict == Verdict::Dropped {
                 self.tally.dropped += 1;
                 continue;
             }
             self.busy_until = self.busy_until.max(now) + self.time_of(turn.len);
             let (left, waited) = (self.busy_until, self.busy_until.since(turn.since));
-            if turn.low_latency {
+            if turn.low_latency || self.rules.managed != Managed::Dual {
                 self.waits.push(micros(waited));
             }
             frame = Some((turn.frame, self.pass(left, waited, turn.verdict == Verdict::Marked)));
             break;
         }
-        self.is_served = !self.dual.is_empty();
+        self.is_served = self.waiting() > 0;
         Served { frame, again: self.is_served.then_some(self.busy_until) }
     }
 

@@ -33,7 +33,7 @@ enum Happening {
         segment_size: u16,
         injected: bool,
     },
-    /// The dual queue of one end of a link is asked what leaves.
+    /// The managed queue of one end of a link is asked what leaves.
     Serves { link: usize, end: usize },
     /// The scenario acts.
     Deed(Deed),
@@ -471,7 +471,7 @@ impl World {
                 return self.judge(host, sound.and(verdict));
             }
         }
-        if direction.rules.dual && direction.rules.rate > 0 {
+        if direction.is_managed() {
             let ecn = link::mark_of(port.framing.packet(&bytes).unwrap_or_default());
             let held = Held { bytes: bytes.clone(), segment_size };
             let waits = direction.wait(self.now, held, ecn);

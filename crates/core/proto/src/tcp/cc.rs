@@ -33,7 +33,7 @@ pub(crate) use algorithm::{Advice, Event};
 pub(crate) use bbr::{Bbr, Input, Known};
 use cubic::Cubic;
 use hystart::HyStart;
-pub(crate) use prague::{Measured, Prague};
+pub(crate) use prague::{ClassicQueue, Measured, Prague};
 use reno::Reno;
 pub(crate) use window::MAX_CWND;
 pub(crate) use window::Window;
@@ -171,6 +171,11 @@ impl Cc {
             }
             Law::Bbr(_) => {}
         }
+    }
+
+    /// Whether how long things wait in the queue tells of that, and not of a slow start of ours.
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(&self.law, Law::Prague(prague) if prague.is_settled())
     }
 
     /// The same, where what arrives is measured.

@@ -6,7 +6,7 @@ use clearway_base::{Duration, Instant};
 
 use super::ack_info::AckInfo;
 use super::api::BbrInfo;
-use super::cc::{Bbr, Cc, Event, Input, Known, Measured, Prague, Window};
+use super::cc::{Bbr, Cc, ClassicQueue, Event, Input, Known, Measured, Prague, Window};
 use super::conn::Conn;
 use super::context::Pools;
 use super::delivery::Delivery;
@@ -90,6 +90,8 @@ impl<E: Env> Conn<E> {
                 let delivered = paced.delivery.delivered();
                 paced.bbr = Some(Bbr::new(kind, &self.cc, now, srtt, delivered));
             }
+            let queue = paced.queue.take().unwrap_or(ClassicQueue::new(now, self.snd.nxt));
+            paced.queue = (kind == Congestion::Prague).then_some(queue);
             paced.set_rate(limit, own_rate(kind, &self.cc, srtt), u32::from(self.mss));
         }
         refused
@@ -145,6 +147,8 @@ impl<E: Env> Conn<E> {
         let recovery = self.recovery(p);
         let lost = again + u64::from(recovery.lost_bytes(una, nxt, mss, self.known(p)));
         let in_flight = recovery.pipe(una, nxt, mss, self.known(p));
+        let may_tell = self.congestion(p).is_settled();
+        let falls_back = p.prague_fallback;
         let sack = self.sack(p);
         let board = sack.get(&p.boards);
         let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
@@ -171,7 +175,11 @@ impl<E: Env> Conn<E> {
         if by_window {
             let rtt = self.rtt;
             let info = AckInfo { rtt_sample: sample.rtt.or(info.rtt_sample), ..*info };
-            let measured = Measured { is_held: !may_grow, marked, rate: sample.rate };
+            let queue = paced.queue.as_mut();
+            let likely =
+                queue.map(|queue| queue.on_ack(&info, marked, may_tell)).unwrap_or_default();
+            let classic = if falls_back { likely } else { 0 };
+            let measured = Measured { is_held: !may_grow, marked, rate: sample.rate, classic };
             self.step_congestion(p, |cc| cc.on_measured_ack(&info, &rtt, measured));
         }
         let own = own_rate(self.settings.congestion(), &self.cc, self.rtt.srtt());

@@ -51,6 +51,8 @@ pub(crate) struct Pools<E: Env> {
     pub rng: Rng,
     /// As in [`crate::TcpConfig`].
     pub clock_step: clearway_base::Duration,
+    /// As there, too.
+    pub prague_fallback: bool,
     /// Tests compare what the instances of the path in and out do.
     #[cfg(test)]
     pub instances: Instances,

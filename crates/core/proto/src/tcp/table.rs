@@ -193,6 +193,7 @@ impl<E: Env> Tcp<E> {
                 buffers: None,
                 rng: Rng::seed(key(3).0),
                 clock_step: config.tcp.clock_step,
+                prague_fallback: config.tcp.prague_fallback,
                 #[cfg(test)]
                 instances: super::context::Instances::All,
             },

@@ -48,11 +48,11 @@ pub enum Verdict {
 
 /// A frame that waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Waiting<T> {
-    frame: T,
-    len: usize,
-    since: Instant,
-    can_be_marked: bool,
+pub(super) struct Waiting<T> {
+    pub frame: T,
+    pub len: usize,
+    pub since: Instant,
+    pub can_be_marked: bool,
 }
 
 /// A frame whose turn has come.
@@ -122,6 +122,14 @@ impl<T> DualQueue<T> {
             Ecn::NotEct | Ecn::Ect0 => &mut self.classic,
         };
         queue.push_back(Waiting { frame, len, since: now, can_be_marked });
+    }
+
+    /// A frame begins to wait in the classic queue, whatever its ECN bits say: where all do, the
+    /// other half is not there.
+    pub fn push_classic(&mut self, now: Instant, frame: T, len: usize, ecn: Ecn) {
+        self.update(now);
+        let can_be_marked = ecn != Ecn::NotEct;
+        self.classic.push_back(Waiting { frame, len, since: now, can_be_marked });
     }
 
     /// The frame whose turn it is, and what becomes of it.

@@ -5,7 +5,7 @@ use clearway_proto::{Config, Congestion, ConnOptions, EcnMode, ListenSpec, Table
 use clearway_sim::conditions::{Conditions, Device, Weather};
 use clearway_sim::frame::Framing;
 use clearway_sim::host::{HostSpec, RxKind};
-use clearway_sim::link::Rules;
+use clearway_sim::link::{Managed, Rules};
 use clearway_sim::stage::{A, B, PORT, Stage, address, connect, join, third};
 use clearway_sim::talk::{Act, Conversation, Expect, Part};
 use clearway_sim::world::World;
@@ -33,8 +33,10 @@ pub(crate) struct Path {
     pub loss: u32,
     /// What can be marked is, when it waits for longer than this.
     pub marks: Option<Duration>,
-    /// A dual queue stands in front of it (RFC 9332).
-    pub dual: bool,
+    /// Who manages the queue in front of it.
+    pub managed: Managed,
+    /// From half of the warm time on what can be marked is when it waits for longer than this.
+    pub later: Option<Duration>,
     /// The round trip of all streams behind the first, which end at another host; 0: the same.
     pub far_ms: u64,
     /// What the way back varies by.
@@ -77,7 +79,8 @@ impl Path {
             buffer: 100,
             loss: 0,
             marks: None,
-            dual: false,
+            managed: Managed::No,
+            later: None,
             far_ms: 0,
             jitter_us: 0,
         }
@@ -92,7 +95,7 @@ impl Path {
             queue,
             loss: self.loss,
             mark_above: self.marks,
-            dual: self.dual,
+            managed: self.managed,
             ..Rules::clean(delay)
         };
         let jitter = Duration::from_micros(self.jitter_us);
@@ -191,6 +194,10 @@ impl Path {
             numbers.iter().map(|n| ledger.conversations[*n].fates[1].read).collect()
         };
         let start = world.now + begin(streams.len()) + warm;
+        if self.later.is_some() {
+            world.run(world.now + begin(streams.len()) + warm.per(2), |_| false);
+            world.links[0].ends[A].2.rules.mark_above = self.later;
+        }
         world.run(start, |_| false);
         let before = read(&world);
         world.links[0].ends[A].2.waits.clear();

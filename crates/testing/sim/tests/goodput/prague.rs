@@ -2,7 +2,8 @@
 //! only drops.
 
 use clearway_base::Duration;
-use clearway_proto::{Congestion, ConnOptions, EcnMode};
+use clearway_proto::{Config, Congestion, ConnOptions, EcnMode};
+use clearway_sim::link::Managed;
 
 use super::path::{MBIT, Outcome, Path};
 
@@ -76,4 +77,40 @@ fn over_a_short_and_a_long_round_trip_prague_gets_about_the_same() {
         assert!((700..=1430).contains(&(shares[0] * 1000 / shares[1])), "{shares:?} of {path:?}");
         assert!(shares.iter().sum::<u64>() >= 950 && queue_us <= 2_000, "{shares:?} {queue_us}");
     }
+}
+
+/// What two streams get where a mark may be answered as by NewReno, and where it may not.
+fn with_and_without(path: &Path, streams: [ConnOptions; 2]) -> [Vec<u64>; 2] {
+    [true, false].map(|falls_back| {
+        let times = [4, 8].map(Duration::from_secs);
+        let change = |c: &mut Config| c.tcp.prague_fallback = falls_back;
+        path.run_with(&streams, times[0], times[1], change).shares
+    })
+}
+
+#[test]
+fn no_queue_that_marks_for_prague_is_taken_for_a_classic_one() {
+    let dual = Path { buffer: 800, managed: Managed::Dual, ..Path::of(40 * MBIT, 10) };
+    let varies = Path { jitter_us: 1_000, ..marked(50 * MBIT, 20) };
+    for path in [marked(50 * MBIT, 5), marked(50 * MBIT, 20), marked(50 * MBIT, 66), dual, varies] {
+        let cubic = ConnOptions::default();
+        let pairs = [[prague(); 2], [cubic, prague()]];
+        let pairs = if path.managed == Managed::No { &pairs[..1] } else { &pairs };
+        for streams in pairs {
+            let [with, without] = with_and_without(&path, *streams);
+            std::println!("{with:?} {without:?} thousandths, {path:?}");
+            assert_eq!(with, without, "{path:?}");
+        }
+    }
+}
+
+#[test]
+fn where_a_queue_turns_into_one_for_prague_it_answers_by_shares_again() {
+    let classic = Path { marks: Some(Duration::from_millis(15)), ..marked(50 * MBIT, 20) };
+    let path = Path { later: Some(Duration::from_millis(1)), ..classic };
+    // Ten seconds of the one, ten of the other.
+    let Outcome { shares, queue_us, .. } = run(&path, &[prague()], 20, 5);
+    let never = run(&marked(50 * MBIT, 20), &[prague()], 20, 5).shares;
+    std::println!("{shares:?} thousandths, {never:?} where it was so at all times, {queue_us} us");
+    assert!(shares[0] + 10 >= never[0] && queue_us <= 2_000, "{shares:?} {never:?} {queue_us}");
 }

@@ -3,7 +3,8 @@
 //! `cargo test -p clearway-sim --test goodput sharing -- --nocapture`.
 
 use clearway_base::Duration;
-use clearway_proto::{Congestion, ConnOptions, EcnMode};
+use clearway_proto::{Config, Congestion, ConnOptions, EcnMode};
+use clearway_sim::link::Managed;
 
 use super::path::{MBIT, Path};
 
@@ -34,7 +35,19 @@ struct Shares {
 /// Two streams; the second begins half a second behind the first, and both run for a while before
 /// it counts.
 fn share(path: &Path, streams: [ConnOptions; 2], warm_s: u64, time_s: u64) -> Shares {
-    let outcome = path.run(&streams, Duration::from_secs(warm_s), Duration::from_secs(time_s));
+    share_with(path, streams, warm_s, time_s, |_| {})
+}
+
+/// The same, with other settings of the sender's stack.
+fn share_with(
+    path: &Path,
+    streams: [ConnOptions; 2],
+    warm_s: u64,
+    time_s: u64,
+    change: impl FnOnce(&mut Config),
+) -> Shares {
+    let times = [warm_s, time_s].map(Duration::from_secs);
+    let outcome = path.run_with(&streams, times[0], times[1], change);
     let all: u64 = outcome.shares.iter().sum();
     let first = (outcome.shares[0] * 100 + all / 2) / all.max(1);
     Shares { first, both: all / 10, queue_us: outcome.queue_us }
@@ -115,7 +128,7 @@ fn each_pair_shares_a_queue_that_marks_from_a_millisecond_on_as_the_page_says() 
 
 /// 40 Mbit/s behind a dual queue.
 fn dual(rtt_ms: u64) -> Path {
-    Path { buffer: 800, dual: true, ..Path::of(40 * MBIT, rtt_ms) }
+    Path { buffer: 800, managed: Managed::Dual, ..Path::of(40 * MBIT, rtt_ms) }
 }
 
 #[test]
@@ -147,4 +160,75 @@ fn each_pair_shares_a_buffer_of_one_round_trip_as_the_page_says() {
 #[test]
 fn each_pair_shares_a_buffer_of_four_round_trips_as_the_page_says() {
     hold(2, 400);
+}
+
+/// Queues that mark all alike, as RFC 3168 has it, by the names that the page has for them.
+const CLASSIC: [(&str, Option<Duration>, Managed); 3] = [
+    ("15 ms", Some(Duration::from_millis(15)), Managed::No),
+    ("PI2", None, Managed::Pi2),
+    ("CoDel", None, Managed::CoDel),
+];
+
+/// 40 Mbit/s behind one of them, and room for a tenth of a second.
+fn classic(marks: Option<Duration>, managed: Managed, rtt_ms: u64) -> Path {
+    Path { buffer: 10_000 / rtt_ms, marks, managed, ..Path::of(40 * MBIT, rtt_ms) }
+}
+
+/// Prague beside those who take each mark for a loss, and beside itself, in one of those queues, by
+/// round trips of 10, 20 and 66 ms: what the page says, and nobody starves unless the settings say
+/// so.
+fn hold_classic((kind, marks, managed): (&str, Option<Duration>, Managed)) {
+    let page = page();
+    let mut wrong = Vec::new();
+    for (first, one) in [ALL[0], ALL[1], ALL[4]] {
+        for (column, rtt_ms) in [10, 20, 66].into_iter().enumerate() {
+            let streams = [one, Congestion::Prague].map(|congestion| ConnOptions {
+                congestion,
+                ecn: EcnMode::Accurate,
+                ..ConnOptions::default()
+            });
+            let shares = |falls_back| {
+                let path = classic(marks, managed, rtt_ms);
+                // A window of so many segments takes so many round trips from one to another.
+                let warm_s = if rtt_ms > 20 { 30 } else { 8 };
+                share_with(&path, streams, warm_s, 12, |c| c.tcp.prague_fallback = falls_back)
+            };
+            let (with, without) = (shares(true), shares(false));
+            let row = format!(
+                "{first} | prague | {kind} | {rtt_ms} ms: {} : {} ({} without; {} of the path; {} us)",
+                with.first,
+                100 - with.first,
+                without.first,
+                with.both,
+                with.queue_us,
+            );
+            println!("{row}");
+            let said = [
+                said(&page, [first, "prague"], kind, 2 * column),
+                said(&page, [first, "prague"], kind, 2 * column + 1),
+            ];
+            let is_as_said = [(said[0], without.first), (said[1], with.first)]
+                .into_iter()
+                .all(|(said, is)| said.is_some_and(|said| said.abs_diff(is) <= TOLERANCE));
+            if !is_as_said || !(30..=70).contains(&with.first) || with.both < 90 {
+                wrong.push(format!("{row}; docs/congestion.md says {said:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn beside_prague_nobody_starves_in_a_queue_that_marks_from_15_ms_on() {
+    hold_classic(CLASSIC[0]);
+}
+
+#[test]
+fn beside_prague_nobody_starves_in_a_queue_of_pi2_that_marks_all_alike() {
+    hold_classic(CLASSIC[1]);
+}
+
+#[test]
+fn beside_prague_nobody_starves_in_a_queue_of_codel_that_marks_all_alike() {
+    hold_classic(CLASSIC[2]);
 }

@@ -24,6 +24,10 @@ use crate::export::Fields;
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::rtt::Rtt;
 
+mod classic;
+
+pub(crate) use classic::ClassicQueue;
+
 /// One, in the unit of [`Prague::alpha`].
 const ONE: u32 = 1 << 20;
 
@@ -87,6 +91,15 @@ pub(crate) struct Measured {
     pub marked: u32,
     /// Bytes in a second at which data arrived; 0: not known.
     pub rate: u64,
+    /// How far a mark is answered as by a classic algorithm ([`ClassicQueue::on_ack`]).
+    pub classic: u32,
+}
+
+/// The round trip that an ACK ends, and how far the queue in it is a classic one.
+#[derive(Clone, Copy)]
+struct Trip {
+    time: Duration,
+    classic: u32,
 }
 
 /// Prague's state beyond the window.
@@ -140,7 +153,8 @@ impl Prague {
         measured: Measured,
     ) {
         let marked = measured.marked.min(ack.delivered.max(w.mss()));
-        let round_trip = rtt.srtt().unwrap_or(UNKNOWN_RTT).max(SHORTEST_RTT);
+        let time = rtt.srtt().unwrap_or(UNKNOWN_RTT).max(SHORTEST_RTT);
+        let round_trip = Trip { time, classic: measured.classic };
         if measured.is_held {
             self.average(ack, marked, round_trip);
             return;
@@ -180,13 +194,13 @@ impl Prague {
     /// The share of marks of a round trip is taken into the average when it is over. The first
     /// share is the average: that begins at one, and would take half of the window a second time.
     /// True: this is it, and cuts the window.
-    fn average(&mut self, ack: &AckInfo, marked: u32, rtt: Duration) -> bool {
+    fn average(&mut self, ack: &AckInfo, marked: u32, trip: Trip) -> bool {
         if !matches!(self.stage, Stage::Samples | Stage::Follows) {
             return false;
         }
         self.delivered = self.delivered.saturating_add(ack.delivered);
         self.marked = self.marked.saturating_add(marked);
-        let round = if self.is_virtual() { rtt.max(VIRTUAL_RTT) } else { rtt };
+        let round = if self.is_virtual(trip) { trip.time.max(VIRTUAL_RTT) } else { trip.time };
         if self.is_within(self.since, ack.now, round) || self.delivered == 0 {
             return false;
         }
@@ -206,9 +220,11 @@ impl Prague {
     }
 
     /// Whether a round trip that is shorter than the virtual one counts as that. Nothing is shared
-    /// by marks where none have come for so long that the average is nothing.
-    fn is_virtual(&self) -> bool {
-        self.stage == Stage::Follows && self.rounds >= TRANSITION && self.alpha > 0
+    /// by marks where none have come for so long that the average is nothing, and in a classic queue
+    /// others grow by the round trip that there is.
+    fn is_virtual(&self, trip: Trip) -> bool {
+        let is_shared = self.alpha > 0 && trip.classic < classic::ONE / 2;
+        self.stage == Stage::Follows && self.rounds >= TRANSITION && is_shared
     }
 
     /// Whether less than `time` has passed since some ticks.
@@ -239,27 +255,31 @@ impl Prague {
         }
     }
 
-    /// Once in a round trip, real or virtual, marks cut the window by half of their average share.
-    fn cut(&mut self, w: &mut Window, ack: &AckInfo, rtt: Duration) {
+    /// Once in a round trip, real or virtual, marks cut the window by half of their average share;
+    /// in a classic queue by as much as with Reno, if that is more.
+    fn cut(&mut self, w: &mut Window, ack: &AckInfo, trip: Trip) {
         if self.cut != Cut::None {
             return;
         }
-        (self.cut, self.cut_until) = if self.is_virtual() && rtt < VIRTUAL_RTT {
+        (self.cut, self.cut_until) = if self.is_virtual(trip) && trip.time < VIRTUAL_RTT {
             (Cut::Virtual, Seq(ticks(ack.now).wrapping_add(VIRTUAL_TICKS)))
         } else {
             (Cut::InFlight, ack.nxt)
         };
-        let cut = u64::from(w.cwnd) * u64::from(self.alpha) / u64::from(2 * ONE);
-        w.cut_finely_to(w.cwnd - cut as u32);
+        let window = u64::from(w.cwnd);
+        let by_share = window * u64::from(self.alpha) / u64::from(2 * ONE);
+        let as_reno = window - u64::from(reno::marked(w.cwnd));
+        let as_classic = as_reno * u64::from(trip.classic) / u64::from(classic::ONE);
+        w.cut_finely_to((window - by_share.max(as_classic)) as u32);
     }
 
     /// Additive increase for `acked` bytes that were not marked: one segment for a window. Where a
     /// round trip counts as the virtual one, by the square of its part of that: then the rate rises
     /// by as much in the same time.
-    fn grow(&mut self, w: &mut Window, acked: u32, rtt: Duration) {
+    fn grow(&mut self, w: &mut Window, acked: u32, trip: Trip) {
         let full = u64::from(acked) * u64::from(w.mss());
-        let part = match self.is_virtual() {
-            true => (rtt.min(VIRTUAL_RTT).as_nanos() << 16) / VIRTUAL_RTT.as_nanos(),
+        let part = match self.is_virtual(trip) {
+            true => (trip.time.min(VIRTUAL_RTT).as_nanos() << 16) / VIRTUAL_RTT.as_nanos(),
             false => 1 << 16,
         };
         let scaled = (u128::from(full) * u128::from(part * part)) >> 32;
@@ -267,6 +287,11 @@ impl Prague {
         let window = u64::from(w.cwnd);
         self.rest = (sum % window) as u32;
         w.cwnd = (window + sum / window).min(u64::from(MAX_CWND)) as u32;
+    }
+
+    /// Whether what waits in the queue is of no slow start of ours.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.stage == Stage::Follows
     }
 
     /// Its part of a record ([`crate::export`]), under the numbers that CUBIC has of its own: which

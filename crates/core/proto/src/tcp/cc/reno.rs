@@ -23,13 +23,18 @@ impl Reno {
     }
 }
 
+/// What a mark leaves of what is in flight. RFC 8511 3.1: it comes from a short queue, where eight
+/// tenths are enough.
+pub(super) fn marked(flight: u32) -> u32 {
+    (u64::from(flight) * 4 / 5) as u32
+}
+
 /// What a loss, a mark and a timeout do to the window.
 pub(super) fn answer(w: &mut Window, event: &Event) {
     match *event {
         // RFC 5681 3.2, step 2 and 3; the inflation by three segments is in `recovery`.
         Event::Loss { flight } => w.cut_to(flight / 2),
-        // RFC 8511 3.1: a mark comes from a short queue, where eight tenths are enough.
-        Event::Marked { flight } => w.cut_finely_to((u64::from(flight) * 4 / 5) as u32),
+        Event::Marked { flight } => w.cut_finely_to(marked(flight)),
         Event::Timeout { flight, again } => {
             if !again {
                 w.cut(flight / 2);

@@ -3,7 +3,7 @@
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
 
-use super::{Measured, ONE, Prague, Stage, TICK_SHIFT, TRANSITION};
+use super::{Measured, ONE, Prague, Stage, TICK_SHIFT, TRANSITION, Trip};
 use crate::config::Congestion;
 use crate::tcp::ack_info::AckInfo;
 use crate::tcp::cc::tests::ack;
@@ -32,6 +32,8 @@ struct Path {
     rtt: Duration,
     /// Bytes in a second at which data is measured to arrive.
     rate: u64,
+    /// How far marks are answered as by Reno.
+    classic: u32,
 }
 
 impl Path {
@@ -39,7 +41,7 @@ impl Path {
         let mut cc = Cc::new(Congestion::Prague, MSS as u16, 10);
         cc.window.cwnd = window;
         let rtt = Duration::from_micros(rtt_us);
-        Path { cc, now: Instant::from_millis(1000), una: Seq(0), rtt, rate: 0 }
+        Path { cc, now: Instant::from_millis(1000), una: Seq(0), rtt, rate: 0, classic: 0 }
     }
 
     /// The average is `alpha`, and known for long.
@@ -54,7 +56,7 @@ impl Path {
         let nxt = self.una + self.cc.cwnd();
         let info = AckInfo { una: self.una, nxt, ..ack(self.now, bytes, true) };
         let marked = if is_marked { bytes } else { 0 };
-        let measured = Measured { is_held: false, marked, rate: self.rate };
+        let measured = Measured { is_held: false, marked, rate: self.rate, classic: self.classic };
         self.cc.on_measured_ack(&info, &rtt_of(self.rtt), measured);
     }
 
@@ -183,7 +185,7 @@ fn marks_that_come_with_nothing_new_are_answered_at_once() {
         delivered: MSS,
         ..ack(path.now, 2 * MSS, true)
     };
-    let measured = Measured { is_held: false, marked: MSS, rate: 0 };
+    let measured = Measured { is_held: false, marked: MSS, rate: 0, classic: 0 };
     path.cc.on_measured_ack(&info, &rtt_of(path.rtt), measured);
     assert_eq!(path.cc.cwnd(), 75 * MSS, "and nothing grows");
     assert_eq!((inside(&path.cc).delivered, inside(&path.cc).marked), (MSS, MSS));
@@ -200,7 +202,7 @@ fn marks_in_fast_recovery_count_for_the_average_and_cut_nothing() {
         let info =
             AckInfo { una: path.una, nxt: path.una + 100 * MSS, ..ack(path.now, 2 * MSS, true) };
         let marked = if n < 50 { 2 * MSS } else { 0 };
-        let measured = Measured { is_held: true, marked, rate: 0 };
+        let measured = Measured { is_held: true, marked, rate: 0, classic: 0 };
         path.cc.on_measured_ack(&info, &rtt_of(path.rtt), measured);
     }
     assert_eq!(path.cc.cwnd(), 100 * MSS);
@@ -217,7 +219,7 @@ fn the_first_share_that_is_known_in_fast_recovery_cuts_nothing_there() {
     prague.stage = Stage::Samples;
     path.now += Duration::from_millis(60);
     let info = AckInfo { una: path.una, nxt: path.una, ..ack(path.now, 2 * MSS, true) };
-    let held = Measured { is_held: true, marked: MSS, rate: 0 };
+    let held = Measured { is_held: true, marked: MSS, rate: 0, classic: 0 };
     path.cc.on_measured_ack(&info, &rtt_of(path.rtt), held);
     assert_eq!((inside(&path.cc).stage, inside(&path.cc).alpha), (Stage::Follows, ONE / 2));
     assert_eq!(path.cc.cwnd(), 100 * MSS);
@@ -284,5 +286,35 @@ fn a_short_round_trip_counts_as_such_at_first_and_where_nothing_is_marked() {
         near.round(|n| n == 3);
     }
     assert_eq!(inside(&near.cc).rounds, TRANSITION);
-    assert!(inside(&near.cc).is_virtual());
+    let trip = Trip { time: near.rtt, classic: 0 };
+    assert!(inside(&near.cc).is_virtual(trip));
+}
+
+#[test]
+fn in_a_classic_queue_a_mark_takes_as_much_as_with_reno_or_the_share_if_that_is_more() {
+    let whole = super::classic::ONE;
+    for (alpha, classic, left) in [
+        (ONE / 10, 0, 95),
+        (ONE / 10, whole / 2, 90),
+        (ONE / 10, whole, 80),
+        (0, whole, 80),
+        (ONE, whole, 50),
+    ] {
+        let mut path = Path::new(50_000, 100 * MSS);
+        path.cc.window.ssthresh = 100 * MSS;
+        path.follows(alpha);
+        path.classic = classic;
+        path.acknowledge(2 * MSS, true);
+        assert!(path.cc.cwnd().abs_diff(left * MSS) <= 1, "{alpha} {classic}");
+    }
+}
+
+#[test]
+fn in_a_classic_queue_a_short_round_trip_counts_as_such() {
+    let [mut near, _] = near_and_far(TRANSITION, ONE / 8);
+    near.classic = super::classic::ONE;
+    for _ in 0..10 {
+        near.round(|_| false);
+    }
+    assert!(near.cc.cwnd() >= 28 * MSS, "about a segment in each of ten round trips");
 }
