@@ -149,6 +149,8 @@ impl<E: Env> Conn<E> {
         let in_flight = recovery.pipe(una, nxt, mss, self.known(p));
         let may_tell = self.congestion(p).is_settled();
         let falls_back = p.prague_fallback;
+        let in_recovery = self.recovery.phase() != Phase::Open;
+        let is_repairing = in_recovery || recovery.again_bytes(una, nxt, self.known(p)) > 0;
         let sack = self.sack(p);
         let board = sack.get(&p.boards);
         let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
@@ -164,7 +166,8 @@ impl<E: Env> Conn<E> {
                 in_flight,
                 oldest: paced.delivery.oldest(),
                 marked,
-                in_recovery: self.recovery.phase() != Phase::Open,
+                in_recovery,
+                is_repairing,
                 has_sack: self.marks.has(Marks::SACK),
             };
             bbr.on_ack(&mut self.cc, &input, &mut p.rng);

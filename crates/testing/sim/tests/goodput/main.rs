@@ -16,7 +16,10 @@ const BBR: [Congestion; 2] = [Congestion::Bbr, Congestion::Bbr1];
 fn bbr_beside_losses(version: Congestion, loss: u32, rtt_ms: u64, buffer: u64) -> u64 {
     let from = (rtt_ms / 50).max(2);
     let draws = (0..4).map(|draw| {
-        let path = Path { buffer, loss, ..Path::of(20 * MBIT + draw * 1_000, rtt_ms) };
+        // What becomes of the first version is decided by what its startup loses: those draws lose
+        // other frames.
+        let seed = 5 + if version == Congestion::Bbr1 { draw } else { 0 };
+        let path = Path { buffer, loss, seed, ..Path::of(20 * MBIT + draw * 1_000, rtt_ms) };
         path.share(version, from, 12)
     });
     let share = draws.sum::<u64>() / 4;
@@ -50,7 +53,8 @@ fn the_first_version_of_bbr_fills_what_a_path_does_not_lose() {
             let share_of_rest = match (loss > 30_000, rtt_ms) {
                 (false, 200) => 85,
                 (false, _) => 90,
-                (true, _) => 70,
+                (true, 200) => 60,
+                (true, _) => 80,
             };
             let least = (1_000_000 - u64::from(loss)) / 1000 * share_of_rest / 100;
             assert!(share >= least, "{share} thousandths of {rtt_ms} ms, {buffer}, {loss} lost");

@@ -41,6 +41,8 @@ pub(crate) struct Path {
     pub far_ms: u64,
     /// What the way back varies by.
     pub jitter_us: u64,
+    /// Whom the losses are drawn by.
+    pub seed: u64,
 }
 
 /// What streams came to.
@@ -83,10 +85,11 @@ impl Path {
             later: None,
             far_ms: 0,
             jitter_us: 0,
+            seed: 5,
         }
     }
 
-    fn stage(&self, seed: u64, change: impl FnOnce(&mut Config)) -> Stage {
+    fn stage(&self, change: impl FnOnce(&mut Config)) -> Stage {
         let delay = Duration::from_micros(self.rtt_ms * 500);
         let under_way = self.rate / 8 * self.rtt_ms / 1000;
         let queue = (under_way * self.buffer / 100 / FRAME).max(10) as u32;
@@ -117,13 +120,13 @@ impl Path {
             near: None,
             buf_len: 2048,
         };
-        let mut world = World::new(Rng::seed(seed), Instant::from_millis(1_000));
+        let mut world = World::new(Rng::seed(self.seed), Instant::from_millis(1_000));
         let link = world.add_link(conditions.framing, conditions.table);
         for i in [A, B] {
             world.add_host(&conditions.hosts[i], conditions.buf_len);
             join(&mut world, &conditions, i, link, 0, rules[i]);
         }
-        let mut stage = Stage { world, conditions, rng: Rng::seed(seed), listener: None };
+        let mut stage = Stage { world, conditions, rng: Rng::seed(self.seed), listener: None };
         let accepts = ConnOptions { ecn: EcnMode::AcceptAccurate, ..ConnOptions::default() };
         stage.listen_as(128, Duration::ZERO, accepts);
         if self.far_ms > 0 {
@@ -177,7 +180,7 @@ impl Path {
         time: Duration,
         change: impl FnOnce(&mut Config),
     ) -> Outcome {
-        let mut stage = self.stage(5, change);
+        let mut stage = self.stage(change);
         let begin = |n: usize| Duration::from_millis(500 * n as u64);
         let numbers: Vec<usize> = streams
             .iter()

@@ -40,7 +40,8 @@ const SLOT_ROUNDS: u64 = 2;
 enum Recovery {
     /// No ACK has come since it began.
     Begins,
-    /// In its first round trip no more leaves than arrives.
+    /// In its first round trip no more leaves than arrives. One that follows another before all that
+    /// was lost has arrived is no new one.
     Conserves,
     /// In the others, and without any, the window grows as ever.
     Grows,
@@ -100,10 +101,13 @@ impl First {
     }
 
     pub(super) fn on_trouble(&mut self, w: &mut Window, timeout: bool) {
+        let is_new = !self.model.in_recovery;
         self.model.on_trouble(w, timeout);
-        self.recovery = if timeout { Recovery::Grows } else { Recovery::Begins };
         if timeout {
+            self.recovery = Recovery::Grows;
             self.model.reset_full_bw();
+        } else if is_new {
+            self.recovery = Recovery::Begins;
         }
     }
 
@@ -134,11 +138,11 @@ impl First {
         } else if self.model.round_start {
             self.recovery = Recovery::Grows;
         }
-        let conserves = self.recovery == Recovery::Conserves && i.in_recovery;
+        let conserves = self.recovery == Recovery::Conserves && i.is_repairing;
         if begins && conserves {
             w.cwnd = i.in_flight;
         } else {
-            self.model.follow_recovery(w, i);
+            self.model.follow_recovery(w, i.is_repairing);
         }
         conserves
     }

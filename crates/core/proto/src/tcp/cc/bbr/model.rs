@@ -363,9 +363,9 @@ impl Model {
         }
     }
 
-    /// Recovery is over, if it was one.
-    pub(super) fn follow_recovery(&mut self, w: &mut Window, i: &Input) {
-        if self.in_recovery && !i.in_recovery {
+    /// Recovery is over, if it was one that does not go on.
+    pub(super) fn follow_recovery(&mut self, w: &mut Window, goes_on: bool) {
+        if self.in_recovery && !goes_on {
             self.in_recovery = false;
             self.restore_cwnd(w);
         }

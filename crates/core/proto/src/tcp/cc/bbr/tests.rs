@@ -126,6 +126,7 @@ impl Flow {
                 oldest: self.delivery.oldest(),
                 marked: 0,
                 in_recovery: lost,
+                is_repairing: lost,
                 has_sack: true,
             };
             if lost {
@@ -335,6 +336,7 @@ fn marks_on_all_that_arrives_shrink_what_is_in_flight() {
             oldest: None,
             marked: MSS,
             in_recovery: false,
+            is_repairing: false,
             has_sack: true,
         };
         flow.bbr.on_ack(&mut flow.window, &input, &mut flow.rng);

@@ -135,7 +135,7 @@ impl Third {
 
     /// 5.2.3: every ACK.
     pub(super) fn on_ack(&mut self, w: &mut Window, i: &Input, rng: &mut Rng) {
-        self.model.follow_recovery(w, i);
+        self.model.follow_recovery(w, i.in_recovery);
         if i.sample.newly_lost > 0 {
             self.on_lost(w, i, rng);
         }

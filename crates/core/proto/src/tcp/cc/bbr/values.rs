@@ -21,6 +21,8 @@ pub(crate) struct Input {
     pub marked: u32,
     /// In fast recovery, or after a timeout.
     pub in_recovery: bool,
+    /// The same, or something that was lost is not known to have arrived since.
+    pub is_repairing: bool,
     /// SACK is in use.
     pub has_sack: bool,
 }
