@@ -94,10 +94,11 @@ pub(crate) fn further(first: &Socket, interface: &Interface, queue: u32) -> Step
 /// How often, and after which pauses, it is tried again when a queue is busy. The kernel puts the
 /// sockets and the program of a process that has ended away in a thread of its own, after the last
 /// descriptor was closed.
-const ATTEMPTS: usize = 200;
+const ATTEMPTS: usize = 600;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Tries again for a second what is said to be busy.
+/// Tries again for three seconds what is said to be busy: on a machine whose cores are full one was
+/// not enough.
 pub(crate) fn when_released<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..ATTEMPTS {
         match attempt() {
