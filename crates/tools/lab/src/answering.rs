@@ -227,8 +227,7 @@ impl System for Answering {
         measured.programs = server.iter().chain([&client]).map(Launch::text).collect();
         let outcome = ask(world, &exchange, &client, running)?;
         measured.set("requests_per_second", outcome.client["requests_per_second"].as_f64());
-        let warnings = outcome.client["warnings"].as_array().into_iter().flatten();
-        measured.warnings.extend(warnings.filter_map(Value::as_str).map(str::to_string));
+        measured.warn(&outcome.client);
         self.task.keep(self, point, &outcome, &mut measured);
         Ok(measured)
     }

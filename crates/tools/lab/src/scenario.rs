@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::need::Need;
 use crate::report::{Axis, Metric, Point, Sample, SystemNote};
 use crate::scenarios;
@@ -60,6 +62,12 @@ impl Measured {
         if let Some(value) = value.into().filter(|value| value.is_finite()) {
             self.values.insert(key.into(), value);
         }
+    }
+
+    /// Keeps what a summary in JSON warns of.
+    pub(crate) fn warn(&mut self, summary: &Value) {
+        let warnings = summary["warnings"].as_array().into_iter().flatten();
+        self.warnings.extend(warnings.filter_map(Value::as_str).map(str::to_string));
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
+use super::{P99, RATE};
 use crate::need::{Facts, Need};
 use crate::place::Place;
 use crate::process::{Launch, Ready};
@@ -392,8 +393,8 @@ fn read_redis(out: &str) -> anyhow::Result<Measured> {
         line.split(',').skip(1).filter_map(|value| value.trim_matches('"').parse().ok()).collect();
     let rate = *values.first().with_context(|| format!("redis-benchmark printed `{line}`"))?;
     let mut measured = Measured::default();
-    measured.set("requests_per_second", rate);
-    measured.set("p99_us", values.get(5).map(|ms| ms * 1e3));
+    measured.set(RATE, rate);
+    measured.set(P99, values.get(5).map(|ms| ms * 1e3));
     Ok(measured)
 }
 
@@ -404,8 +405,8 @@ fn read_wrk(out: &str) -> anyhow::Result<Measured> {
     };
     let rate = after("Requests/sec:").and_then(|rate| rate.parse::<f64>().ok());
     let mut measured = Measured::default();
-    measured.set("requests_per_second", rate.context("wrk printed no figures")?);
-    measured.set("p99_us", after("99%").and_then(microseconds));
+    measured.set(RATE, rate.context("wrk printed no figures")?);
+    measured.set(P99, after("99%").and_then(microseconds));
     let complaints = ["Socket errors:", "Non-2xx or 3xx responses:"];
     measured.warnings = complaints
         .iter()

@@ -1,7 +1,6 @@
 //! Our own client, which has a stack of its own where the link is one of DPDK.
 
 use anyhow::Context as _;
-use serde_json::Value;
 
 use super::super::{P99, RATE};
 use super::{AROUND, Asks, HTTP_PORT, Load, REDIS_PORT, memcached};
@@ -112,8 +111,7 @@ impl Load {
         let mut measured = Measured::default();
         measured.set(RATE, told["requests_per_second"].as_f64());
         measured.set(P99, told["latency_us"]["p99"].as_f64());
-        let warnings = told["warnings"].as_array().into_iter().flatten();
-        measured.warnings.extend(warnings.filter_map(Value::as_str).map(str::to_string));
+        measured.warn(&told);
         measured.programs.push(asking.text());
         Ok(measured)
     }

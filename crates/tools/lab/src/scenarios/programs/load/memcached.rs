@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
+use super::super::{P99, RATE};
 use crate::place::Place;
 use crate::process::Launch;
 use crate::scenario::Measured;
@@ -55,8 +56,8 @@ pub(super) fn read(out: &str) -> anyhow::Result<Measured> {
     let after = words.iter().position(|word| *word == "TPS:").and_then(|at| words.get(at + 1));
     let rate = after.and_then(|rate| rate.parse::<f64>().ok());
     let mut measured = Measured::default();
-    measured.set("requests_per_second", rate.context("memcaslap printed no rate")?);
-    measured.set("p99_us", percentile(out, 0.99));
+    measured.set(RATE, rate.context("memcaslap printed no rate")?);
+    measured.set(P99, percentile(out, 0.99));
     Ok(measured)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
 
+use super::super::{P99, RATE};
 use crate::place::Place;
 use crate::process::Launch;
 use crate::scenario::Measured;
@@ -133,7 +134,7 @@ pub(super) fn read(world: &World<'_>, out: &str, close: bool) -> anyhow::Result<
         for entry in std::fs::read_dir(log_folder(world))? {
             times.extend(read_times(&std::fs::read_to_string(entry?.path())?));
         }
-        measured.set("p99_us", percentile(times, 0.99));
+        measured.set(P99, percentile(times, 0.99));
     }
     Ok(measured)
 }
@@ -142,7 +143,7 @@ fn read_rate(out: &str) -> anyhow::Result<Measured> {
     let rate = out.lines().find_map(|line| line.strip_prefix("tps = "));
     let rate = rate.and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
     let mut measured = Measured::default();
-    measured.set("requests_per_second", rate.context("pgbench printed no figures")?);
+    measured.set(RATE, rate.context("pgbench printed no figures")?);
     let failed = out.lines().find_map(|line| line.strip_prefix("number of failed transactions: "));
     let failed = failed.filter(|failed| !failed.starts_with("0 "));
     measured.warnings =
