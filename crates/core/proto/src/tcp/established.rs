@@ -40,7 +40,7 @@ impl<E: Env> Conn<E> {
 pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     let again = c.rtt.syn_repeated;
     if again {
-        // RFC 6298 5.7, and RFC 5681 3.1: after a lost SYN the first window is one segment.
+        // RFC 6298 5.7.
         c.rtt.on_syn_timed_out();
     } else if c.marks.has(Marks::TIMING) {
         c.rtt.on_sample(c.times.timed.ago(cx.now), 1, c.mss);
@@ -50,7 +50,11 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.snd.una = c.iss + 1;
     c.snd_ahead.small = c.snd.una;
     c.begin_recovery(cx.pools);
-    c.cc = Window::new(c.mss, if again { 1 } else { cx.config.tcp.initial_window });
+    let repeated = c.rare.get(&cx.pools.rare_stats).map_or(u32::MAX, |t| t.syns_retransmitted);
+    // RFC 5681 3.1: one segment after a lost SYN. With a timeout of one second (RFC 6298) a SYN that
+    // is repeated once may only be late, so for us as for Linux it takes two.
+    let is_lossy = again && repeated > 1;
+    c.cc = Window::new(c.mss, if is_lossy { 1 } else { cx.config.tcp.initial_window });
     if cx.config.tcp.mtu_probing == MtuProbing::Always {
         c.search_from_base(cx.pools);
     }

@@ -521,17 +521,30 @@ fn a_cookie_is_good_though_a_later_copy_of_the_syn_was_remembered() {
 }
 
 #[test]
-fn after_a_lost_syn_the_first_window_is_one_segment() {
-    for (lost, segments) in [(false, 10), (true, 1)] {
+fn after_two_lost_syns_the_first_window_is_one_segment() {
+    for (seconds, repeated, segments) in [(0, 0, 10), (2, 1, 10), (4, 2, 1)] {
         let mut b = Bench::new(plain());
         b.connect(ConnOptions::default());
         b.iss = b.one().seg.seq;
-        if lost {
-            assert_eq!(b.pass(secs(2)).len(), 1);
-        }
+        assert_eq!(b.pass(secs(seconds)).len(), repeated);
         let opts = TcpOptions { mss: Some(1000), ..TcpOptions::NONE };
         b.put(Segment { opts, ..b.segment(SYN | ACK, 0, 1, 60_000) }, &[]);
         b.out();
+        assert_eq!(b.info().cwnd, segments * 1000, "RFC 5681 3.1");
+    }
+}
+
+#[test]
+fn after_two_lost_syn_acks_the_first_window_is_one_segment() {
+    for (seconds, repeated, segments) in [(0, 0, 10), (2, 1, 10), (4, 2, 1)] {
+        let mut b = Bench::new(plain());
+        let listener = b.listen(4);
+        let opts = TcpOptions { mss: Some(1000), ..TcpOptions::NONE };
+        syn_from(&mut b, PEER_PORT, opts);
+        b.iss = b.one().seg.seq;
+        assert_eq!(b.pass(secs(seconds)).len(), repeated);
+        assert_eq!(b.inject(ACK, 1, 1, 60_000, &[]), None);
+        b.conn = b.net.stack.accept(listener);
         assert_eq!(b.info().cwnd, segments * 1000, "RFC 5681 3.1");
     }
 }
