@@ -423,6 +423,9 @@ pub struct TcpCounters {
     pub ce_delivered: u64,
     /// Times that such marks cut a congestion window.
     pub ecn_reductions: u64,
+    /// Times that the queue which marks was found to be one of RFC 3168, so that Prague answers as
+    /// NewReno, by and by.
+    pub prague_fallbacks: u64,
     /// TIME-WAIT records that ended early to make room.
     pub time_wait_evicted: u64,
     /// TIME-WAIT records that a new SYN took over (RFC 6191).

@@ -464,6 +464,10 @@ fn tell_of_room<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
     }
     if c.marks.has(Marks::SNDBUF_LIMITED) {
         c.limited_by(now, p, Marks::default());
+        // From now on it is the owner who limits, until he writes.
+        if c.marks.has(Marks::PACED) && c.outstanding() == 0 {
+            c.note_app_limited(p);
+        }
     }
 }
 
@@ -487,7 +491,8 @@ fn recover<E: Env>(
     // has just been shut so far that no burst leaves (RFC 6582 3.2, step 3).
     let counts = !was_frozen || info.lost.is_some();
     if c.marks.has(Marks::PACED) {
-        c.on_paced_ack(cx.pools, info, was_frozen);
+        let is_classic = c.on_paced_ack(cx.pools, info, was_frozen);
+        cx.stack.counters.tcp.prague_fallbacks += u64::from(is_classic);
     } else if counts && !c.recovery.is_frozen() && !c.ecn_holds_back(cx.pools, info.una) {
         let rtt = c.rtt;
         c.step_congestion(cx.pools, |cc| cc.on_ack(info, &rtt));

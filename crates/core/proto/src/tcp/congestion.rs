@@ -134,10 +134,15 @@ impl<E: Env> Conn<E> {
     }
 
     /// The path is paced: what an ACK says is measured, and the rate follows. `was_frozen`: in fast
-    /// recovery before it.
+    /// recovery before it. True: by this ACK the queue was found to be a classic one.
     #[cold]
     #[inline(never)]
-    pub(super) fn on_paced_ack(&mut self, p: &mut Pools<E>, info: &AckInfo, was_frozen: bool) {
+    pub(super) fn on_paced_ack(
+        &mut self,
+        p: &mut Pools<E>,
+        info: &AckInfo,
+        was_frozen: bool,
+    ) -> bool {
         let mss = u32::from(self.mss);
         let (una, nxt) = (info.una, info.nxt);
         let may_grow = !was_frozen && !self.recovery.is_frozen() && !self.ecn_holds_back(p, una);
@@ -153,7 +158,7 @@ impl<E: Env> Conn<E> {
         let is_repairing = in_recovery || recovery.again_bytes(una, nxt, self.known(p)) > 0;
         let sack = self.sack(p);
         let board = sack.get(&p.boards);
-        let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return };
+        let Some(paced) = self.cc.paced().get_mut(&mut p.paced) else { return false };
         let times = (self.rtt.min().unwrap_or_default(), info.clock_step);
         let sample = paced.delivery.on_ack(info.now, (una, board), lost, times);
         let by_window = paced.bbr.is_none();
@@ -175,13 +180,19 @@ impl<E: Env> Conn<E> {
                 paced.delivery.app_limits(in_flight);
             }
         }
+        let mut is_found = false;
         if by_window {
             let rtt = self.rtt;
             let info = AckInfo { rtt_sample: sample.rtt.or(info.rtt_sample), ..*info };
-            let queue = paced.queue.as_mut();
-            let likely =
-                queue.map(|queue| queue.on_ack(&info, marked, may_tell)).unwrap_or_default();
-            let classic = if falls_back { likely } else { 0 };
+            let mut classic = 0;
+            if let Some(queue) = &mut paced.queue {
+                let before = queue.part();
+                queue.on_ack(&info, marked, may_tell);
+                if falls_back {
+                    classic = queue.part();
+                    is_found = before == 0 && classic > 0;
+                }
+            }
             let measured = Measured { is_held: !may_grow, marked, rate: sample.rate, classic };
             self.step_congestion(p, |cc| cc.on_measured_ack(&info, &rtt, measured));
         }
@@ -191,6 +202,7 @@ impl<E: Env> Conn<E> {
             let gain = paced.bbr.as_ref().map_or(100, |bbr| bbr.info().pacing_gain);
             paced.pacer.on_ack(sample.newly_acked, gain, info.clock_step);
         }
+        is_found
     }
 
     /// The peer has told of so many marked packets of ours one by one. True: the algorithm weighs

@@ -606,7 +606,9 @@ fn stopped<E: Env, S: Sink>(c: &mut Conn<E>, cx: &mut EmitCx<'_, '_, E, S>, why:
         _ => Marks::default(),
     };
     c.limited_by(cx.now, cx.pools, limit);
-    if why == Why::Done && c.marks.has(Marks::PACED) {
+    // Who has filled the send store writes as fast as he may: it is not the owner who limits, as for
+    // Linux, which asks when something is written.
+    if why == Why::Done && limit != Marks::SNDBUF_LIMITED && c.marks.has(Marks::PACED) {
         c.note_app_limited(cx.pools);
     }
     if c.outstanding() > 0 || c.marks.has(Marks::PERSIST) {

@@ -35,7 +35,7 @@ fn tcp_rows(counters: &Counters) -> Rows {
         window_probes, keepalives_out, fin_wait_2_timeouts, resets_after_close, orphans_evicted,
             orphans_timed_out, paced_refused,
         shortage_resets, idle_evicted, ecn_classic, ecn_accurate, ce_segs_in, ce_delivered,
-            ecn_reductions, time_wait_evicted, time_wait_reused, broken,
+            ecn_reductions, prague_fallbacks, time_wait_evicted, time_wait_reused, broken,
     ]
 }
 

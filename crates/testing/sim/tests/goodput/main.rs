@@ -66,7 +66,7 @@ fn the_first_version_of_bbr_fills_what_a_path_does_not_lose() {
 /// could leave: with a send queue of two windows and no more a fifth was left here.
 #[test]
 fn what_waits_behind_holes_does_not_hold_back_what_can_leave() {
-    for (mbit, rtt_ms, loss, least) in [(60, 66, 100_000, 600), (200, 20, 30_000, 850)] {
+    for (mbit, rtt_ms, loss, least) in [(60, 66, 100_000, 750), (200, 20, 30_000, 900)] {
         let path = Path { loss, ..Path::of(mbit * MBIT, rtt_ms) };
         let share = path.share(Congestion::Bbr1, 3, 6);
         std::println!("{share} thousandths of {path:?}");

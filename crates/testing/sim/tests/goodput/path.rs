@@ -53,6 +53,8 @@ pub(crate) struct Outcome {
     pub overflowed: u64,
     /// What 99 of 100 frames have waited at most, where there are marks.
     pub queue_us: u32,
+    /// How often the sender took the queue for a classic one.
+    pub fallbacks: u64,
 }
 
 fn host(name: &'static str) -> HostSpec {
@@ -215,7 +217,9 @@ impl Path {
         let link = &mut world.links[0].ends[A].2;
         link.waits.sort_unstable();
         let queue_us = link.waits.get(link.waits.len() * 99 / 100).copied().unwrap_or(0);
-        Outcome { shares, overflowed: link.tally.overflowed, queue_us }
+        let overflowed = link.tally.overflowed;
+        let fallbacks = world.hosts[A].stack.counters().tcp.prague_fallbacks;
+        Outcome { shares, overflowed, queue_us, fallbacks }
     }
 
     pub(crate) fn share(&self, congestion: Congestion, warm_s: u64, time_s: u64) -> u64 {

@@ -23,7 +23,7 @@ fn prague() -> ConnOptions {
 fn prague_fills_a_path_whose_queue_is_marked_from_a_millisecond_on() {
     for (rate, rtt_ms) in [(50 * MBIT, 5), (50 * MBIT, 20), (50 * MBIT, 50)] {
         let path = marked(rate, rtt_ms);
-        let Outcome { shares, queue_us, overflowed } = run(&path, &[prague()], 3, 5);
+        let Outcome { shares, queue_us, overflowed, .. } = run(&path, &[prague()], 3, 5);
         std::println!("{shares:?} thousandths, {queue_us} us, {overflowed} lost, {path:?}");
         assert!(shares[0] >= 950, "{shares:?} thousandths of {path:?}");
         assert!(queue_us <= 2_000, "{queue_us} us of {path:?}");
@@ -79,12 +79,15 @@ fn over_a_short_and_a_long_round_trip_prague_gets_about_the_same() {
     }
 }
 
-/// What two streams get where a mark may be answered as by NewReno, and where it may not.
+/// What two streams get where a mark may be answered as by NewReno, and where it may not; and that
+/// none was.
 fn with_and_without(path: &Path, streams: [ConnOptions; 2]) -> [Vec<u64>; 2] {
     [true, false].map(|falls_back| {
         let times = [4, 8].map(Duration::from_secs);
         let change = |c: &mut Config| c.tcp.prague_fallback = falls_back;
-        path.run_with(&streams, times[0], times[1], change).shares
+        let Outcome { shares, fallbacks, .. } = path.run_with(&streams, times[0], times[1], change);
+        assert_eq!(fallbacks, 0, "{path:?}");
+        shares
     })
 }
 
@@ -109,7 +112,8 @@ fn where_a_queue_turns_into_one_for_prague_it_answers_by_shares_again() {
     let classic = Path { marks: Some(Duration::from_millis(15)), ..marked(50 * MBIT, 20) };
     let path = Path { later: Some(Duration::from_millis(1)), ..classic };
     // Ten seconds of the one, ten of the other.
-    let Outcome { shares, queue_us, .. } = run(&path, &[prague()], 20, 5);
+    let Outcome { shares, queue_us, fallbacks, .. } = run(&path, &[prague()], 20, 5);
+    assert_eq!(fallbacks, 1);
     let never = run(&marked(50 * MBIT, 20), &[prague()], 20, 5).shares;
     std::println!("{shares:?} thousandths, {never:?} where it was so at all times, {queue_us} us");
     assert!(shares[0] + 10 >= never[0] && queue_us <= 2_000, "{shares:?} {never:?} {queue_us}");

@@ -6,7 +6,7 @@ use clearway_base::Duration;
 use clearway_proto::{Config, Congestion, ConnOptions, EcnMode};
 use clearway_sim::link::Managed;
 
-use super::path::{MBIT, Path};
+use super::path::{MBIT, Outcome, Path};
 
 const ALL: [(&str, Congestion); 5] = [
     ("reno", Congestion::Reno),
@@ -30,6 +30,8 @@ struct Shares {
     both: u64,
     /// What 99 of 100 frames wait at most that are told of by marks.
     queue_us: u32,
+    /// How often a sender took the queue for a classic one.
+    fallbacks: u64,
 }
 
 /// Two streams; the second begins half a second behind the first, and both run for a while before
@@ -50,7 +52,8 @@ fn share_with(
     let outcome = path.run_with(&streams, times[0], times[1], change);
     let all: u64 = outcome.shares.iter().sum();
     let first = (outcome.shares[0] * 100 + all / 2) / all.max(1);
-    Shares { first, both: all / 10, queue_us: outcome.queue_us }
+    let Outcome { queue_us, fallbacks, .. } = outcome;
+    Shares { first, both: all / 10, queue_us, fallbacks }
 }
 
 /// The page is read when the test runs: its numbers are no part of the program.
@@ -103,7 +106,7 @@ fn hold_queue(which: impl Fn([Congestion; 2]) -> bool, path: Path, kind: &str, e
             ecn,
             ..ConnOptions::default()
         });
-        let Shares { first: of, both, queue_us } = share(&path, streams, 8, 12);
+        let Shares { first: of, both, queue_us, .. } = share(&path, streams, 8, 12);
         let (ms, tenths) = (queue_us / 1000, queue_us % 1000 / 100);
         let row = format!(
             "| {first} | {second} | {kind} | {of} : {} | {both} | {ms}.{tenths} |",
@@ -141,7 +144,7 @@ fn prague_and_cubic_share_a_dual_queue_within_a_tenth() {
     let path = dual(10);
     let streams = [Congestion::Prague, Congestion::Cubic]
         .map(|congestion| ConnOptions { congestion, ..ConnOptions::default() });
-    let Shares { first, both, queue_us } = share(&path, streams, 10, 20);
+    let Shares { first, both, queue_us, .. } = share(&path, streams, 10, 20);
     println!("{first} of 100, both {both}, {queue_us} us");
     assert!((45..=55).contains(&first) && both >= 95, "{first}, both {both}");
     assert!(queue_us <= 2_000, "{queue_us}");
@@ -207,6 +210,7 @@ fn hold_classic((kind, marks, managed): (&str, Option<Duration>, Managed)) {
                 said(&page, [first, "prague"], kind, 2 * column),
                 said(&page, [first, "prague"], kind, 2 * column + 1),
             ];
+            assert!(with.fallbacks > 0 && without.fallbacks == 0, "{row}");
             let is_as_said = [(said[0], without.first), (said[1], with.first)]
                 .into_iter()
                 .all(|(said, is)| said.is_some_and(|said| said.abs_diff(is) <= TOLERANCE));

@@ -91,7 +91,7 @@ pub(crate) struct Measured {
     pub marked: u32,
     /// Bytes in a second at which data arrived; 0: not known.
     pub rate: u64,
-    /// How far a mark is answered as by a classic algorithm ([`ClassicQueue::on_ack`]).
+    /// How far a mark is answered as by a classic algorithm ([`ClassicQueue::part`]).
     pub classic: u32,
 }
 

@@ -95,6 +95,24 @@ fn a_small_send_queue_on_a_long_way_is_seen_as_what_limits() {
     assert!((100_000..=400_000).contains(&info.delivery_rate), "{}", info.delivery_rate);
 }
 
+/// Who fills a small send queue again and again writes as fast as he may: what is measured then is
+/// what the path carries, with that queue, and the search for more ends.
+#[test]
+fn a_small_send_queue_lets_the_startup_of_bbr_end() {
+    for congestion in [Congestion::Bbr, Congestion::Bbr1] {
+        let mut w = World::new(config(), Offloads::default(), ms(50));
+        w.ends[0].stack =
+            Stack::new(config(), ChainRx::new(64, 1 << 16), RingTx::new(64, 4096, 20_000));
+        let iface = w.ends[0].stack.add_interface(raw(1500)).unwrap();
+        w.ends[0].stack.add_address(w.now, iface, crate::testing::cidr("10.0.0.1/24")).unwrap();
+        let (a, b) = w.connect(ConnOptions { congestion, ..ConnOptions::default() });
+        w.transfer(0, a, b, &pattern(500_000), secs(600));
+        let bbr = w.ends[0].stack.info(a).unwrap().bbr.unwrap();
+        // That of startup is 277 or 289.
+        assert!(bbr.pacing_gain <= 125, "{congestion:?}: {bbr:?}");
+    }
+}
+
 #[test]
 fn an_idle_connection_is_neither_busy_nor_limited() {
     let mut w = World::new(config(), Offloads::default(), ms(1));

@@ -116,15 +116,16 @@ impl First {
     }
 
     fn update_rate(&mut self, i: &Input) {
-        // What the owner limits is believed only where it shows more than was known.
-        let is_believed = i.sample.rate >= self.rates.get() || !i.sample.is_app_limited;
-        let round = self.model.round_count;
-        if round.wrapping_sub(self.slot_round) >= SLOT_ROUNDS {
-            self.slot_round = round;
-            self.rates.advance();
-        }
-        if is_believed {
-            self.rates.take(i.sample.rate);
+        // What the owner limits is believed only where it shows more than was known, and what was
+        // known is not forgotten for it.
+        let rate = i.sample.rate;
+        if rate > 0 && (rate >= self.rates.get() || !i.sample.is_app_limited) {
+            let round = self.model.round_count;
+            if round.wrapping_sub(self.slot_round) >= SLOT_ROUNDS {
+                self.slot_round = round;
+                self.rates.advance();
+            }
+            self.rates.take(rate);
         }
         self.model.bw = self.rates.get();
     }

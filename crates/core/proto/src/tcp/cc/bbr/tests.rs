@@ -49,6 +49,8 @@ struct Flow {
     way: VecDeque<(Instant, bool)>,
     delivered: u64,
     most_queued: u64,
+    /// What the owner has under way at most.
+    writes: u32,
 }
 
 impl Flow {
@@ -72,6 +74,7 @@ impl Flow {
             way: VecDeque::new(),
             delivered: 0,
             most_queued: 0,
+            writes: u32::MAX,
         }
     }
 
@@ -138,6 +141,10 @@ impl Flow {
 
     fn send(&mut self, path: &Path) {
         while self.next <= self.now && self.in_flight() + MSS <= self.window.cwnd {
+            if self.in_flight() >= self.writes {
+                self.delivery.app_limits(self.in_flight());
+                return;
+            }
             let lost = (path.one_in > 0 && self.chance.below(path.one_in) == 0)
                 || self.queue + u64::from(MSS) > path.buffer;
             if !lost {
@@ -215,6 +222,20 @@ fn the_first_version_probes_one_round_trip_in_eight() {
     // Draining ends as soon as the queue is gone.
     let [up, down, cruise] = seen;
     assert!((30..=90).contains(&up) && (5..=60).contains(&down) && cruise >= 250, "{seen:?}");
+}
+
+#[test]
+fn an_owner_who_writes_little_does_not_let_the_first_version_forget_the_rate() {
+    let path = path(2_000_000, 50, 400, 0);
+    let mut flow = Flow::new(Congestion::Bbr1, &path);
+    flow.run(&path, Duration::from_secs(2));
+    let before = flow.bbr.info().bw;
+    assert!(before >= 1_900_000, "{before}");
+    flow.writes = 2 * MSS;
+    // A hundred round trips, where ten are remembered.
+    let sent = flow.run(&path, Duration::from_secs(5));
+    assert!(sent <= 300_000, "{sent}");
+    assert_eq!(flow.bbr.info().bw, before);
 }
 
 #[test]

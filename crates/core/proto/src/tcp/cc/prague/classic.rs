@@ -76,9 +76,8 @@ impl ClassicQueue {
     }
 
     /// An ACK, which tells of `marked` bytes; `may_tell`: what fills the queue is no slow start of
-    /// ours. Returns how far the answer to a mark shall be that of a classic algorithm, up to
-    /// [`ONE`].
-    pub(crate) fn on_ack(&mut self, ack: &AckInfo, marked: u32, may_tell: bool) -> u32 {
+    /// ours.
+    pub(crate) fn on_ack(&mut self, ack: &AckInfo, marked: u32, may_tell: bool) {
         if let Some(rtt) = ack.rtt_sample {
             self.take(micros(rtt), ack.now);
         }
@@ -90,7 +89,6 @@ impl ClassicQueue {
             (self.least_us, self.samples, self.has_marks) = (NONE, 0, false);
             self.round_end = ack.nxt;
         }
-        self.part()
     }
 
     fn take(&mut self, us: u32, now: Instant) {
@@ -118,8 +116,9 @@ impl ClassicQueue {
         };
     }
 
-    /// Not at all until it is likely by a quarter, and all the way from three on.
-    fn part(&self) -> u32 {
+    /// How far the answer to a mark shall be that of a classic algorithm, up to [`ONE`]: not at all
+    /// until it is likely by a quarter, and all the way from three on.
+    pub(crate) fn part(&self) -> u32 {
         (self.likely.saturating_sub(ONE / 4) * 2).min(ONE)
     }
 }

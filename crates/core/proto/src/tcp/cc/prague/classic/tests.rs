@@ -39,7 +39,8 @@ impl Path {
                 ..ack(self.now, 1000, true)
             };
             let bytes = if marked && n == 0 { 1000 } else { 0 };
-            self.part = self.queue.on_ack(&info, bytes, true);
+            self.queue.on_ack(&info, bytes, true);
+            self.part = self.queue.part();
         }
     }
 
@@ -112,7 +113,8 @@ fn what_our_own_slow_start_has_filled_tells_nothing() {
                 rtt_sample: Some(Duration::from_millis(40)),
                 ..ack(path.now, 1000, true)
             };
-            assert_eq!(path.queue.on_ack(&info, 1000, false), 0);
+            path.queue.on_ack(&info, 1000, false);
+            assert_eq!(path.queue.part(), 0);
         }
     }
 }
