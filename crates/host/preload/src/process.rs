@@ -11,6 +11,7 @@ use clearway_client::{AppConfig, AttachError, Client};
 use clearway_errors::Code;
 
 use crate::cancel;
+use crate::export::depth;
 use crate::inside;
 use crate::lock::Lock;
 use crate::object::TABLE;
@@ -252,6 +253,10 @@ fn cloned(mark: &AtomicU32) {
     let errno = crate::errno::get();
     PID.store(pid(), Ordering::Relaxed);
     cancel::after_fork_in_child();
+    // One is the call that noticed it.
+    if depth() == 1 {
+        forget_threads();
+    }
     if let Some(client) = client() {
         client.after_clone_in_child();
     }
@@ -337,6 +342,19 @@ extern "C" fn after_fork_in_parent() {
     inside::tell_of_fork();
 }
 
+/// The parent's other threads are not in this child, and neither is what they were about to do to
+/// descriptors: a session fd that one of them was closing would keep its session here.
+fn forget_threads() {
+    for fd in TABLE.after_fork_in_child() {
+        // SAFETY: only asks what the descriptor is; where it is closed already that is an error.
+        if clearway_client::may_be_session_fd(unsafe { BorrowedFd::borrow_raw(fd) }) {
+            // SAFETY: closes the copy of a descriptor that the program was closing, and that
+            // nobody in this child knows.
+            unsafe { libc::syscall(libc::SYS_close, fd) };
+        }
+    }
+}
+
 extern "C" fn after_fork_in_child() {
     PID.store(pid(), Ordering::Relaxed);
     // SAFETY: null, or a page that is never unmapped.
@@ -346,6 +364,10 @@ extern "C" fn after_fork_in_child() {
     cancel::lock().give();
     cancel::after_fork_in_child();
     TABLE.lock().give();
+    // A handler that forks may have interrupted a call of this very thread, which goes on.
+    if depth() == 0 {
+        forget_threads();
+    }
     if let Some(client) = client() {
         client.after_fork_in_child();
     }

@@ -289,6 +289,36 @@ impl<T: Send + Sync> Table<T> {
         unsafe { old.as_ref() }.map(Held)
     }
 
+    /// In the child of a fork there is no thread but the caller's, which is inside of no call. What
+    /// others held in the parent nobody will let go of, so it is forgotten; what they were closing
+    /// or replacing is at no descriptor any more. Gives the descriptors of the latter, which the
+    /// kernel may have open yet.
+    pub(crate) fn after_fork_in_child(&self) -> Vec<c_int> {
+        let mut going = Vec::new();
+        for fd in self.range(0, c_int::MAX) {
+            match self.named(fd) {
+                Some(node) => node.count.store(0, Ordering::Relaxed),
+                None => going.push(fd),
+            }
+        }
+        for &fd in &going {
+            if let Some(slot) = self.slot(fd) {
+                slot.store(ptr::null_mut(), Ordering::Relaxed);
+            }
+        }
+        for node in self.range(0, c_int::MAX).filter_map(|fd| self.named(fd)) {
+            node.count.fetch_add(1, Ordering::Relaxed);
+        }
+        going
+    }
+
+    /// The node that stands at a descriptor, unless that is being closed.
+    fn named(&self, fd: c_int) -> Option<&'static Node<T>> {
+        let node = self.slot(fd)?.load(Ordering::Acquire);
+        // SAFETY: nodes are never freed.
+        unsafe { node.as_ref() }.filter(|_| !self.is_mark(node))
+    }
+
     /// The descriptors of this range at which something is, in order.
     pub(crate) fn range(&self, first: c_int, last: c_int) -> impl Iterator<Item = c_int> + '_ {
         let first = usize::try_from(first.max(0)).unwrap_or(0);

@@ -142,3 +142,23 @@ fn who_finds_a_descriptor_that_is_being_closed_waits_for_what_it_becomes() {
     table.begin_close(5).expect("it was there");
     assert!(table.get(5).is_none());
 }
+
+#[test]
+fn what_other_threads_held_and_closed_at_a_fork_is_forgotten_in_the_child() {
+    let table = table();
+    table.put(3, Some(table.make(Thing { value: 1, counted: false })));
+    table.put(4, table.get(3));
+    table.put(5, Some(table.make(thing(2))));
+    // A thread of the parent is inside of a call, and another is about to close a descriptor.
+    std::mem::forget(table.get(3));
+    std::mem::forget(table.begin_close(5));
+    assert_eq!(table.after_fork_in_child(), [5]);
+    assert!(!table.has(5) && table.get(5).is_none());
+    let held = table.begin_close(4).expect("it is there");
+    assert!(!held.is_last());
+    table.end_close(4);
+    drop(held);
+    let held = table.begin_close(3).expect("it is there");
+    assert!(held.is_last());
+    table.end_close(3);
+}

@@ -190,6 +190,88 @@ static void vforked(void)
 	close(ends[1]);
 }
 
+static void *reads_a_byte(void *fd)
+{
+	char byte;
+
+	if (recv(*(int *)fd, &byte, 1, 0) != 1)
+		die("recv in a thread");
+	return NULL;
+}
+
+/* While a thread is in a call, the process forks: the thread is not in the child, which closes the socket and has it no more. */
+static void thread_in_a_call(void)
+{
+	int ends[2], stays[2];
+	pthread_t thread;
+	char byte;
+
+	pair(ends);
+	if (pipe(stays) || pthread_create(&thread, NULL, reads_a_byte, &ends[1]))
+		die("pipe");
+	usleep(100000);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(ends[0]);
+		close(ends[1]);
+		close(stays[1]);
+		/* Until the parent has seen the end. */
+		_exit(read(stays[0], &byte, 1));
+	}
+	send(ends[0], "x", 1, 0);
+	pthread_join(thread, NULL);
+	close(ends[1]);
+	printf("the end comes while the child is there: %d\n", await(ends[0], POLLIN) == POLLIN);
+	printf("%zd\n", recv(ends[0], &byte, 1, MSG_DONTWAIT));
+	close(stays[1]);
+	reap(pid);
+	close(stays[0]);
+	close(ends[0]);
+}
+
+static volatile int is_over;
+
+static void *makes_connections(void *unused)
+{
+	while (!is_over) {
+		int ends[2];
+
+		pair(ends);
+		close(ends[0]);
+		close(ends[1]);
+	}
+	return NULL;
+}
+
+/* Forks while threads open and close: each child is served at once. */
+static void threads_that_close(void)
+{
+	pthread_t threads[3];
+	int ended = 0;
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&threads[i], NULL, makes_connections, NULL);
+	for (int i = 0; i < 30; i++) {
+		int status;
+		pid_t pid = fork();
+		if (pid == 0) {
+			/* What stands at these numbers is closed, as a daemon does. */
+			for (int fd = 3; fd < 64; fd++)
+				close(fd);
+			int ends[2];
+
+			pair(ends);
+			_exit(send(ends[0], "x", 1, 0) != 1);
+		}
+		ended += waitpid(pid, &status, 0) == pid && status == 0;
+	}
+	is_over = 1;
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	printf("%d children were served\n", ended);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -200,5 +282,7 @@ int main(int argc, char **argv)
 	parent_sleeps();
 	child_connects();
 	vforked();
+	thread_in_a_call();
+	threads_that_close();
 	return 0;
 }
