@@ -1,5 +1,7 @@
 //! Streams of the C library over a socket of Clearway. Inside, the C library reads and writes by
-//! ways that nobody can stand in for; a stream with functions of its own goes through ours.
+//! ways that nobody can stand in for, but for the tables of functions that its streams have
+//! ([`tables`]). Where these are not as they should be, a stream with functions of its own goes
+//! through ours.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +69,7 @@ fn streams() -> MutexGuard<'static, Vec<Stream>> {
 // SAFETY: it stands in for the function of this name in the C library, with its signature.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    if !guarded(|| may_be_ours(fd)) {
+    if !guarded(|| may_be_ours(fd) && !tables_serve()) {
         // SAFETY: the caller keeps to what the function asks.
         return unsafe { real::fdopen(fd, mode) };
     }
@@ -79,7 +81,13 @@ fn may_be_ours(fd: c_int) -> bool {
     TABLE.get(fd).is_some_and(|held| matches!(&*held, Object::Ours(_) | Object::Pending(_)))
 }
 
-/// A stream over whatever is behind a descriptor.
+/// The C library's own stream does, since it asks whose its descriptor is.
+fn tables_serve() -> bool {
+    serve();
+    tables::is_served()
+}
+
+/// A stream over whatever is behind a descriptor, with functions of its own.
 fn over(fd: c_int, mode: *const c_char) -> *mut FILE {
     let functions =
         Functions { read: Some(read), write: Some(write), seek: None, close: Some(close) };

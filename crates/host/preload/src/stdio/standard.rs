@@ -2,10 +2,12 @@
 //! Clearway while it runs, and perhaps something else again: a shell that redirects a built-in
 //! command, a server that puts a connection in the place of its standard output.
 //!
-//! The C library's own three streams cannot be given functions of ours, so the variables by which
-//! programs (and `printf`, and `puts`) find them are set to streams that have them, and set back
-//! when the descriptor is the kernel's again. What waits in the one to be written moves to the
-//! other, as it would have stayed in a stream whose descriptor was replaced.
+//! Only where the tables of the C library's streams could not be changed ([`super::tables`]). The
+//! three streams themselves cannot be given functions of ours, so the variables by which programs
+//! (and `printf`, and `puts`) find them are set to streams that have them, and set back when the
+//! descriptor is the kernel's again. What waits in the one to be written moves to the other, as it
+//! would have stayed in a stream whose descriptor was replaced. Such streams know no wide letters:
+//! that is why they are the second choice.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -13,6 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{FILE, size_t};
 
+use super::tables::is_served;
 use super::{Head, over};
 use crate::object::ours;
 use crate::real;
@@ -70,7 +73,7 @@ fn place(fd: c_int) -> *mut *mut FILE {
 /// What is behind this descriptor has changed.
 #[inline]
 pub(crate) fn follow(fd: c_int) {
-    if (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&fd) {
+    if (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&fd) && !is_served() {
         let errno = crate::errno::get();
         match ours(fd).is_some() {
             true => stand_in(fd),

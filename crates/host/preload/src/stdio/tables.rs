@@ -1,5 +1,5 @@
-//! The C library's own streams over a descriptor behind which a connection comes to stand: those
-//! that were opened before `dup2` put it there, and `dprintf`.
+//! The C library's own streams over a descriptor behind which a connection stands: the standard
+//! ones, those of `fdopen`, those that were opened before `dup2` put it there, and `dprintf`.
 //!
 //! Inside, the C library reads, writes and closes by system calls that nobody can stand in for. But
 //! every stream does it by a table of functions, which all ordinary streams of the process share
@@ -11,7 +11,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Once;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{FILE, size_t, ssize_t};
 
@@ -48,16 +48,24 @@ static THEIRS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 /// `_IO_ERR_SEEN`: what `ferror` tells.
 const ERROR_SEEN: c_int = 0x20;
 
+static SERVED: AtomicBool = AtomicBool::new(false);
+
 /// From now on streams ask whose their descriptor is.
 pub(crate) fn serve() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let errno = crate::errno::get();
         if learn() {
-            TABLES.into_iter().for_each(replace);
+            let replaced = TABLES.map(replace);
+            SERVED.store(replaced == [true; 2], Ordering::Release);
         }
         crate::errno::set(errno);
     });
+}
+
+/// Do all ordinary streams ask? Else one over a socket of Clearway needs functions of its own.
+pub(super) fn is_served() -> bool {
+    SERVED.load(Ordering::Acquire)
 }
 
 fn symbol(name: &CStr) -> usize {
@@ -72,11 +80,11 @@ fn learn() -> bool {
     found.iter().all(|found| *found != 0)
 }
 
-/// Puts our functions into a table, if the C library's stand where they should.
-fn replace(name: &CStr) {
+/// Puts our functions into a table, if the C library's stand where they should. False: they do not.
+fn replace(name: &CStr) -> bool {
     let table = symbol(name);
     if table == 0 || table % size_of::<usize>() != 0 {
-        return;
+        return false;
     }
     let table = std::ptr::with_exposed_provenance_mut::<usize>(table);
     let slots = ENTRIES.each_ref().map(|entry| {
@@ -89,7 +97,7 @@ fn replace(name: &CStr) {
         .zip(&THEIRS)
         .all(|(slot, theirs)| unsafe { slot.read() } == theirs.load(Ordering::Acquire));
     if !is_known || !protect(table, libc::PROT_READ | libc::PROT_WRITE) {
-        return;
+        return false;
     }
     for (slot, entry) in slots.into_iter().zip(&ENTRIES) {
         // SAFETY: the entry is aligned and can be written now; who reads it meanwhile sees one
@@ -97,6 +105,7 @@ fn replace(name: &CStr) {
         unsafe { AtomicUsize::from_ptr(slot) }.store((entry.ours)(), Ordering::Release);
     }
     protect(table, libc::PROT_READ);
+    true
 }
 
 /// Sets the protection of the pages that a table lies in.

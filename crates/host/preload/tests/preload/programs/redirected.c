@@ -1,5 +1,6 @@
 /* Connections that are put in the place of a program's standard streams, and taken away again; and a shell with /dev/tcp. */
 #include "common.h"
+#include <locale.h>
 #include <stdarg.h>
 #include <wchar.h>
 
@@ -12,6 +13,36 @@ static void print_rest(int fd)
 	while ((len = read(fd, text, sizeof(text))) > 0)
 		fwrite(text, 1, len, stdout);
 	printf("-- %s\n", len ? strerrorname_np(errno) : "end");
+}
+
+/* Wide letters, as rev and column read and write them. */
+static void in_wide_letters(void)
+{
+	int ends[2], saved = dup(0), other;
+	wchar_t line[64];
+	FILE *stream;
+
+	setlocale(LC_ALL, "C.UTF-8");
+	pair(ends);
+	fflush(stdout);
+	if (dup2(ends[0], 0) < 0 || write(ends[1], "gr\xc3\xbc\xc3\x9f\nnext\nlast", 16) != 16)
+		die("write");
+	shutdown(ends[1], SHUT_WR);
+	printf("heard: %d letters\n", fgetws(line, 64, stdin) ? (int)wcslen(line) : -1);
+	printf("one: %d\n", line[2] == 0xfc);
+	for (wint_t letter; (letter = fgetwc(stdin)) != WEOF;)
+		printf("%x ", letter);
+	printf("at the end: %d\n", feof(stdin) != 0);
+	other = dup(ends[0]);
+	stream = fdopen(other, "w");
+	printf("fwprintf: %d\n", fwprintf(stream, L"%lc%lc of a stream of its own\n", 0xe4, 0x20ac));
+	printf("closed: %d\n", fclose(stream));
+	dup2(saved, 0);
+	close(saved);
+	shutdown(ends[0], SHUT_WR);
+	print_rest(ends[1]);
+	close(ends[0]);
+	close(ends[1]);
 }
 
 /* What a program that knows only its standard streams says and hears meanwhile. */
@@ -197,11 +228,19 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	self_from(argv[1]);
+	/* A stream keeps the kind of letters that it was first used for. */
+	pid_t pid = fork();
+	if (pid == 0) {
+		in_wide_letters();
+		exit(0);
+	}
+	waitpid(pid, NULL, 0);
 	in_the_place_of_output();
 	in_the_place_of_input();
 	before_the_address();
 	in_the_place_of_any_stream();
 	of_a_connection_that_is_gone();
+	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo said; LC_ALL=C.UTF-8 rev <&3 >&3");
 	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo \"you said: $first\" >&3; cat <&3; printf 'and %s\\n' more >&3; exec 3>&-");
 	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo \"$first\"; echo hello | tee /dev/null >&3; dd bs=4 count=2 status=none <&3; cat <&3; (echo from a subshell) >&3");
 	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2 1>&3; read -r first <&3; echo \"all goes there: $first\"; echo $((6*7)); sed s/t/T/ <&3");
