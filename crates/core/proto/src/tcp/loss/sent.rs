@@ -14,6 +14,9 @@
 //! sent when the latest of it was while it is missing, and when the earliest of it was once it has
 //! arrived: nothing that is missing is ever taken to be older than it is, and nothing that arrives
 //! to be younger.
+//!
+//! Copies and new bytes that leave in turns, within one time, are told apart by their order: else a
+//! copy that is lost again would be found out only by what leaves a round trip later.
 
 use clearway_base::{Duration, Instant};
 use clearway_wire::Seq;
@@ -41,12 +44,17 @@ pub(crate) struct Flight {
     pub(crate) again: bool,
     /// What is missing of it is lost, and was not sent again.
     pub(crate) lost: bool,
+    /// Its place in the order of [`Sent::order`]; [`UNORDERED`]: it is not known.
+    pub(crate) order: u16,
 }
+
+/// What became one of flights with other places between them.
+const UNORDERED: u16 = 0;
 
 impl Flight {
     /// All of it left at once.
-    const fn new(span: Span, at: Instant) -> Flight {
-        Flight { span, at, spread_us: 0, again: false, lost: false }
+    const fn new(span: Span, at: Instant, order: u16) -> Flight {
+        Flight { span, at, spread_us: 0, again: false, lost: false, order }
     }
 
     const fn flags(&self) -> (bool, bool) {
@@ -77,6 +85,12 @@ struct Newest {
     since: Instant,
     /// Some of it had left before.
     again: bool,
+    order: u16,
+}
+
+/// Whether what has the place `a` left after what has the place `b`, both within some round trips.
+const fn is_behind(a: u16, b: u16) -> bool {
+    a != UNORDERED && b != UNORDERED && (a.wrapping_sub(b) as i16) > 0
 }
 
 /// What time says of losses.
@@ -108,6 +122,11 @@ pub(crate) struct Sent {
     /// What leaves within so many nanoseconds, as a power of two, may be one flight.
     grain: u8,
     newest: Option<Newest>,
+    /// The place of what left last: one more each time that copies follow new bytes or these follow
+    /// copies.
+    order: u16,
+    /// Copies left last.
+    sends_again: bool,
     /// RACK.fack: behind the last that was delivered.
     fack: Seq,
     /// How much leaves in this fast recovery.
@@ -117,13 +136,16 @@ pub(crate) struct Sent {
 impl Sent {
     /// All that is in flight left at `at`; nothing comes back sooner than after `min_rtt`.
     pub(crate) fn new(span: Span, at: Instant, min_rtt: Duration) -> Sent {
-        let first = Flight::new(span, at);
+        let order = UNORDERED + 1;
+        let first = Flight::new(span, at, order);
         let grain = (min_rtt.as_nanos() >> 4).checked_ilog2().unwrap_or(0) as u8;
         Sent {
             flights: [first; FLIGHTS],
             count: 1,
             grain,
             newest: None,
+            order,
+            sends_again: false,
             fack: span.start,
             prr: None,
         }
@@ -140,7 +162,7 @@ impl Sent {
 
     /// New bytes left, behind all others.
     pub(crate) fn on_sent(&mut self, span: Span, at: Instant, board: Option<&Scoreboard>) {
-        let next = Flight::new(span, at);
+        let next = Flight::new(span, at, self.next_place(false));
         let grain = self.grain;
         if let Some(last) = self.flights_mut().last_mut() {
             if are_one(last, &next, grain) {
@@ -157,9 +179,19 @@ impl Sent {
 
     /// Bytes left that had left before.
     pub(crate) fn on_sent_again(&mut self, span: Span, at: Instant, board: Option<&Scoreboard>) {
+        let order = self.next_place(true);
         self.change(span, board, |flight| {
-            *flight = Flight { again: true, ..Flight::new(flight.span, at) };
+            *flight = Flight { again: true, ..Flight::new(flight.span, at, order) };
         });
+    }
+
+    /// The place of what leaves now.
+    fn next_place(&mut self, again: bool) -> u16 {
+        if self.sends_again != again {
+            self.sends_again = again;
+            self.order = self.order.wrapping_add(1).max(UNORDERED + 1);
+        }
+        self.order
     }
 
     /// What is missing of `span` is lost.
@@ -258,8 +290,9 @@ impl Sent {
             let Some((at, _)) = pairs.min_by_key(|(_, pair)| apart(pair)) else { return };
             if let Some([left, right]) = self.flights.get_mut(at..at + 2) {
                 let (again, lost) = (left.again | right.again, left.lost & right.lost);
+                let order = if left.order == right.order { left.order } else { UNORDERED };
                 left.append(right);
-                *right = Flight { again, lost, ..*left };
+                *right = Flight { again, lost, order, ..*left };
             }
             self.flights.copy_within(at + 1.., at);
             self.count -= 1;
@@ -305,11 +338,16 @@ impl Sent {
             if !again && u64::from(flight.spread_us) <= (1 << self.grain) / 1_000 {
                 told.rtt = told.rtt.max(Some(now.since(since)));
             }
-            let is_newer = newest.is_none_or(|n| at > n.at || (at == n.at && end.gt(n.end)));
+            let order = flight.order;
+            let is_newer = newest.is_none_or(|n| {
+                let follows = is_behind(order, n.order);
+                let is_behind = follows || (!is_behind(n.order, order) && end.gt(n.end));
+                at > n.at || (at == n.at && is_behind)
+            });
             let is_earlier =
                 echo_ms.is_some_and(|echo| (echo.wrapping_sub(at.as_millis() as u32) as i32) < 0);
             if is_newer && !(again && (rtt < min_rtt || is_earlier)) {
-                newest = Some(Newest { at, end, rtt, since, again });
+                newest = Some(Newest { at, end, rtt, since, again, order });
             }
         }
         self.newest = newest;
@@ -334,16 +372,15 @@ impl Sent {
             for flight in self.flights_mut() {
                 // Of what left at one time, the number tells what left later, but not of copies: a
                 // clock may be coarse. And what has arrived may have left as early as the first of
-                // its flight, before a copy that left meanwhile.
-                let left_before = if flight.again || newest.again {
-                    flight.at < newest.since
-                } else {
-                    flight.at <= newest.at
-                };
+                // its flight, before a copy that left meanwhile, unless their order is known.
+                let has_copies = flight.again || newest.again;
+                let follows = is_behind(newest.order, flight.order);
+                let left_before = flight.at < newest.since
+                    || (flight.at <= newest.at && (!has_copies || follows));
                 if flight.lost || !left_before {
                     continue;
                 }
-                let is_same = flight.at == newest.at;
+                let is_same = flight.at == newest.at && !has_copies;
                 let before =
                     if is_same { flight.span.end.min(newest.end) } else { flight.span.end };
                 let missing = missing(Span::new(flight.span.start.max(una), before), board);
@@ -406,7 +443,8 @@ impl Sent {
 /// Whether nothing tells two neighbours apart.
 fn are_one(a: &Flight, b: &Flight, grain: u8) -> bool {
     let cell = |at: Instant| at.as_nanos() >> grain;
-    a.flags() == b.flags() && a.span.end == b.span.start && cell(a.at) == cell(b.at)
+    let is_alike = a.flags() == b.flags() && a.order == b.order;
+    is_alike && a.span.end == b.span.start && cell(a.at) == cell(b.at)
 }
 
 /// Bytes of `span` that the peer does not hold.
@@ -430,6 +468,7 @@ impl Sent {
             rtt: Duration::ZERO,
             since: f.now(),
             again: false,
+            order: UNORDERED,
         });
         f.bool(490, &mut known);
         f.instant(491, &mut newest.at);
@@ -449,7 +488,8 @@ impl Sent {
         f.seq(489, &mut self.fack);
         self.prr = reduces.then_some(prr);
         for (n, flight) in (0..).zip(self.flights.iter_mut().take(count as usize)) {
-            let Flight { span, at, spread_us, again, lost } = flight;
+            // The order is not exported: of what another stack has sent the times tell.
+            let Flight { span, at, spread_us, again, lost, order: _ } = flight;
             let tag = FLIGHT_FIELDS + 5 * n;
             f.seq(tag, &mut span.start);
             f.seq(tag + 1, &mut span.end);
