@@ -36,6 +36,16 @@ impl<E: Env> Conn<E> {
     }
 }
 
+/// Segments to begin with when our SYN was repeated. RFC 5681 3.1: one after a lost SYN. With a
+/// timeout of one second (RFC 6298) a SYN that is repeated once may only be late, so for us as for
+/// Linux it takes two.
+#[cold]
+fn first_window<E: Env>(c: &Conn<E>, cx: &ConnCx<'_, '_, E>) -> u8 {
+    let rare = c.rare.get(&cx.pools.rare_stats);
+    let is_lossy = rare.is_none_or(|t| t.syns_retransmitted > 1);
+    if is_lossy { 1 } else { cx.config.tcp.initial_window }
+}
+
 /// Our SYN is acknowledged: sending begins.
 pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     let again = c.rtt.syn_repeated;
@@ -50,11 +60,8 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     c.snd.una = c.iss + 1;
     c.snd_ahead.small = c.snd.una;
     c.begin_recovery(cx.pools);
-    let repeated = c.rare.get(&cx.pools.rare_stats).map_or(u32::MAX, |t| t.syns_retransmitted);
-    // RFC 5681 3.1: one segment after a lost SYN. With a timeout of one second (RFC 6298) a SYN that
-    // is repeated once may only be late, so for us as for Linux it takes two.
-    let is_lossy = again && repeated > 1;
-    c.cc = Window::new(c.mss, if is_lossy { 1 } else { cx.config.tcp.initial_window });
+    let segments = if again { first_window(c, cx) } else { cx.config.tcp.initial_window };
+    c.cc = Window::new(c.mss, segments);
     if cx.config.tcp.mtu_probing == MtuProbing::Always {
         c.search_from_base(cx.pools);
     }

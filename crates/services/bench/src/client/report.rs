@@ -138,7 +138,8 @@ impl ClientReport {
     pub(super) fn measure(&mut self, now: Instant, busy: Duration) {
         if self.from.is_set() {
             self.measured = now.since(self.from);
-            self.busy = busy - self.busy_before;
+            // A turn in which the measurement began counts as a whole once it is over.
+            self.busy = (busy - self.busy_before).min(self.measured);
         }
     }
 
