@@ -340,9 +340,9 @@ impl Sent {
             }
             let order = flight.order;
             let is_newer = newest.is_none_or(|n| {
-                let follows = is_behind(order, n.order);
-                let is_behind = follows || (!is_behind(n.order, order) && end.gt(n.end));
-                at > n.at || (at == n.at && is_behind)
+                let is_later =
+                    is_behind(order, n.order) || (!is_behind(n.order, order) && end.gt(n.end));
+                at > n.at || (at == n.at && is_later)
             });
             let is_earlier =
                 echo_ms.is_some_and(|echo| (echo.wrapping_sub(at.as_millis() as u32) as i32) < 0);

@@ -78,13 +78,19 @@ fn a_reader_that_stops_is_seen_as_the_peers_window() {
     assert!(after > info.rwnd_limited && after < info.rwnd_limited + secs(3));
 }
 
-#[test]
-fn a_small_send_queue_on_a_long_way_is_seen_as_what_limits() {
+/// A way of a tenth of a second there and back, and a sender whose queue holds 20,000 bytes.
+fn with_a_small_send_queue() -> World {
     let mut w = World::new(config(), Offloads::default(), ms(50));
     w.ends[0].stack =
         Stack::new(config(), ChainRx::new(64, 1 << 16), RingTx::new(64, 4096, 20_000));
     let iface = w.ends[0].stack.add_interface(raw(1500)).unwrap();
     w.ends[0].stack.add_address(w.now, iface, crate::testing::cidr("10.0.0.1/24")).unwrap();
+    w
+}
+
+#[test]
+fn a_small_send_queue_on_a_long_way_is_seen_as_what_limits() {
+    let mut w = with_a_small_send_queue();
     let (a, b) = w.connect(ConnOptions::default());
     w.transfer(0, a, b, &pattern(500_000), secs(600));
     let info = w.ends[0].stack.info(a).unwrap();
@@ -100,11 +106,7 @@ fn a_small_send_queue_on_a_long_way_is_seen_as_what_limits() {
 #[test]
 fn a_small_send_queue_lets_the_startup_of_bbr_end() {
     for congestion in [Congestion::Bbr, Congestion::Bbr1] {
-        let mut w = World::new(config(), Offloads::default(), ms(50));
-        w.ends[0].stack =
-            Stack::new(config(), ChainRx::new(64, 1 << 16), RingTx::new(64, 4096, 20_000));
-        let iface = w.ends[0].stack.add_interface(raw(1500)).unwrap();
-        w.ends[0].stack.add_address(w.now, iface, crate::testing::cidr("10.0.0.1/24")).unwrap();
+        let mut w = with_a_small_send_queue();
         let (a, b) = w.connect(ConnOptions { congestion, ..ConnOptions::default() });
         w.transfer(0, a, b, &pattern(500_000), secs(600));
         let bbr = w.ends[0].stack.info(a).unwrap().bbr.unwrap();
