@@ -240,7 +240,7 @@ int main(int argc, char **argv)
 	before_the_address();
 	in_the_place_of_any_stream();
 	of_a_connection_that_is_gone();
-	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo said; LC_ALL=C.UTF-8 rev <&3 >&3");
+	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo said >&3; LC_ALL=C.UTF-8 rev <&3 >&3");
 	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo \"you said: $first\" >&3; cat <&3; printf 'and %s\\n' more >&3; exec 3>&-");
 	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2; read -r first <&3; echo \"$first\"; echo hello | tee /dev/null >&3; dd bs=4 count=2 status=none <&3; cat <&3; (echo from a subshell) >&3");
 	scripted("bash", argv[1], "exec 3<>/dev/tcp/$1/$2 1>&3; read -r first <&3; echo \"all goes there: $first\"; echo $((6*7)); sed s/t/T/ <&3");
