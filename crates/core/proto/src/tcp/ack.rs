@@ -11,7 +11,7 @@ use clearway_wire::{SackBlocks, Seq};
 use super::conn::Conn;
 use super::context::{ConnCx, Cx, Pools};
 use super::deadlines::Timer;
-use super::loss::sent::{Arrival, Lost};
+use super::loss::sent::{Arrival, Lost, Sent};
 use super::loss::{DupTest, is_duplicate};
 use super::probe::{self, Answer};
 use super::recovery::{Phase, Signal};
@@ -103,8 +103,9 @@ fn digest_sack<E: Env>(
     una: Seq,
 ) -> SackUpdate {
     let min_rtt = c.rtt.min().unwrap_or_default();
-    let arrival =
-        Arrival { now: cx.now, min_rtt, echo_ms: echo.map(|echo| echo.wrapping_sub(c.ts_offset)) };
+    let fack = c.sent.get(&cx.pools.sent).map_or(c.snd.una, Sent::fack);
+    let echo_ms = echo.map(|echo| echo.wrapping_sub(c.ts_offset));
+    let arrival = Arrival { now: cx.now, min_rtt, echo_ms, fack };
     let (p, now) = (&mut *cx.pools, cx.stack.now);
     let unrecorded = &mut cx.stack.counters.tcp.sent_unrecorded;
     if !c.recovery.has_board() {
@@ -133,16 +134,20 @@ fn digest_sack<E: Env>(
         return SackUpdate::default();
     };
     let mut told = Delivered::default();
-    let mut arrives = |piece| {
-        let more = sent.as_mut().map(|sent| sent.on_delivered(piece, &arrival));
+    let mut arrives = |piece, arrival: &Arrival| {
+        let more = sent.as_mut().map(|sent| sent.on_delivered(piece, arrival));
         told = told.and(more.unwrap_or_default());
     };
     let mut passed = 0;
     if una != old {
-        board.missing_of(Span::new(old, una)).for_each(&mut arrives);
+        board.missing_of(Span::new(old, una)).for_each(|piece| arrives(piece, &arrival));
         passed = board.advance(una);
     }
-    let said = board.take(sack.as_slice(), Span::new(una, c.snd.nxt), arrives);
+    // What is held out of order is told of with the stamp of what came in order (RFC 7323 4.3),
+    // however late it left.
+    let unstamped = Arrival { echo_ms: None, ..arrival };
+    let within = Span::new(una, c.snd.nxt);
+    let said = board.take(sack.as_slice(), within, |piece| arrives(piece, &unstamped));
     SackUpdate { passed, told, ..said }
 }
 
@@ -274,8 +279,9 @@ fn digest_signs<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, said: Said<
     // What arrives behind a hole has a round trip too: where there are no timestamps it may be the
     // only one for long, and without any a backoff stays.
     let rtt_sample = rtt_sample.or(sack.told.rtt.filter(|rtt| *rtt <= LONGEST));
-    if sack.told.late || (sack.passed > 0 && c.recovery.phase() == Phase::Open) {
-        // What was missing came after all, though it was not sent again.
+    if sack.told.late {
+        // What was missing came after all, though it was not sent again. Without a record nothing
+        // tells that: what came may be a copy that a recovery before this one has sent.
         c.note_rare(cx.pools, |t| t.reord_seen += 1);
     }
     let lost = c.lost_by_time(cx.pools, cx.now, una);

@@ -1047,8 +1047,14 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
         // Karn: an ACK could be for either copy.
         marks.clear(Marks::TIMING);
     }
-    // RFC 6298 5.1: the timer runs while something is in flight.
-    if before.has(Marks::PERSIST) || !c.times.send.is_set() {
+    // RFC 6298 5.1: the timer runs while something is in flight. A copy of the first that is missing
+    // has a whole timeout of its own, or over long paths the timer would outrun the repair of a copy
+    // that was lost too.
+    let is_first_again = again == Again::Lost
+        && span.start == c.snd.una
+        && before.has(Marks::SACK)
+        && c.recovery.is_frozen();
+    if before.has(Marks::PERSIST) || !c.times.send.is_set() || is_first_again {
         let rto = c.rtt.rto(&config.tcp);
         let due = now + if is_burst { c.wait_for_burst(&config.tcp, rto) } else { rto };
         if c.move_deadline(Timer::Retransmit, due) {

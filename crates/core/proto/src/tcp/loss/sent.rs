@@ -10,7 +10,7 @@
 //! About: within a sixteenth of the shortest round trip at most, so that a window in flight fits
 //! the record and a quarter of a round trip can be told. A flight is split where something is sent
 //! again or is lost. When there are too many, what the peer holds wholly goes to its neighbour, and
-//! then those two neighbours become one that left closest to each other. What became one counts as
+//! then those two neighbours become one that left within the shortest time. What became one counts as
 //! sent when the latest of it was while it is missing, and when the earliest of it was once it has
 //! arrived: nothing that is missing is ever taken to be older than it is, and nothing that arrives
 //! to be younger.
@@ -112,6 +112,8 @@ pub(crate) struct Arrival {
     pub(crate) min_rtt: Duration,
     /// The time that the ACK echoes, in milliseconds of our clock, modulo 2^32.
     pub(crate) echo_ms: Option<u32>,
+    /// RACK.fack as it was before the ACK: of what one ACK tells, the order of arrival is unknown.
+    pub(crate) fack: Seq,
 }
 
 /// The record of one connection. It covers all that is in flight.
@@ -272,7 +274,8 @@ impl Sent {
     }
 
     /// Makes neighbours one until `places` are free: those of which the same is known and that left
-    /// closest to each other.
+    /// within the shortest time. Not closest to each other: what leaves at an even rate would all
+    /// become one.
     fn make_room(&mut self, places: usize, board: Option<&Scoreboard>) {
         let fits = |sent: &Sent| usize::from(sent.count) + places <= FLIGHTS;
         if fits(self) {
@@ -283,7 +286,10 @@ impl Sent {
         }
         while !fits(self) {
             let apart = |pair: &[Flight]| match pair {
-                [a, b] => (a.flags() != b.flags(), a.at.since(b.at).max(b.at.since(a.at))),
+                [a, b] => {
+                    let (first, last) = (a.since().min(b.since()), a.at.max(b.at));
+                    (a.flags() != b.flags(), last.since(first))
+                }
                 _ => (true, Duration::from_secs(u64::from(u32::MAX))),
             };
             let pairs = self.flights().windows(2).enumerate();
@@ -318,6 +324,10 @@ impl Sent {
         self.join();
     }
 
+    pub(crate) fn fack(&self) -> Seq {
+        self.fack
+    }
+
     /// The peer says for the first time that it has `piece` (RFC 8985 6.2, steps 2 and 3). Called
     /// before [`Sent::advance`].
     ///
@@ -325,14 +335,14 @@ impl Sent {
     /// round trip after, and by an ACK that echoes no earlier time: else an earlier copy has
     /// arrived.
     pub(crate) fn on_delivered(&mut self, piece: Span, arrival: &Arrival) -> Delivered {
-        let Arrival { now, min_rtt, echo_ms } = *arrival;
+        let Arrival { now, min_rtt, echo_ms, fack } = *arrival;
         let (mut newest, mut told) = (self.newest, Delivered::default());
         for flight in self.flights() {
             // Of copies that became one it is not known which of them arrived: the first.
             let (since, again) = (flight.since(), flight.again);
             let at = if again { since } else { flight.at };
             let Some(Span { end, .. }) = flight.span.clip(piece) else { continue };
-            told.late |= !again && end.lt(self.fack);
+            told.late |= !again && end.lt(fack);
             told.original |= !again && flight.lost;
             let rtt = now.since(at);
             if !again && u64::from(flight.spread_us) <= (1 << self.grain) / 1_000 {

@@ -32,6 +32,38 @@ fn what_is_later_than_the_window_widens_it() {
     assert_eq!(counted.retransmit_timeouts, 0);
 }
 
+/// A second of bulk transfer over 20 ms that loses 3 % and keeps the order, by a draw of its own
+/// for each `seed`. `records`: how many connections' sendings can be recorded.
+fn reordering_seen_where_there_is_none(congestion: Congestion, seed: u32, records: u32) -> u32 {
+    let mut config = config();
+    config.limits.sack_maps = 1;
+    let mut world = World::new(config, Offloads::default(), ms(10));
+    let (a, b) = world.connect(ConnOptions { congestion, ..ConnOptions::default() });
+    world.ends[0].stack.tcp.pools.sent = clearway_base::Slab::new(records);
+    let mut drawn = seed;
+    world.lose = std::boxed::Box::new(move |from, _, _| {
+        drawn = drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        from == 0 && drawn >> 16 < 1966
+    });
+    world.transfer(0, a, b, &zeros(40_000_000), secs(1));
+    assert!(world.ends[0].stack.counters().tcp.retransmitted_segs > 5);
+    world.ends[0].stack.info(a).unwrap().reord_seen
+}
+
+#[test]
+fn losses_alone_are_never_taken_for_reordering() {
+    let all = [Congestion::Reno, Congestion::Cubic, Congestion::Bbr, Congestion::Bbr1];
+    for (congestion, seed) in all.into_iter().flat_map(|cc| (1..=8).map(move |seed| (cc, seed))) {
+        let seen = reordering_seen_where_there_is_none(congestion, seed, 1);
+        assert_eq!(seen, 0, "{congestion:?}, seed {seed}");
+    }
+    // Without a record too, unless something is sent again for nothing, as it is told then.
+    for (congestion, seed) in [Congestion::Reno, Congestion::Cubic].into_iter().zip(1..) {
+        let seen = reordering_seen_where_there_is_none(congestion, seed, 0);
+        assert_eq!(seen, 0, "{congestion:?}, seed {seed}, without a record");
+    }
+}
+
 #[test]
 fn without_a_free_record_losses_are_counted() {
     let mut config = config();
@@ -189,4 +221,41 @@ fn a_duplicate_widens_the_window_also_when_timestamps_took_the_recovery_back_bef
     let seg = sack(&b, 4941, (1, 989));
     b.put(seg, &[]);
     assert_eq!(quarters(&b), 2);
+}
+
+#[test]
+fn a_copy_that_is_lost_is_found_out_by_a_later_copy_whatever_stamp_is_echoed() {
+    for ts in [None, Some((9, 0))] {
+        let mut b = Bench::new(config());
+        b.listen(8);
+        let mss = Some(1000 + if ts.is_some() { 12 } else { 0 });
+        b.handshake(TcpOptions { mss, sack_permitted: true, ts, ..TcpOptions::NONE }, 60_000);
+        b.pass(ms(20));
+        b.send(&pattern(10_000));
+        b.out();
+        // What is held out of order is told of with the stamp of what came in order.
+        let first = b.stamps;
+        let said = |b: &mut Bench, blocks: &[(u32, u32)]| -> Vec<u32> {
+            b.pass(ms(10));
+            b.stamps = first;
+            let mut seg = b.segment(ACK, 1, 1, 60_000);
+            for (l, r) in blocks {
+                seg.opts.sack.push(b.iss + *l, b.iss + *r);
+            }
+            b.put(seg, &[]);
+            b.out().iter().map(|seen| b.rel_seq(seen)).filter(|at| *at < 8001).collect()
+        };
+        b.pass(ms(20));
+        assert_eq!(said(&mut b, &[(1001, 4001)]), [1], "{ts:?}");
+        assert_eq!(said(&mut b, &[(5001, 8001), (1001, 4001)]), [4001], "{ts:?}");
+        // The second copy arrives, and the first one does not.
+        b.pass(ms(20));
+        assert_eq!(said(&mut b, &[(1001, 8001)]), [1], "{ts:?}");
+        // It has a whole timeout of its own.
+        let rto = b.info().rto;
+        b.pass(rto - ms(5));
+        assert_eq!(b.counters().retransmit_timeouts, 0, "{ts:?}");
+        b.pass(ms(10));
+        assert_eq!(b.counters().retransmit_timeouts, 1, "{ts:?}");
+    }
 }

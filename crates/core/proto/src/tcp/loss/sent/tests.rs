@@ -5,7 +5,7 @@ use clearway_wire::Seq;
 use proptest::prelude::*;
 
 use super::{Arrival, FLIGHTS, Flight, SPARE, Sent, UNORDERED};
-use crate::tcp::sack::Scoreboard;
+use crate::tcp::sack::{Delivered, Scoreboard};
 use crate::tcp::span::Span;
 
 /// Close to where the circle closes.
@@ -118,15 +118,22 @@ fn record(end: u32) -> Sent {
     Sent::new(span(0, end), at(0), Duration::ZERO)
 }
 
-/// Over a path of 20 ms, without timestamps.
-fn arrival(now: Instant) -> Arrival {
-    Arrival { now, min_rtt: ms(20), echo_ms: None }
+/// An ACK over a path of 20 ms, without timestamps.
+fn arrival(sent: &Sent, now: Instant) -> Arrival {
+    Arrival { now, min_rtt: ms(20), echo_ms: None, fack: sent.fack() }
+}
+
+/// An ACK that tells of nothing but `piece` arrives.
+fn hear(sent: &mut Sent, piece: Span, now: Instant) -> Delivered {
+    let arrival = arrival(sent, now);
+    sent.on_delivered(piece, &arrival)
 }
 
 /// All that is on the board arrives now.
 fn deliver(sent: &mut Sent, board: &Scoreboard, now: Instant) {
+    let arrival = arrival(sent, now);
     for span in board.spans() {
-        sent.on_delivered(*span, &arrival(now));
+        sent.on_delivered(*span, &arrival);
     }
 }
 
@@ -189,7 +196,7 @@ fn what_was_sent_again_tells_no_round_trip_shorter_than_the_shortest() {
         sent.on_sent_again(span(0, 10), at(21), None);
         deliver(&mut sent, &board, at(22));
         // One millisecond after the second copy left, it is the first that arrives.
-        sent.on_delivered(span(0, 10), &arrival(at(when)));
+        hear(&mut sent, span(0, 10), at(when));
         assert_eq!(sent.newest.unwrap().at, at(newest), "the {copy} copy");
         assert_eq!(sent.detect(FIRST + 10, at(when), ms(0), &board).newly, lost, "the {copy} copy");
     }
@@ -199,22 +206,34 @@ fn what_was_sent_again_tells_no_round_trip_shorter_than_the_shortest() {
 fn what_was_sent_again_tells_no_time_when_an_earlier_one_is_echoed() {
     for (echo, newest) in [(1_030, 30), (1_000, 0)] {
         let mut sent = record(30);
-        sent.on_delivered(span(20, 30), &arrival(at(20)));
+        hear(&mut sent, span(20, 30), at(20));
         sent.on_sent_again(span(0, 10), at(30), None);
-        sent.on_delivered(span(0, 10), &Arrival { echo_ms: Some(echo), ..arrival(at(60)) });
+        let arrival = Arrival { echo_ms: Some(echo), ..arrival(&sent, at(60)) };
+        sent.on_delivered(span(0, 10), &arrival);
         assert_eq!(sent.newest.unwrap().at, at(newest));
     }
 }
 
 #[test]
+fn of_what_one_ack_tells_no_order_is_known() {
+    // The latest comes first in an ACK (RFC 2018 4), and an ACK before it may be lost or joined.
+    let mut sent = record(40);
+    let arrival = arrival(&sent, at(20));
+    for piece in [span(30, 40), span(10, 20), span(0, 5)] {
+        assert!(!sent.on_delivered(piece, &arrival).late, "{piece:?}");
+    }
+    assert!(hear(&mut sent, span(20, 25), at(21)).late);
+}
+
+#[test]
 fn what_comes_behind_what_left_later_was_late_unless_it_was_sent_again() {
     let mut sent = record(40);
-    assert!(!sent.on_delivered(span(10, 20), &arrival(at(20))).late);
-    assert!(sent.on_delivered(span(0, 10), &arrival(at(21))).late);
+    assert!(!hear(&mut sent, span(10, 20), at(20)).late);
+    assert!(hear(&mut sent, span(0, 10), at(21)).late);
     let mut sent = record(40);
-    sent.on_delivered(span(10, 20), &arrival(at(20)));
+    hear(&mut sent, span(10, 20), at(20));
     sent.on_sent_again(span(0, 10), at(21), None);
-    assert!(!sent.on_delivered(span(0, 10), &arrival(at(41))).late);
+    assert!(!hear(&mut sent, span(0, 10), at(41)).late);
 }
 
 #[test]
@@ -297,7 +316,8 @@ fn where_copies_outnumber_the_places_the_arrival_of_the_first_says_nothing_of_th
     for n in (1..holes).step_by(2) {
         let now = at(100 + 5 * u64::from(n) + 700);
         let piece = span(10 * n, 10 * n + 5);
-        sent.on_delivered(piece, &Arrival { now, min_rtt: ms(64), echo_ms: None });
+        let arrival = Arrival { min_rtt: ms(64), ..arrival(&sent, now) };
+        sent.on_delivered(piece, &arrival);
         all.update(&[(piece.start, piece.end)], FIRST, FIRST + 10 * holes);
         let lost = sent.detect(FIRST, now, ms(0), &all);
         // Of those that left later none is lost, and of the others none that arrives.
