@@ -8,7 +8,7 @@ use crate::world::Options;
 pub(crate) struct Pingpong;
 
 /// Connections at a time, and those of a look.
-const POINTS: &[u64] = &[1, 8, 32, 64, 128, 512, 1_024];
+const POINTS: &[u64] = &[1, 8, 16, 32, 64, 128, 512, 1_024];
 const QUICK: &[u64] = &[1, 64];
 
 impl Scenario for Pingpong {
