@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::netns::{Netns, or_skip, root};
-use crate::world::{Host, Namespace, eventually};
+use crate::world::{Host, Namespace, answers, eventually};
 
 const OPEN: Namespace = Namespace { id: "wire", secret: "abc" };
 
@@ -390,7 +390,7 @@ fn a_card_with_a_lease_that_comes_back_as_another_gets_one_anew() {
     let leases = fs::read_to_string(host.folder.join("leases")).unwrap();
     assert!(leases.contains(card()["mac"].as_str().unwrap()), "{leases}");
     let address = lease(&host)["address"].as_str().unwrap().to_owned();
-    netns.text("ping", &["-c", "1", "-W", "60", address.trim_end_matches("/24")]);
+    eventually("it answers", || answers(&netns, address.trim_end_matches("/24")));
 }
 
 fn refusal(host: &Host, interface: &str) -> String {

@@ -7,7 +7,7 @@ use std::process::Child;
 use serde_json::Value;
 
 use crate::netns::{Netns, root};
-use crate::world::{Host, Namespace, Running, eventually, folder};
+use crate::world::{Host, Namespace, Running, answers, eventually, folder};
 
 const WIRE: Namespace = Namespace { id: "wire", secret: "abc" };
 
@@ -208,7 +208,7 @@ fn a_card_that_is_unplugged_is_lost_until_one_of_its_name_is_there_and_connectio
             // The kernel made another card, with another Ethernet address.
             assert_ne!(interface(&host, "port0")["mac"], mac);
             talk.hear();
-            netns.text("ping", &["-c", "1", "-W", "60", "10.95.0.2"]);
+            eventually("it answers", || answers(&netns, "10.95.0.2"));
             assert_eq!(host.ctl("show running-config"), config);
         }
         talk.end();
@@ -239,7 +239,7 @@ fn what_is_wanted_of_a_lost_interface_holds_when_it_is_back_and_it_can_be_delete
     eventually("it is there", || interface(&host, "port0")["lost"].is_null());
     assert_eq!(interface(&host, "port0")["up"], false);
     host.ctl("set interface state port0 up");
-    netns.text("ping", &["-c", "1", "-W", "60", "10.95.0.2"]);
+    eventually("it answers", || answers(&netns, "10.95.0.2"));
     lose(2);
     host.ctl("set interface state port0 down");
     let said = host.ctl("set interface state port0 up");
@@ -247,7 +247,7 @@ fn what_is_wanted_of_a_lost_interface_holds_when_it_is_back_and_it_can_be_delete
     host.ctl("set interface ip address port0 10.95.0.3/24");
     plug(&netns);
     eventually("it is up", || is_up(&host, "port0"));
-    netns.text("ping", &["-c", "1", "-W", "60", "10.95.0.3"]);
+    eventually("it answers", || answers(&netns, "10.95.0.3"));
     lose(3);
     host.ctl("app ns del id wire");
     host.ctl("delete tap port0");
@@ -256,7 +256,7 @@ fn what_is_wanted_of_a_lost_interface_holds_when_it_is_back_and_it_can_be_delete
     host.ctl("create port xdp:ours name port0");
     host.ctl("set interface ip address port0 10.95.0.4/24");
     host.ctl("set interface state port0 up");
-    netns.text("ping", &["-c", "1", "-W", "60", "10.95.0.4"]);
+    eventually("it answers", || answers(&netns, "10.95.0.4"));
     assert_eq!(interface(&host, "port0")["losses"], 0);
     // A host that ends while an interface is lost ends as ever.
     lose(1);
@@ -276,7 +276,7 @@ fn a_tap_interface_moves_into_the_network_namespace_that_has_its_name_now() {
     let commands =
         [&create, "set interface ip address tap0 10.94.0.2/24", "set interface state tap0 up"];
     let host = Host::inside(&netns, &[], &commands);
-    let reaches = || there.text("ping", &["-c", "1", "-W", "60", "10.94.0.2"]);
+    let reaches = || eventually("it answers", || answers(&there, "10.94.0.2"));
     reaches();
     // A removed interface is one as everywhere.
     there.ip("link del cw0");

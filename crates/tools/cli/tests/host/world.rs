@@ -373,6 +373,12 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Whether `address` answers a ping from `netns`. That asked too early finds nobody, and says so
+/// for seconds: it is to be asked again ([`eventually`]).
+pub(crate) fn answers(netns: &Netns, address: &str) -> bool {
+    netns.run("ping", &["-c", "1", "-W", "5", address]).status.success()
+}
+
 fn text(what: &str, output: &Output) -> String {
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -429,14 +429,41 @@ static void asked(void)
 	close(from);
 }
 
+/* Linux begins to note when packets come some time after somebody asks, and until then gives the time of reading: so somebody does, and waits for a
+ * stamp that is earlier than the reading. */
+static void await_stamps(void)
+{
+	struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(name);
+	int keeps = socket(AF_INET, SOCK_DGRAM, 0), from = socket(AF_INET, SOCK_DGRAM, 0);
+	char text[10], space[400];
+	struct iovec vector = {text, sizeof(text)};
+
+	set(keeps, SO_TIMESTAMP, 1);
+	if (bind(keeps, (void *)&name, len) || getsockname(keeps, (void *)&name, &len))
+		return;
+	for (int i = 0; i < 200; i++) {
+		struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+
+		if (sendto(from, "x", 1, 0, (void *)&name, len) != 1)
+			break;
+		usleep(50000);
+		int64_t reading = now();
+
+		if (recvmsg(keeps, &message, MSG_DONTWAIT) != 1)
+			continue;
+		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+		if (head && stamp_of(head) < reading)
+			break;
+	}
+	close(from);
+}
+
 int main(int count, char **words)
 {
-	int keeps = socket(AF_INET, SOCK_DGRAM, 0);
-
 	self_from(words[1]);
-	/* Linux begins to note when packets come some time after somebody asks, and until then gives the time of reading: so somebody does. */
-	set(keeps, SO_TIMESTAMP, 1);
-	usleep(500000);
+	await_stamps();
 	values(SOCK_DGRAM);
 	values(SOCK_STREAM);
 	arrivals(SOCK_DGRAM);
