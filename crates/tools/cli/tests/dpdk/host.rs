@@ -185,7 +185,8 @@ fn is_taken_back(driver: &str, interface: &str, cores: &str, is_ours: bool, make
         }
         hears();
         // Also who comes anew.
-        netns.text("ping", &["-c", "1", "-W", "60", "10.97.0.2"]);
+        let answers = || netns.run("ping", &["-c", "1", "-W", "5", "10.97.0.2"]).status.success();
+        eventually("it answers", answers);
     }
     drop(asks);
     assert!(asking.0.wait().unwrap().success());

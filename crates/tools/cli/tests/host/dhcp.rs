@@ -90,7 +90,7 @@ fn an_interface_gets_address_routes_and_mtu_of_a_server_and_programs_use_them() 
     assert_eq!(host.json("show interface tap0")["interfaces"][0]["mtu"], 1400);
     // The kernel reaches it, and a program on it reaches the kernel.
     let ours = address.trim_end_matches("/24").to_owned();
-    netns.text("ping", &["-c", "1", "-W", "5", &ours]);
+    eventually("it answers", || answers(&netns, &ours));
     let mut server = netns
         .command("python3", &["-m", "http.server", "8080", "--bind", "10.97.0.1"])
         .current_dir(&host.folder)
