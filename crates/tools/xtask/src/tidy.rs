@@ -10,6 +10,7 @@ use anyhow::Result;
 use crate::finding::Finding;
 use crate::modules::{Module, files_below, modules, outside};
 
+mod locks;
 mod rust;
 mod safety;
 mod text;
@@ -46,6 +47,7 @@ pub fn tidy(root: &Path) -> Result<Report> {
     for file in files_below(root)? {
         files += usize::from(text::check(root, &file, &modules, &mut findings)?);
     }
+    locks::check(root, &mut findings)?;
     findings.sort();
     findings.dedup();
     let (longest_functions, longest_files) = longest(&modules);

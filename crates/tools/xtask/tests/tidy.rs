@@ -429,3 +429,31 @@ fn what_builds_make_is_not_looked_at() {
     tree.write(".git/description.md", "TODO \n");
     assert_clean(&tidy(tree.root()).unwrap().findings);
 }
+
+// ---- the lock files of workspaces beside this one
+
+#[test]
+fn a_lock_file_beside_says_what_our_crates_depend_on() {
+    let tree = Tree::clean();
+    tree.package(
+        "engine",
+        "[dependencies]\nclearway-base = { path = \"../../core/base\" }\n\
+         clearway-wire = { path = \"../../core/wire\", optional = true }\n\
+         [dev-dependencies]\nclearway-proto = { path = \"../../core/proto\" }\n",
+    );
+    let lock = |listed: &str| {
+        format!(
+            "version = 4\n\n[[package]]\nname = \"clearway-engine\"\nversion = \"0.1.0\"\n\
+             dependencies = [{listed}]\n"
+        )
+    };
+    tree.write("fuzz/Cargo.lock", &lock("\"libc\", \"clearway-base 0.1.0\""));
+    assert_clean(&tidy(tree.root()).unwrap().findings);
+    tree.write("fuzz/Cargo.lock", &lock("\"libc\", \"clearway-base-more\""));
+    let findings = tidy(tree.root()).unwrap().findings;
+    assert_refused(
+        &findings,
+        "fuzz/Cargo.lock:4",
+        &["clearway-engine depends on clearway-base", "--manifest-path fuzz/Cargo.toml"],
+    );
+}
