@@ -228,10 +228,10 @@ impl<D: Dev<Buf = PoolBuf>> Receive for Fault<D> {
     type Buf = PoolBuf;
 
     fn rx(&mut self, burst: &mut Burst<PoolBuf>) -> Result<(), DevError> {
-        // What waits from before goes first, and nothing more is taken in while it does not all
-        // fit: that bounds what is held here.
+        // What waits from before goes first. Where no queue of this link bounds what is held here,
+        // nothing more is taken in while not all of it fits.
         self.deliver(burst);
-        if burst.room() == 0 {
+        if burst.room() == 0 && !self.rx.has_queue() {
             return Ok(());
         }
         let mut result = Ok(());
@@ -240,12 +240,17 @@ impl<D: Dev<Buf = PoolBuf>> Receive for Fault<D> {
             self.looked_at = 0;
             result = self.below.rx(&mut self.arrived);
         }
-        while burst.room() > 0 && self.looked_at < self.arrived.len() {
+        // A frame is on its way from when it comes, whatever the stack has still to read: else a
+        // stack that is busy would make the link longer by its own lag.
+        while self.looked_at < self.arrived.len() && (burst.room() > 0 || self.rx.has_queue()) {
             if let Some((buf, meta)) = self.arrived.take(self.looked_at) {
                 self.receive_one(buf, meta);
             }
             self.looked_at += 1;
             self.deliver(burst);
+        }
+        if self.looked_at < self.arrived.len() || self.arrived.may_have_more() {
+            burst.leave_more();
         }
         result
     }

@@ -97,9 +97,7 @@ impl<T> Impair<T> {
 
     /// Sends a frame of `len` bytes on its way; gives it back when the link's queue is full.
     pub(crate) fn push(&mut self, now: Instant, len: usize, item: T) -> Result<(), T> {
-        // Without rate and delay nothing waits, so there is no queue that could be full.
-        let waits = self.spec.rate_bps > 0 || self.spec.delay + self.spec.jitter > Duration::ZERO;
-        if waits && self.on_the_way.len() >= self.spec.limit {
+        if self.has_queue() && self.on_the_way.len() >= self.spec.limit {
             self.counts.overflowed += 1;
             return Err(item);
         }
@@ -119,6 +117,12 @@ impl<T> Impair<T> {
             self.on_the_way.insert(place, (due, item));
         }
         Ok(())
+    }
+
+    /// Whether frames wait here for a time, so many of them at most. Without rate and delay none
+    /// does, and there is no queue that could be full.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.spec.rate_bps > 0 || self.spec.delay + self.spec.jitter > Duration::ZERO
     }
 
     /// By how much longer a frame is on its way. Drawn only where it was asked for, so that the

@@ -1,3 +1,4 @@
+use clearway_pkt::BURST;
 use clearway_wire::{Addr, Ecn, Flags, Proto, ipv4, tcp};
 
 use super::*;
@@ -200,6 +201,33 @@ fn a_delayed_frame_is_announced_and_comes_when_it_is_due() {
     b.flush();
     assert_eq!((receive(&mut b).len(), receive(&mut a).len()), (1, 1));
     assert_eq!(b.next_deadline(), Instant::NEVER);
+}
+
+/// A stack that is behind with what has arrived does not make the link longer: frames are on their
+/// way from when they come to it.
+#[test]
+fn a_frame_is_on_its_way_also_while_others_wait_to_be_read() {
+    let (mut a, mut b) = bad_link("delay=10ms");
+    let at = |ms| Instant::from_millis(ms);
+    let mut burst = Burst::new();
+    b.set_now(at(100));
+    for _ in 0..4 {
+        burst.clear();
+        (0..BURST).for_each(|_| send(&mut a, &[1; 60], TxMeta::default()));
+        b.rx(&mut burst).unwrap();
+        assert_eq!((burst.len(), burst.may_have_more()), (0, true));
+    }
+    burst.clear();
+    // All of them are due, and one burst of them is read while one more frame comes.
+    b.set_now(at(110));
+    send(&mut a, &[2; 60], TxMeta::default());
+    b.rx(&mut burst).unwrap();
+    assert_eq!((burst.len(), burst.may_have_more()), (BURST, true));
+    b.set_now(at(119));
+    assert_eq!(receive(&mut b).len(), 3 * BURST);
+    assert_eq!(b.next_deadline(), at(120));
+    b.set_now(at(120));
+    assert_eq!(receive(&mut b).len(), 1);
 }
 
 #[test]

@@ -32,12 +32,14 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             if let Err(error) = dev.rx(&mut self.burst) {
                 self.device_failed(iface, error)?;
             }
+            full |= self.burst.may_have_more();
             if self.burst.is_empty() {
+                // What it says besides would be taken for another port's word.
+                self.burst.clear();
                 continue;
             }
             self.ports.probe.enter(Stage::StackIn);
             received = true;
-            full |= self.burst.may_have_more();
             if place != 0 {
                 self.burst.set_iface(iface);
             }

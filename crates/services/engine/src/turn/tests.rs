@@ -1,5 +1,5 @@
-use clearway_dev::{PairConfig, PairEnd, PoolBudget, Receive, Transmit, pair};
-use clearway_pkt::{Iface, TxMeta};
+use clearway_dev::{Fault, PairConfig, PairEnd, PoolBudget, Receive, Transmit, pair};
+use clearway_pkt::{BURST, Iface, PoolBuf, TxMeta};
 use clearway_proto::Config;
 use clearway_proto::store::{ChainRx, RingTx};
 use clearway_wire::icmpv4::{self, Icmpv4};
@@ -81,9 +81,16 @@ impl Service for Echo {
     }
 }
 
-type Host = Engine<Stores, PairEnd, Talks<Echo>>;
+type HostOver<D> = Engine<Stores, D, Talks<Echo>>;
+type Host = HostOver<PairEnd>;
 
-fn host(end: PairEnd, pool: &FramePool, address: &str, to_send: usize, source: Source) -> Host {
+fn host<D: Dev<Buf = PoolBuf>>(
+    end: D,
+    pool: &FramePool,
+    address: &str,
+    to_send: usize,
+    source: Source,
+) -> HostOver<D> {
     let (_, mut seats) = Team::new(1).unwrap();
     let stack = Stack::new(
         Config::new([7; 32]),
@@ -371,4 +378,21 @@ fn a_port_that_had_nothing_is_left_out_of_one_turn_and_no_more() {
     assert_eq!(received(&host), 0, "the turn behind the sleep");
     host.turn(at(3)).unwrap();
     assert_eq!(received(&host), 1);
+}
+
+#[test]
+fn a_port_that_gave_nothing_and_has_more_keeps_its_engine_awake() {
+    let pool = FramePool::new(PoolBudget::of_bytes(4 << 20));
+    let (near, mut far) = pair(PairConfig { limit: 2 * BURST, ..PairConfig::default() }, &pool);
+    // What comes is on its way for 10 ms: nothing is there yet, and one frame is still to be taken.
+    let port = Fault::new(near, "delay=10ms".parse().unwrap(), 1, pool.clone());
+    let mut host = host(port, &pool, "10.0.0.1/24", 0, Source::Listen(7));
+    App::<Stores>::start(&mut host.app, at(1), &mut host.stack).unwrap();
+    for _ in 0..=BURST {
+        assert!(push(&mut far, &[0; 64]));
+    }
+    far.flush();
+    assert!(host.turn(at(2)).unwrap().again);
+    let turn = host.turn(at(2)).unwrap();
+    assert!(!turn.again && turn.deadline == at(12).now, "{:?}", turn.deadline);
 }
