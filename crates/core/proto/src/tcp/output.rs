@@ -23,7 +23,7 @@ use super::ecn::Leaving;
 use super::options;
 use super::rare_stats::RareStats;
 use super::rcv::Rcv;
-use super::reasm::BLOCKS;
+use super::reasm::{BLOCKS, Reasm};
 use super::recovery::Next;
 use super::span::Span;
 use super::state::{Cause, State};
@@ -480,6 +480,10 @@ fn emit_rest<E: Env, S: Sink>(
 /// One turn may have taken more early segments, or more duplicates, than one ACK has room to tell
 /// of (RFC 2018 4, RFC 2883 4): the peer would take for lost what is here. ACKs in front of the one
 /// that is due tell of those that came first.
+///
+/// So does one tell of full segments in order behind which a hole opens: in an ACK that tells of a
+/// loss, too, they would not let the peer's window grow (RFC 5681 3.2), and it would cut a smaller
+/// one.
 #[cold]
 #[inline(never)]
 fn tell_earlier<E: Env, S: Sink>(
@@ -490,10 +494,13 @@ fn tell_earlier<E: Env, S: Sink>(
         return Ok(());
     }
     let due = c.marks.intersection(ACKED);
-    while let Some(blocks) = c.earlier_blocks(cx.pools) {
+    let in_order = c.opens_hole(cx.pools).then_some(SackBlocks::NONE);
+    let mut front = in_order.or_else(|| c.earlier_blocks(cx.pools));
+    while let Some(blocks) = front {
         let sent = emit_ack(c, cx, c.snd.nxt, Some(blocks));
         c.marks.set(due);
         sent?;
+        front = c.earlier_blocks(cx.pools);
     }
     Ok(())
 }
@@ -718,6 +725,13 @@ impl<E: Env> Conn<E> {
         if self.marks.any(Marks::HOLE.with(Marks::DUPLICATE)) {
             seg.opts.sack = self.sack_blocks(p);
         }
+    }
+
+    /// Whether what came in order and was to be acknowledged at once has a hole behind it that no
+    /// ACK has told of.
+    fn opens_hole(&self, p: &Pools<E>) -> bool {
+        let is_due = self.rcv.nxt.since(self.rcv.acked) >= 2 * u32::from(self.rcv_mss);
+        is_due && self.reasm(p).get(&p.reasm).is_some_and(Reasm::is_untold)
     }
 
     /// The blocks of an ACK that leaves in front of the one that is due; None when that has room

@@ -138,6 +138,11 @@ impl Reasm {
         self.blocks_from(0, dsack, out, max)
     }
 
+    /// No ACK has told of anything that is held.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.untold > 0 && self.untold == self.recent_len
+    }
+
     /// More spans wait to be told than `max`, which the ACK that is due has room for.
     pub(crate) fn has_earlier(&self, max: usize) -> bool {
         usize::from(self.untold) > max

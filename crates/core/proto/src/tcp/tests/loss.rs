@@ -331,6 +331,30 @@ fn a_burst_of_more_spans_than_an_ack_has_room_for_is_told_by_several() {
     assert_eq!(blocks(&mut b)[0], (3001, 3501));
 }
 
+/// The peer's window grows by what came in order before a hole that opens in the same turn.
+#[test]
+fn what_came_before_a_hole_is_acknowledged_in_front_of_it() {
+    let mut b = Bench::accepted_sack(1000, 8000);
+    // Segments by number come, and of each ACK how many it has and how many blocks.
+    let mut answers = |segments: &[u32]| {
+        for number in segments {
+            b.inject(ACK, 1 + 600 * number, 1, 8000, &pattern(600));
+        }
+        let seen = b.out();
+        let told = seen.iter().map(|seen| {
+            (seen.seg.ack.since(b.peer_iss + 1) / 600, seen.seg.opts.sack.iter().count())
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(answers(&[0, 1, 2, 4, 6]), [(3, 0), (3, 2)]);
+    // The hole is known: what fills it in part, and what comes behind it, is told together.
+    assert_eq!(answers(&[3, 8]), [(5, 2)]);
+    assert_eq!(answers(&[5]), [(7, 1)]);
+    assert_eq!(answers(&[7]), [(9, 0)]);
+    // Of one segment in order no ACK was due.
+    assert_eq!(answers(&[9, 11]), [(10, 1)]);
+}
+
 #[test]
 fn each_of_several_duplicates_of_one_turn_is_told() {
     let mut b = Bench::accepted_sack(1000, 8000);
