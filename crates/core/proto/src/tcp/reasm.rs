@@ -30,6 +30,8 @@ pub(crate) struct Reasm {
     recent_len: u8,
     /// How many of them no ACK has told of, those in front.
     untold: u8,
+    /// An ACK has told of something since nothing was missing.
+    is_known: bool,
     /// RCV.NXT, as [`Reasm::contiguous_from`] last left it.
     nxt: Seq,
 }
@@ -42,6 +44,7 @@ impl Reasm {
             recent: [Seq(0); UNTOLD],
             recent_len: 0,
             untold: 0,
+            is_known: false,
             nxt: Seq(0),
         }
     }
@@ -138,9 +141,10 @@ impl Reasm {
         self.blocks_from(0, dsack, out, max)
     }
 
-    /// No ACK has told of anything that is held.
+    /// No ACK has told that anything is missing. One that has may not be followed by one without
+    /// blocks: the peer would take for lost what is here.
     pub(crate) fn is_untold(&self) -> bool {
-        self.untold > 0 && self.untold == self.recent_len
+        !self.is_known
     }
 
     /// More spans wait to be told than `max`, which the ACK that is due has room for.
@@ -158,12 +162,14 @@ impl Reasm {
     ) -> usize {
         let spans = max.saturating_sub(usize::from(dsack.is_some()));
         self.untold = self.untold.saturating_sub(spans as u8);
+        self.is_known = true;
         self.blocks_from(self.untold.into(), dsack, out, max)
     }
 
     /// The ACK that is due tells of what is left.
     pub(crate) fn all_is_told(&mut self) {
         self.untold = 0;
+        self.is_known = true;
     }
 
     /// [`Reasm::sack_blocks`] without the `skip` pieces that came last.
@@ -222,8 +228,12 @@ impl Reasm {
     /// The map made of such parts; None when they cannot be those of a connection that expects
     /// `bounds.start` and has offered `bounds`.
     pub(crate) fn of(spans: &[(Seq, Seq)], recent: &[Seq], bounds: Span) -> Option<Reasm> {
-        let mut map =
-            Reasm { ranges: Ranges::of(spans, bounds)?, nxt: bounds.start, ..Reasm::new() };
+        let mut map = Reasm {
+            ranges: Ranges::of(spans, bounds)?,
+            nxt: bounds.start,
+            is_known: true,
+            ..Reasm::new()
+        };
         for (place, mark) in map.recent.iter_mut().zip(recent) {
             *place = *mark;
             map.recent_len += 1;

@@ -353,6 +353,10 @@ fn what_came_before_a_hole_is_acknowledged_in_front_of_it() {
     assert_eq!(answers(&[7]), [(9, 0)]);
     // Of one segment in order no ACK was due.
     assert_eq!(answers(&[9, 11]), [(10, 1)]);
+    assert_eq!(answers(&[10]), [(12, 0)]);
+    // Nor does an ACK without blocks follow one with some while anything is missing.
+    assert_eq!(answers(&[13, 15]), [(12, 2)]);
+    assert_eq!(answers(&[12, 16]), [(14, 1)]);
 }
 
 #[test]
