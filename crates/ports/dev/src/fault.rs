@@ -249,7 +249,7 @@ impl<D: Dev<Buf = PoolBuf>> Receive for Fault<D> {
             self.looked_at += 1;
             self.deliver(burst);
         }
-        if self.looked_at < self.arrived.len() || self.arrived.may_have_more() {
+        if self.arrived.may_have_more() {
             burst.leave_more();
         }
         result

@@ -10,6 +10,7 @@ use clap::Args;
 use self::beside::Beside;
 use self::step::{Outcome, Step};
 use crate::finding::{self, Finding};
+use crate::packages::BESIDE;
 use crate::run::{cargo, run, run_tests};
 use crate::tally::Tally;
 use crate::{book, built, cost, deny, drawing, layers, order, programs, rfc, suite, tidy};
@@ -64,11 +65,10 @@ const STEPS: &[Step] = &[
 
 fn fmt(root: &Path) -> Result<Outcome> {
     run(&mut cargo(root, &["fmt", "--all", "--check"]))?;
-    // The fuzz targets are a workspace of their own, since only cargo-fuzz can build them; so is a
-    // baseline with dependencies that nobody else has.
-    for manifest in ["fuzz/Cargo.toml", "baselines/smoltcp/Cargo.toml"] {
-        if root.join(manifest).is_file() {
-            run(&mut cargo(root, &["fmt", "--manifest-path", manifest, "--check"]))?;
+    for beside in BESIDE {
+        let manifest = format!("{beside}/Cargo.toml");
+        if root.join(&manifest).is_file() {
+            run(&mut cargo(root, &["fmt", "--manifest-path", &manifest, "--check"]))?;
         }
     }
     Ok(Outcome::Holds(String::new()))

@@ -8,6 +8,10 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// Every package in this workspace is named `clearway-NAME` and lies in `crates/NAME`.
 pub const PREFIX: &str = "clearway-";
 
+/// The workspaces beside this one: only cargo-fuzz can build the fuzz targets, and a baseline has
+/// dependencies that nobody else has.
+pub const BESIDE: &[&str] = &["fuzz", "baselines/smoltcp"];
+
 /// The packages of the workspace at `root`. Nothing is fetched: what they depend on is known from
 /// their manifests alone.
 pub fn packages(root: &Path) -> Result<Vec<Package>> {

@@ -12,10 +12,7 @@ use cargo_metadata::Package;
 use toml::{Table, Value};
 
 use crate::finding::Finding;
-use crate::packages::{only_for_tests, packages};
-
-/// The workspaces beside this one.
-const BESIDE: &[&str] = &["fuzz", "baselines/smoltcp"];
+use crate::packages::{BESIDE, only_for_tests, packages};
 
 /// What the lock files beside leave out.
 pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<()> {
