@@ -107,6 +107,19 @@ impl<E: Env> Stack<E> {
         &self.config.tcp.defaults
     }
 
+    /// Says whether frames that came before `now` wait to be read after this burst. A timer that
+    /// would find something lost waits for them, some milliseconds at most: the acknowledgement may
+    /// be among them. Whoever never says it has timers that fire when they are due.
+    #[inline]
+    pub fn set_unread(&mut self, now: Instant, unread: bool) {
+        let since = &mut self.tcp.pools.unread_since;
+        *since = match (unread, since.is_set()) {
+            (true, true) => *since,
+            (true, false) => now,
+            (false, _) => Instant::NEVER,
+        };
+    }
+
     /// Looks at all timers that are due.
     pub fn expire(&mut self, now: Instant) {
         self.expire_links(now);

@@ -11,7 +11,7 @@
 //! back, and lets the faults happen to each segment once.
 
 use clearway_base::{Instant, Rng};
-use clearway_pkt::{Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
+use clearway_pkt::{BURST, Buf, Burst, Checksum, Offloads, PoolBuf, RxMeta, Segmentation, TxMeta};
 
 use clearway_wire::{Ecn, checksum, ipv4};
 
@@ -280,8 +280,11 @@ impl<D: Dev<Buf = PoolBuf>> Transmit for Fault<D> {
         if self.one_wire { self.below.reserved() } else { self.room.written() }
     }
 
+    // A burst at most, as what is read: were all that is due written in one turn, what comes back
+    // for it would lie unread meanwhile, and be on its way later than it came.
     fn flush(&mut self) {
-        while let Some(buf) = self.tx.pop(self.now) {
+        for _ in 0..BURST {
+            let Some(buf) = self.tx.pop(self.now) else { break };
             let bytes = buf.bytes();
             match self.below.reserve(bytes.len()) {
                 Some(room) => {

@@ -377,6 +377,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         self.ports.time = time;
         let (received, full) = self.receive(time)?;
         self.ports.probe.enter(Stage::Timers);
+        self.stack.set_unread(time.now, full);
         if self.stack.next_deadline() <= time.now {
             self.stack.expire(time.now);
         }

@@ -3,7 +3,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use clearway_base::{Instant, Rng, Slab};
+use clearway_base::{Duration, Instant, Rng, Slab};
 use clearway_pkt::{Buf, RxMeta};
 use clearway_wire::{Ecn, Flags, Segment, Seq};
 
@@ -21,6 +21,10 @@ use crate::net::ip::Ip;
 use crate::net::replies::{Replies, ReplyTcp};
 use crate::payload::BufferMaker;
 use crate::store::Env;
+
+/// How long timers of loss wait at most for what lies unread. A core that was kept from its work
+/// for many milliseconds has read what came meanwhile well before that.
+const UNREAD_FOR: Duration = Duration::from_millis(4);
 
 /// What TCP needs of the rest of the stack while it takes a segment, a timer or an owner's word.
 pub(crate) struct Cx<'a> {
@@ -50,15 +54,23 @@ pub(crate) struct Pools<E: Env> {
     pub buffers: Option<BufferMaker<E::Buf>>,
     pub rng: Rng,
     /// As in [`crate::TcpConfig`].
-    pub clock_step: clearway_base::Duration,
+    pub clock_step: Duration,
     /// As there, too.
     pub prague_fallback: bool,
+    /// Since when frames that have come wait to be read; [`Instant::NEVER`] when none do.
+    pub unread_since: Instant,
     /// Tests compare what the instances of the path in and out do.
     #[cfg(test)]
     pub instances: Instances,
 }
 
 impl<E: Env> Pools<E> {
+    /// Whether the answer to what is in flight may lie unread: then nothing is lost yet because no
+    /// answer is known. A core that is always behind does not wait for ever.
+    pub(crate) fn may_be_answered(&self, now: Instant) -> bool {
+        self.unread_since.is_set() && now.since(self.unread_since) < UNREAD_FOR
+    }
+
     /// A segment with these timestamps is being taken.
     #[inline(always)]
     pub(crate) fn remember_echo(&mut self, ts: Option<(u32, u32)>) {

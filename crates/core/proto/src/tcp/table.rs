@@ -194,6 +194,7 @@ impl<E: Env> Tcp<E> {
                 rng: Rng::seed(key(3).0),
                 clock_step: config.tcp.clock_step,
                 prague_fallback: config.tcp.prague_fallback,
+                unread_since: Instant::NEVER,
                 #[cfg(test)]
                 instances: super::context::Instances::All,
             },

@@ -25,6 +25,9 @@ const ORPHAN_RETRIES: u8 = 8;
 /// [`crate::TcpConfig::orphan`].
 const ORPHAN_PROGRESS: u32 = 4096;
 
+/// When a timer that found frames unread looks again.
+const UNREAD_PAUSE: Duration = Duration::from_micros(100);
+
 /// The earliest instant at which something is to be done.
 #[inline]
 pub(crate) fn earliest<E: Env>(now: Instant, c: &Conn<E>, p: &Pools<E>) -> Instant {
@@ -75,6 +78,9 @@ pub(crate) fn on_time<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
 /// One timer is due.
 fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     match timer {
+        Timer::Retransmit | Timer::Reordering if cx.pools.may_be_answered(cx.now) => {
+            c.arm(timer, cx.now + UNREAD_PAUSE);
+        }
         Timer::DelayedAck => {
             c.cancel(timer);
             c.ack_now();

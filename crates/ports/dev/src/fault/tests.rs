@@ -230,6 +230,24 @@ fn a_frame_is_on_its_way_also_while_others_wait_to_be_read() {
     assert_eq!(receive(&mut b).len(), 1);
 }
 
+/// What is read and what is written take turns: else a thousand frames would leave before one that
+/// came back for the first of them is looked at.
+#[test]
+fn no_more_is_written_at_a_time_than_is_read() {
+    let (mut a, mut b) = bad_link("delay=10ms");
+    let at = |ms| Instant::from_millis(ms);
+    b.set_now(at(100));
+    (0..2 * BURST + 5).for_each(|_| send(&mut b, &[1; 60], TxMeta::default()));
+    assert!(receive(&mut a).is_empty());
+    for expected in [BURST, BURST, 5] {
+        b.set_now(at(110));
+        assert_eq!(b.next_deadline(), at(110), "more is due");
+        b.flush();
+        assert_eq!(receive(&mut a).len(), expected);
+    }
+    assert_eq!(b.next_deadline(), Instant::NEVER);
+}
+
 #[test]
 fn a_large_packet_from_below_is_cut_before_anything_happens_to_it() {
     let (mut a, mut b) = bad_link("loss=20%");

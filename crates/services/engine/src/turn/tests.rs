@@ -175,6 +175,38 @@ fn a_flood_on_one_port_leaves_the_others_their_burst_in_every_turn() {
     }
 }
 
+#[test]
+fn nothing_is_sent_again_while_frames_wait_to_be_read() {
+    let pool = FramePool::new(PoolBudget::of_bytes(16 << 20));
+    let (a, b) = pair(PairConfig::default(), &pool);
+    let (flooded, mut flood) = pair(PairConfig::default(), &pool);
+    let mut server = host(a, &pool, "10.0.0.1/24", 0, Source::Listen(7));
+    let there = Endpoint::new(Addr::v4([10, 0, 0, 1]), 7);
+    let mut client = host(b, &pool, "10.0.0.2/24", 1_000, Source::Connect(there, 1));
+    client.add_port(flooded, PortOptions { name: "other".into(), ..Default::default() }).unwrap();
+    start(&mut server);
+    start(&mut client);
+    let sent = |client: &mut Host| client.stack().counters().tcp.segs_out;
+    let again = |client: &mut Host| client.stack().counters().tcp.retransmitted_segs;
+    let mut ms = 1;
+    client.turn(at(ms)).unwrap();
+    // A SYN, and what nobody acknowledges.
+    while sent(&mut client) < 2 {
+        ms += 1;
+        assert!(ms < 1_000, "the client has sent nothing");
+        server.turn(at(ms)).unwrap();
+        client.turn(at(ms)).unwrap();
+    }
+    while push(&mut flood, &[0x5a; 60]) {}
+    client.turn(at(ms + 5_000)).unwrap();
+    assert_eq!(again(&mut client), 0, "its acknowledgement may wait");
+    for _ in 0..100 {
+        ms += 1;
+        client.turn(at(ms + 5_000)).unwrap();
+    }
+    assert!(again(&mut client) > 0, "it did not");
+}
+
 /// Sends a frame; false when the cable is full.
 fn push(end: &mut PairEnd, frame: &[u8]) -> bool {
     let Some(room) = end.reserve(frame.len()) else { return false };
