@@ -70,7 +70,12 @@ pub(crate) fn on_time<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
             timer => c.deadline(timer, cx.now),
         };
         if due <= cx.now && !c.marks.has(Marks::GONE) {
-            fire(timer, c, cx);
+            match timer {
+                Timer::Retransmit | Timer::Reordering if cx.pools.may_be_answered(cx.now) => {
+                    c.arm(timer, cx.now + UNREAD_PAUSE);
+                }
+                _ => fire(timer, c, cx),
+            }
         }
     }
 }
@@ -78,9 +83,6 @@ pub(crate) fn on_time<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
 /// One timer is due.
 fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
     match timer {
-        Timer::Retransmit | Timer::Reordering if cx.pools.may_be_answered(cx.now) => {
-            c.arm(timer, cx.now + UNREAD_PAUSE);
-        }
         Timer::DelayedAck => {
             c.cancel(timer);
             c.ack_now();
