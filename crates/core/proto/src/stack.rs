@@ -113,11 +113,7 @@ impl<E: Env> Stack<E> {
     #[inline]
     pub fn set_unread(&mut self, now: Instant, unread: bool) {
         let since = &mut self.tcp.pools.unread_since;
-        *since = match (unread, since.is_set()) {
-            (true, true) => *since,
-            (true, false) => now,
-            (false, _) => Instant::NEVER,
-        };
+        *since = if unread { now.min(*since) } else { Instant::NEVER };
     }
 
     /// Looks at all timers that are due.

@@ -182,6 +182,11 @@ impl Bench {
         assert!(seen.is_empty(), "{seen:?}");
     }
 
+    /// Frames that have come wait to be read, or none do.
+    fn set_unread(&mut self, unread: bool) {
+        self.net.stack.set_unread(self.net.now, unread);
+    }
+
     /// Time passes; timers fire and what they send is given back with the time that has passed.
     fn pass(&mut self, time: Duration) -> Vec<(Duration, Seen)> {
         let start = self.net.now;
