@@ -180,13 +180,13 @@ fn wireshark_lists_the_interfaces_itself_and_captures_with_its_filter() {
     server.await_text("listens");
     let tshark = |args: &[&str]| {
         let mut command = Command::new("tshark");
-        command.args(args).env("HOME", &host.folder).env_remove("XDG_CONFIG_HOME");
+        command.args(args).env("HOME", &*host.folder).env_remove("XDG_CONFIG_HOME");
         command.env("CLEARWAY_SOCKET", host.socket()).stdin(Stdio::null());
         command
     };
     let extcap = |args: &[&str]| {
         let mut command = host.clearway("extcap");
-        command.args(args).env("HOME", &host.folder).env_remove("XDG_CONFIG_HOME");
+        command.args(args).env("HOME", &*host.folder).env_remove("XDG_CONFIG_HOME");
         command.output().unwrap()
     };
     let listed = || text(&tshark(&["-D"]).output().expect("tshark is needed: make setup"));
@@ -244,7 +244,7 @@ fn a_ring_keeps_its_last_files_and_each_can_be_read() {
     let (status, told) = said(&mut capture);
     assert!(status.success() && told.contains("3 files"), "{told}");
     let mut kept: Vec<_> =
-        fs::read_dir(&host.folder).unwrap().flatten().map(|e| e.path()).collect();
+        fs::read_dir(&*host.folder).unwrap().flatten().map(|e| e.path()).collect();
     kept.retain(|path| path.extension().is_some_and(|extension| extension == "pcapng"));
     assert_eq!(kept.len(), 3, "{kept:?}");
     for one in kept {

@@ -80,7 +80,6 @@ fn programs_that_come_before_the_script_is_done_wait_for_it() {
     host.await_ready();
     host.await_empty();
     host.stop();
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

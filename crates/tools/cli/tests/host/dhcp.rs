@@ -93,7 +93,7 @@ fn an_interface_gets_address_routes_and_mtu_of_a_server_and_programs_use_them() 
     eventually("it answers", || answers(&netns, &ours));
     let mut server = netns
         .command("python3", &["-m", "http.server", "8080", "--bind", "10.97.0.1"])
-        .current_dir(&host.folder)
+        .current_dir(&*host.folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -193,7 +193,8 @@ fn programs_ask_the_servers_of_names_that_a_lease_names() {
 
 #[test]
 fn servers_of_names_in_the_settings_go_before_those_of_leases() {
-    let file = crate::world::folder().join("host.toml");
+    let folder = crate::world::folder();
+    let file = folder.join("host.toml");
     let text = "[dns]\nservers = [\"192.0.2.53\", \"2001:db8::53\"]\nsearch = \"a.test\"\n";
     fs::write(&file, text).unwrap();
     let told = Host::bare(&["-c", file.to_str().unwrap()]);

@@ -58,7 +58,8 @@ struct World {
 impl World {
     fn new() -> World {
         let netns = Netns::new("cwdrain");
-        let file = folder().join("host.toml");
+        let folder = folder();
+        let file = folder.join("host.toml");
         let metrics = file.with_file_name("metrics.sock");
         std::fs::write(&file, format!("[metrics]\nlisten = {metrics:?}\n")).unwrap();
         let commands = [
@@ -69,7 +70,6 @@ impl World {
         ];
         let host = Host::inside(&netns, &["-c", file.to_str().unwrap()], &commands);
         std::fs::rename(&metrics, host.folder.join("metrics.sock")).unwrap();
-        std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
         netns.ip("addr add 10.97.1.1/24 dev cw0");
         netns.ip("link set cw0 up");
         let server = host.spawn(WIRE, "python3", &["-c", SERVER]);

@@ -49,7 +49,8 @@ struct Both {
 /// `tcp_fastopen`.
 fn both(tcp: &str, mode: &str) -> Both {
     let netns = Netns::new("cwtfo");
-    let file = folder().join("host.toml");
+    let folder = folder();
+    let file = folder.join("host.toml");
     std::fs::write(&file, format!("[tcp]\n{tcp}\n")).unwrap();
     let commands = [
         "create tap id 0 host-if-name cw0",
@@ -58,7 +59,6 @@ fn both(tcp: &str, mode: &str) -> Both {
         "app ns add id wire secret abc if tap0",
     ];
     let host = Host::inside(&netns, &["-c", file.to_str().unwrap()], &commands);
-    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
     netns.ip("addr add 10.98.0.1/24 dev cw0");
     netns.ip("link set cw0 up");
     let both = Both { netns, host };

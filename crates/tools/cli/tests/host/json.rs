@@ -227,7 +227,8 @@ fn hold_others(seen: &mut Seen, host: &Host) {
 fn hold_host(seen: &mut Seen, netns: &Netns) {
     let mut commands = CHAPTER.to_vec();
     commands.extend(MORE);
-    let settings = crate::world::folder().join("host.toml");
+    let folder = crate::world::folder();
+    let settings = folder.join("host.toml");
     fs::write(&settings, "[log]\nlevel = \"info\"\n").unwrap();
     let host = Host::inside(netns, &["-c", settings.to_str().unwrap()], &commands);
     let pinged = netns.run("ping", &["-c", "1", "-W", "5", "10.99.7.2"]);

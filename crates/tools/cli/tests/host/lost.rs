@@ -1,13 +1,12 @@
 //! Interfaces that go while the host runs, and come again.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Child;
 
 use serde_json::Value;
 
 use crate::netns::{Netns, root};
-use crate::world::{Host, Namespace, Running, answers, eventually, folder};
+use crate::world::{Folder, Host, Namespace, Running, answers, eventually, folder};
 
 const WIRE: Namespace = Namespace { id: "wire", secret: "abc" };
 
@@ -57,7 +56,7 @@ while not os.path.exists(folder + '/end'):
 
 /// A connection between a program of the kernel's and one of ours, which is asked now and then.
 struct Talk {
-    folder: PathBuf,
+    folder: Folder,
     asked: usize,
     ours: Running,
     theirs: Child,
@@ -160,7 +159,8 @@ fn plug(netns: &Netns) {
 
 fn host_with_card(netns: &Netns, cores: &str) -> Host {
     plug(netns);
-    let settings = folder().join("host.toml");
+    let folder = folder();
+    let settings = folder.join("host.toml");
     let text = "[[ports]]\nport = \"xdp:ours\"\naddresses = [\"10.95.0.2/24\"]\n";
     fs::write(&settings, text).unwrap();
     let options = ["-c", settings.to_str().unwrap(), "--cores", cores];

@@ -89,7 +89,6 @@ fn every_probe_is_in_the_program_stripped_or_not() {
     let status = Command::new("strip").args(["--strip-unneeded", "-o", to, program]).status();
     assert!(status.unwrap().success());
     let found = probes_of(to);
-    fs::remove_dir_all(folder).unwrap();
     assert_eq!(found, all);
 }
 
@@ -127,7 +126,8 @@ fn probes_fire_under_bpftrace_while_a_host_serves() {
         return;
     }
     let netns = Netns::new("cwprobe");
-    let file = folder().join("host.toml");
+    let folder = folder();
+    let file = folder.join("host.toml");
     fs::write(&file, "[tcp]\nfast-open = 3\n").unwrap();
     let host = Host::inside(
         &netns,
@@ -140,7 +140,6 @@ fn probes_fire_under_bpftrace_while_a_host_serves() {
             "app ns add id wire secret abc if tap0",
         ],
     );
-    fs::remove_dir_all(file.parent().unwrap()).unwrap();
     for words in [
         "addr add 10.98.0.1/24 dev cw0",
         "link set cw0 up",

@@ -142,7 +142,7 @@ fn an_interface_gets_addresses_and_routes_of_a_router_and_programs_use_them() {
     drop(served);
     let mut server = netns
         .command("python3", &["-m", "http.server", "8081", "--bind", "2001:db8:97::1"])
-        .current_dir(&host.folder)
+        .current_dir(&*host.folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -280,7 +280,7 @@ fn a_router_that_is_silent_gives_way_to_one_that_answers() {
                except OSError: continue\n    print(s.getsockname()[0], flush=True)\n    break";
     let mut server = netns
         .command("python3", &["-m", "http.server", "8080", "--bind", "2001:db8:5::1"])
-        .current_dir(&host.folder)
+        .current_dir(&*host.folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

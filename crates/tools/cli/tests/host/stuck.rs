@@ -1,7 +1,6 @@
 //! An unmodified server on the host, beside peers that ask for much and take nothing.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use crate::netns::{Netns, root};
@@ -56,15 +55,6 @@ print('serves', flush=True)
 server.serve_forever()
 ";
 
-/// A folder that goes with the test.
-struct Kept(PathBuf);
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -86,8 +76,8 @@ fn honest_clients_are_served_beside_peers_that_read_nothing() {
         "set interface ip address tap0 10.98.0.2/24",
         "app ns add id wire secret abc if tap0",
     ];
-    let settings = Kept(folder());
-    let file = settings.0.join("host.toml");
+    let settings = folder();
+    let file = settings.join("host.toml");
     fs::write(&file, format!("[limits]\nmemory = {MEMORY}\n")).unwrap();
     let host = Host::inside(&netns, &["-c", file.to_str().unwrap()], &commands);
     netns.ip("addr add 10.98.0.1/24 dev cw0");

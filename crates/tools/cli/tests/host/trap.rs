@@ -36,7 +36,7 @@ fn built(host: &Host) -> Option<String> {
     let output = Command::new(go?)
         .args(["build", "-o", program.to_str()?, HTTP])
         .env("CGO_ENABLED", "0")
-        .current_dir(&host.folder)
+        .current_dir(&*host.folder)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

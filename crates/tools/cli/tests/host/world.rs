@@ -2,6 +2,7 @@
 //! gone at the end, also when a test fails.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,17 +63,34 @@ pub(crate) const IN_CLIENT: Namespace = Namespace { id: "client", secret: "5678"
 
 /// A running host.
 pub(crate) struct Host {
-    pub(crate) folder: PathBuf,
+    pub(crate) folder: Folder,
     child: Child,
 }
 
-/// A folder that no other test has.
-pub(crate) fn folder() -> PathBuf {
+/// A folder that no other test has; gone with this.
+pub(crate) struct Folder(PathBuf);
+
+impl Deref for Folder {
+    type Target = PathBuf;
+
+    fn deref(&self) -> &PathBuf {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Makes one.
+pub(crate) fn folder() -> Folder {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("cwhost-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = std::env::temp_dir().join(name);
     fs::create_dir_all(&folder).unwrap();
-    folder
+    Folder(folder)
 }
 
 impl Host {
@@ -279,7 +297,6 @@ impl Drop for Host {
             eprintln!("what the host said:\n{}", self.log());
         }
         self.kill();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
