@@ -148,6 +148,11 @@ impl Cc {
         Cc { window, law }
     }
 
+    /// Bytes that may be in flight.
+    pub(crate) fn cwnd(&self) -> u32 {
+        self.window.cwnd()
+    }
+
     /// What lies in the record of the connection, and what lies where what is rare lies.
     pub(crate) fn parts(&self) -> (Window, Law) {
         (self.window, self.law)

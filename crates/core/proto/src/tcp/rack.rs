@@ -133,12 +133,8 @@ impl<E: Env> Conn<E> {
         let pipe = self.recovery(p).pipe(ack.una, ack.nxt, mss, self.known(p));
         let begins = enters.then(|| {
             let held = self.board(p).map_or(0, Scoreboard::bytes);
-            // The ACKs of one burst are digested together before anything is sent: what those
-            // before this one let go is still here. Were it forgotten, next to nothing would be in
-            // flight for a round trip.
-            let used = if self.has_unsent(&p.tx) { self.cc.used() } else { 0 };
             let before = (ack.flight + ack.delivered).saturating_sub(held);
-            Prr::begin(before, used.saturating_sub(ack.flight_before))
+            Prr::begin(before, self.let_go(p, before))
         });
         let Some(sent) = self.sent.get_mut(&mut p.sent) else { return };
         if begins.is_some() {
@@ -154,6 +150,21 @@ impl<E: Env> Conn<E> {
                 mss,
             });
         }
+    }
+
+    /// What ACKs of the burst that begins fast recovery have let go, new data behind cumulative
+    /// ones and limited transmit (RFC 3042) behind others: they are digested together, and none of
+    /// it has left. Were it forgotten, a repetition would be alone in flight for a round trip, and
+    /// if it is lost only the retransmission timer tells. `pipe`: what was in flight before the
+    /// ACK that begins it.
+    fn let_go(&self, p: &Pools<E>, pipe: u32) -> u32 {
+        if !self.has_unsent(&p.tx) {
+            return 0;
+        }
+        let cwnd = self.suffered(p).undo.as_ref().map_or(0, |undo| undo.cc.cwnd());
+        // The window may not have been what limits, and the peer may not take more.
+        let room = self.snd.wnd.saturating_sub(self.outstanding());
+        self.cc.used().min(cwnd).saturating_sub(pipe).min(room)
     }
 
     /// Whether segments of this connection have overtaken one another (RFC 8985 6.2, step 3).

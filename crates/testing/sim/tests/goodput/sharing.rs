@@ -193,7 +193,7 @@ fn hold_classic((kind, marks, managed): (&str, Option<Duration>, Managed)) {
             let shares = |falls_back| {
                 let path = classic(marks, managed, rtt_ms);
                 // A window of so many segments takes so many round trips from one to another.
-                let warm_s = if rtt_ms > 20 { 30 } else { 8 };
+                let warm_s = if rtt_ms > 20 { 30 } else { 20 };
                 share_with(&path, streams, warm_s, 12, |c| c.tcp.prague_fallback = falls_back)
             };
             let (with, without) = (shares(true), shares(false));

@@ -48,6 +48,8 @@ pub(crate) struct Cubic {
     /// What the last division by the window left over, so that growth below one byte per ACK is not
     /// lost.
     rest: u32,
+    /// Bytes of the window's next segment that are earned.
+    earned: u16,
     /// Whether a stretch of congestion avoidance is under way.
     running: bool,
 }
@@ -62,6 +64,7 @@ impl Cubic {
             k_ms: 0,
             epoch: 0,
             rest: 0,
+            earned: 0,
             running: false,
         }
     }
@@ -78,15 +81,32 @@ impl Cubic {
             w.cwnd = w.cwnd.max(self.w_est);
         } else {
             let ahead_ms = i64::try_from(srtt.as_millis()).unwrap_or(FARTHEST_MS).min(FARTHEST_MS);
-            let at_end_of_round =
-                cubic_at(self.w_max, t_ms + ahead_ms - i64::from(self.k_ms), w.mss);
+            let ahead_ms = t_ms + ahead_ms - i64::from(self.k_ms);
+            let at_end_of_round = cubic_at(self.w_max, ahead_ms, w.mss);
+            // Less than a segment is never in flight. Up to W_max the curve is therefore followed
+            // to the next whole one, as Linux does (4.4 leaves it open): a window of two segments
+            // would take three times as long to the third.
+            let target = if ahead_ms < 0 {
+                at_end_of_round.next_multiple_of(w.mss())
+            } else {
+                at_end_of_round
+            };
             // 4.2: at most half a window more in one round trip.
-            let target = at_end_of_round.clamp(w.cwnd, w.cwnd + w.cwnd / 2);
+            let target = target.clamp(w.cwnd, w.cwnd + w.cwnd / 2);
             let sum = u64::from(acked) * u64::from(target - w.cwnd) + u64::from(self.rest);
             self.rest = (sum % u64::from(w.cwnd)) as u32;
-            w.cwnd += (sum / u64::from(w.cwnd)) as u32;
+            self.earn(w, (sum / u64::from(w.cwnd)) as u32);
         }
         w.cwnd = w.cwnd.min(MAX_CWND);
+    }
+
+    /// The window grows once a whole segment is earned. Growing by parts of one would bring it
+    /// closer to the target each time, and so slow itself down.
+    fn earn(&mut self, w: &mut Window, bytes: u32) {
+        let earned = u32::from(self.earned) + bytes;
+        let rest = earned % w.mss();
+        self.earned = rest as u16;
+        w.cwnd += earned - rest;
     }
 
     /// A stretch of congestion avoidance begins at the present window: the curve is laid so that it
@@ -95,6 +115,7 @@ impl Cubic {
         self.running = true;
         self.epoch = ticks(now);
         self.rest = 0;
+        self.earned = 0;
         self.credit = 0;
         self.w_est = w.cwnd;
         if w.cwnd < self.w_max {
@@ -240,7 +261,7 @@ fn cube_root(n: u64) -> u32 {
 impl Cubic {
     /// Its part of a record ([`crate::export`]).
     pub(super) fn fields(&mut self, from: u16, f: &mut impl Fields) {
-        let Cubic { credit, w_max, prior, w_est, k_ms, epoch, rest, running } = self;
+        let Cubic { credit, w_max, prior, w_est, k_ms, epoch, rest, earned, running } = self;
         f.u32(from + 2, credit);
         let from = from + 20;
         let now = ticks(f.now());
@@ -252,6 +273,7 @@ impl Cubic {
         f.u32(from + 4, &mut age);
         f.u32(from + 5, rest);
         f.bool(from + 6, running);
+        f.u16(from + 7, earned);
         *epoch = now.wrapping_sub(age);
         for window in [w_max, prior, w_est] {
             *window = (*window).min(MAX_CWND);

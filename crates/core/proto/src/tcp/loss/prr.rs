@@ -24,24 +24,27 @@ pub(crate) struct Prr {
     recover_fs: u32,
     /// prr_delivered: what has arrived since.
     delivered: u32,
-    /// prr_out: what has left since.
+    /// prr_out: what has left since, beyond `due`.
     out: u32,
     /// cwnd: what may be in flight until the next ACK.
     window: u32,
+    /// What ACKs before the one that began it had let go, and has not left yet.
+    due: u32,
 }
 
 impl Prr {
     /// Fast recovery begins with so much in flight that the peer was not known to have. `due`: what
-    /// ACKs of the same burst had let go, and had not left yet. It counts as in flight and as
-    /// arrived, as if one ACK had told of all of it.
+    /// ACKs of the same burst had let go, and had not left yet. It counts as in flight, as if it
+    /// had left when they came, and leaves with the first repetition.
     pub(crate) fn begin(recover_fs: u32, due: u32) -> Prr {
         let recover_fs = recover_fs.saturating_add(due).max(1);
-        Prr { recover_fs, delivered: due, ..Prr::default() }
+        Prr { recover_fs, due, ..Prr::default() }
     }
 
     /// Takes an ACK, the one that began it too (RFC 9937 6.2).
     pub(crate) fn on_ack(&mut self, ack: &Delivery) {
         let Delivery { delivered, pipe, ssthresh, safe, mss } = *ack;
+        let pipe = pipe.saturating_add(self.due);
         self.delivered = self.delivered.saturating_add(delivered);
         let mut count = if pipe > ssthresh {
             let share = (u64::from(self.delivered) * u64::from(ssthresh))
@@ -61,7 +64,9 @@ impl Prr {
 
     /// Bytes have left, new ones or others.
     pub(crate) fn on_sent(&mut self, bytes: u32) {
-        self.out = self.out.saturating_add(bytes);
+        let due = self.due.min(bytes);
+        self.due -= due;
+        self.out = self.out.saturating_add(bytes - due);
     }
 
     /// What may be in flight.
@@ -73,11 +78,12 @@ impl Prr {
 impl Prr {
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        let Prr { recover_fs, delivered, out, window } = self;
+        let Prr { recover_fs, delivered, out, window, due } = self;
         f.u32(496, recover_fs);
         f.u32(497, delivered);
         f.u32(498, out);
         f.u32(499, window);
+        f.u32(486, due);
         *recover_fs = (*recover_fs).max(1);
     }
 }

@@ -76,11 +76,37 @@ fn what_one_burst_of_acks_lets_go_is_not_forgotten_when_it_tells_of_a_loss() {
         let seg = sack(&b, 5001, &[(6001, to)]);
         b.put(seg, &[]);
     }
-    // One segment may be in flight still, and seven are to be.
+    // Taken one by one, the first ACK would let out five and the next two one each (RFC 3042); the
+    // last one's repetition is the eighth. One of what was out before may be in flight still.
     let seen = b.out();
     assert_eq!((b.info().phase, b.info().ssthresh), (Phase::Recovery, 7000));
     assert_eq!((b.rel_seq(&seen[0]), b.rel_seq(&seen[1])), (5001, 10_001));
-    assert_eq!(seen.len(), 6);
+    assert_eq!(seen.len(), 8);
+}
+
+#[test]
+fn a_burst_of_duplicates_alone_lets_out_what_limited_transmit_would() {
+    let mut b = ten_out(true);
+    b.send(&pattern(20_000));
+    b.silent();
+    for to in [2001, 3001, 4001] {
+        let seg = sack(&b, 1, &[(1001, to)]);
+        b.put(seg, &[]);
+    }
+    // Two behind the first two duplicates, and the repetition.
+    let seen: Vec<_> = b.out().iter().map(|segment| b.rel_seq(segment)).collect();
+    assert_eq!(seen, [1, 10_001, 11_001]);
+    // The same in the order in which they come one by one, but for which is first.
+    let mut b = ten_out(true);
+    b.send(&pattern(20_000));
+    b.silent();
+    let mut seen = Vec::new();
+    for to in [2001, 3001, 4001] {
+        let seg = sack(&b, 1, &[(1001, to)]);
+        b.put(seg, &[]);
+        seen.extend(b.out().iter().map(|segment| b.rel_seq(segment)));
+    }
+    assert_eq!(seen, [10_001, 11_001, 1]);
 }
 
 #[test]

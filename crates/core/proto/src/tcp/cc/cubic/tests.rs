@@ -119,6 +119,38 @@ fn after_a_loss_the_window_is_back_after_k_and_flat_there() {
 }
 
 #[test]
+fn a_small_window_grows_by_a_segment_in_a_round_trip_below_where_the_loss_was() {
+    // The curve is at 2.6 and 3.1 of four segments after one round trip and two, and at 3.6 and 4.1
+    // of five.
+    for (window, segments) in [(4, [3, 4]), (5, [4, 5])] {
+        let mut cc = after_loss(window * MSS);
+        let mut rtt = Rtt::new();
+        rtt.on_sample(Duration::from_millis(200), 0, MSS as u16);
+        let windows = [200, 400].map(|ms| {
+            cc.on_ack(&ack(Instant::from_millis(5000 + ms), cc.cwnd(), true), &rtt);
+            cc.cwnd() / MSS
+        });
+        assert_eq!(windows, segments, "after {window}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_window_grows_by_whole_segments(window in 2u32..2000, rtt_ms in 1u64..1000,
+        acks in proptest::collection::vec(1u32..3 * MSS, 1..200)) {
+        let mut cc = after_loss(window * MSS);
+        let mut rtt = Rtt::new();
+        rtt.on_sample(Duration::from_millis(rtt_ms), 0, MSS as u16);
+        let mut now = Instant::ZERO;
+        for bytes in acks {
+            now += Duration::from_millis(rtt_ms).per(4);
+            cc.on_ack(&ack(now, bytes, true), &rtt);
+            prop_assert_eq!(cc.cwnd() % MSS, 0);
+        }
+    }
+}
+
+#[test]
 fn on_a_short_path_it_is_not_slower_than_reno_would_be() {
     // At 1 ms the curve needs seconds for what Reno does in milliseconds.
     let mut cc = after_loss(40 * MSS);

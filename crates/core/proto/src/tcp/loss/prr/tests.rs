@@ -84,13 +84,34 @@ fn the_first_repetition_leaves_whatever_is_in_flight() {
 #[test]
 fn what_acks_of_the_same_burst_had_let_go_leaves_with_the_first_repetition() {
     // Of twenty segments thirteen were acknowledged, and three told of behind the missing one,
-    // before anything could leave.
+    // before anything could leave: thirteen would have left behind the first, two by limited
+    // transmit behind the others, and the repetition with the third.
     let ack = Delivery { delivered: MSS, pipe: 3 * MSS, ssthresh: 14 * MSS, safe: false, mss: MSS };
-    let mut prr = Prr::begin(5 * MSS, 13 * MSS);
+    let mut prr = Prr::begin(5 * MSS, 15 * MSS);
     prr.on_ack(&ack);
-    assert_eq!(prr.window(), 14 * MSS);
-    // No more than was let go, and what has arrived since.
-    let mut prr = Prr::begin(5 * MSS, 4 * MSS);
+    assert_eq!(prr.window(), (3 + 15 + 1) * MSS);
+    prr.on_sent(15 * MSS);
+    assert_eq!(prr.window(), 19 * MSS);
+    // From then on it is as if they had left when they were let go: of RecoverFS, twenty, seven
+    // tenths of what arrives.
+    prr.on_sent(MSS);
+    let mut pipe = 19 * MSS;
+    for _ in 0..9 {
+        pipe -= MSS;
+        prr.on_ack(&Delivery { pipe, ..ack });
+        let count = prr.window() - pipe;
+        prr.on_sent(count);
+        pipe += count;
+    }
+    assert_eq!(pipe, (19 - 9 + 6) * MSS);
+}
+
+#[test]
+fn a_repetition_is_not_alone_where_two_segments_may_be_in_flight() {
+    // A window of four: one was acknowledged or told of, and the first is lost; two more could have
+    // left behind the first two ACKs.
+    let ack = Delivery { delivered: MSS, pipe: 0, ssthresh: 2 * MSS, safe: false, mss: MSS };
+    let mut prr = Prr::begin(2 * MSS, 2 * MSS);
     prr.on_ack(&ack);
-    assert_eq!(prr.window(), (3 + 5) * MSS);
+    assert_eq!(prr.window(), 3 * MSS);
 }
