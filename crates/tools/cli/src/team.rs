@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use clearway_dev::FramePool;
+use clearway_dev::{Facts, FramePool};
 use clearway_engine::{
     App, Clock, CoreReport, Engine, Mode, NoProbe, Probe, Seat, Service, Source, StageProbe,
     Stores, Talks, Team, cores,
@@ -50,13 +50,16 @@ where
         let (stack, pool) = plan.net.stack(plan.connections)?;
         Ok((stack, pool, Talks::new(make()?, plan.source, plan.connections)))
     };
-    run_apps(plan.net, plan.duration, plan.stages, make, watch)
+    let asks = matches!(plan.source, Source::Connect(..));
+    run_apps(plan.net, asks, plan.duration, plan.stages, make, watch)
 }
 
 /// Runs an application on every core, with a stack and a pool that `make` makes for the core of
-/// that number. `stages` says whether its cycles are counted.
+/// that number. `asks` says whether it is the one that connects, `stages` whether its cycles are
+/// counted.
 pub(crate) fn run_apps<A, F, W>(
     net: &NetArgs,
+    asks: bool,
     duration: Option<Duration>,
     stages: bool,
     make: F,
@@ -80,9 +83,9 @@ where
             .and_then(Option::take);
         let mine = mine.unwrap_or_default();
         if stages {
-            one_core(net, seat, mine, mode, &make, StageProbe::new())
+            one_core(net, asks, seat, mine, mode, &make, StageProbe::new())
         } else {
-            one_core(net, seat, mine, mode, &make, NoProbe)
+            one_core(net, asks, seat, mine, mode, &make, NoProbe)
         }
     };
     run_threads(net, duration, &signals, work, watch)
@@ -148,8 +151,26 @@ fn pin(net: &NetArgs, index: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Who connects waits so long for the other ends of its ports. A peer that looks for us now and
+/// then, as the connecting side of memif and vhost-user does, may find us later than an address is
+/// asked for in vain. Behind it, what happens is told as ever: the host is unreachable.
+const LINK_TIME: Duration = Duration::from_secs(10);
+
+fn await_links<R: Clone + Default>(ports: &[impl Facts], seat: &Seat<R>) {
+    let end = Instant::now() + LINK_TIME;
+    let mut is_told = false;
+    while !ports.iter().all(Facts::link_up) && !seat.is_stopped() && Instant::now() < end {
+        if !is_told && end - Instant::now() < LINK_TIME - Duration::from_secs(1) {
+            eprintln!("clearway: waiting for the other end of the port, up to {LINK_TIME:?}");
+            is_told = true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn one_core<A: App<Stores>, P: Probe>(
     net: &NetArgs,
+    asks: bool,
     seat: Seat<A::Report>,
     ports: Vec<Unwrapped>,
     mode: Mode,
@@ -159,6 +180,9 @@ fn one_core<A: App<Stores>, P: Probe>(
     let (stack, pool, app) = make(seat.index())?;
     let devs =
         ports.into_iter().map(|port| port.into_port(&pool)).collect::<Result<Vec<_>, _>>()?;
+    if asks {
+        await_links(&devs, &seat);
+    }
     let mut engine = Engine::with_probe(stack, devs, pool, app, mode, seat, probe)?;
     let now = engine.time().now;
     net.configure(now, engine.stack())?;

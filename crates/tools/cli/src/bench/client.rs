@@ -268,7 +268,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                 ClientApp::new(part, server, sources_of(core), Arc::clone(&start), now),
             ))
         };
-        team::run_apps(&net, None, args.common.stages, make, &mut watch)?;
+        team::run_apps(&net, true, None, args.common.stages, make, &mut watch)?;
     }
     match watch.error {
         Some(error) => bail!("{error}"),

@@ -157,7 +157,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         )?;
         Ok((stack, pool, ServerApp::new(&plan)))
     };
-    team::run_apps(&net, args.time, args.common.stages, make, &mut watch)
+    team::run_apps(&net, false, args.time, args.common.stages, make, &mut watch)
 }
 
 struct Serving<'a> {

@@ -76,6 +76,22 @@ fn a_client_that_is_killed_makes_room_for_the_next_one() {
 }
 
 #[test]
+fn who_asks_waits_for_the_other_end_of_its_port() {
+    let folder = Folder::new();
+    let socket = folder.file("m");
+    let listens = format!("dpdk:net_memif0,role=server,socket={socket}");
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| transfer(PLAIN, &listens, "1M", &[]));
+        // Longer than an address is asked for.
+        std::thread::sleep(std::time::Duration::from_secs(5));
+        assert!(!asks.is_finished());
+        let late = serve(PLAIN, &format!("dpdk:net_memif0,role=client,socket={socket}"), &[]);
+        asks.join().unwrap();
+        late.stop(Signal::SIGTERM);
+    });
+}
+
+#[test]
 fn the_side_that_connects_may_come_first() {
     let folder = Folder::new();
     let socket = folder.file("m");
