@@ -80,13 +80,13 @@ impl Cubic {
             // 4.3: Reno would do better here, as on short and slow paths.
             w.cwnd = w.cwnd.max(self.w_est);
         } else {
-            let ahead_ms = i64::try_from(srtt.as_millis()).unwrap_or(FARTHEST_MS).min(FARTHEST_MS);
-            let ahead_ms = t_ms + ahead_ms - i64::from(self.k_ms);
-            let at_end_of_round = cubic_at(self.w_max, ahead_ms, w.mss);
+            let rtt_ms = i64::try_from(srtt.as_millis()).unwrap_or(FARTHEST_MS).min(FARTHEST_MS);
+            let past_k_ms = t_ms + rtt_ms - i64::from(self.k_ms);
+            let at_end_of_round = cubic_at(self.w_max, past_k_ms, w.mss);
             // Less than a segment is never in flight. Up to W_max the curve is therefore followed
             // to the next whole one, as Linux does (4.4 leaves it open): a window of two segments
             // would take three times as long to the third.
-            let target = if ahead_ms < 0 {
+            let target = if past_k_ms < 0 {
                 at_end_of_round.next_multiple_of(w.mss())
             } else {
                 at_end_of_round
