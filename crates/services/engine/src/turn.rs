@@ -4,6 +4,7 @@ mod plug;
 mod receive;
 
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use clearway_base::{Duration, Instant};
 use clearway_dev::{BufferSource, Dev, DevCounters, Facts, FramePool};
@@ -281,8 +282,12 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         if turn.again {
             return Ok(Step::Again);
         }
-        if self.adaptive_spin.looks(time.now) || self.effective == Mode::Polling {
+        if self.effective == Mode::Polling {
             std::hint::spin_loop();
+            return Ok(Step::Again);
+        }
+        if self.adaptive_spin.looks(time.now) {
+            self.pause();
             return Ok(Step::Again);
         }
         self.sleep(time.now, turn.deadline)
@@ -332,6 +337,17 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         if self.busy_since.is_set() {
             self.times.record(now.since(self.busy_since));
             self.busy_since = Instant::NEVER;
+        }
+    }
+
+    // Between two looks.
+    fn pause(&mut self) {
+        let from = self.clock.read().now;
+        if self.adaptive_spin.offers(from) {
+            thread::yield_now();
+            self.adaptive_spin.offered(from, self.clock.read().now);
+        } else {
+            std::hint::spin_loop();
         }
     }
 
