@@ -10,6 +10,7 @@ pub const BURST: usize = 64;
 pub struct Burst<B> {
     slots: [Slot<B>; BURST],
     len: usize,
+    limit: usize,
     more: bool,
 }
 
@@ -23,7 +24,7 @@ impl<B: Buf> Burst<B> {
     /// An empty burst.
     pub fn new() -> Burst<B> {
         let empty = || Slot { buf: None, meta: RxMeta::default() };
-        Burst { slots: core::array::from_fn(|_| empty()), len: 0, more: false }
+        Burst { slots: core::array::from_fn(|_| empty()), len: 0, limit: BURST, more: false }
     }
 
     /// Packets in it.
@@ -38,10 +39,17 @@ impl<B: Buf> Burst<B> {
         self.len == 0
     }
 
-    /// How many more packets fit.
+    /// Asks devices for `limit` packets at most, until it is set anew. More than [`BURST`] counts as
+    /// that.
+    #[inline]
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(BURST);
+    }
+
+    /// How many more packets are asked for.
     #[inline]
     pub fn room(&self) -> usize {
-        BURST - self.len
+        self.limit.saturating_sub(self.len)
     }
 
     /// Says that the device has more than it put in here, although there was room.
@@ -50,10 +58,10 @@ impl<B: Buf> Burst<B> {
         self.more = true;
     }
 
-    /// Whether the device may have more: the burst is full, or the device said so.
+    /// Whether the device may have more: as many came as were asked for, or the device said so.
     #[inline]
     pub fn may_have_more(&self) -> bool {
-        self.more || self.len == BURST
+        self.more || self.len >= self.limit
     }
 
     /// Adds a packet; gives it back when the burst is full.

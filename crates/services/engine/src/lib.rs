@@ -19,6 +19,7 @@
 
 mod adaptive_spin;
 pub mod app;
+mod burst_limit;
 pub mod clock;
 mod core_queues;
 pub mod cores;

@@ -12,6 +12,7 @@ use clearway_pkt::Burst;
 use clearway_proto::{Env, Stack};
 
 use crate::adaptive_spin::AdaptiveSpin;
+use crate::burst_limit::BurstLimit;
 use crate::error::EngineError;
 use crate::inspect::Inspect;
 use crate::ports::{OnDeviceError, PortOptions, Ports};
@@ -66,6 +67,8 @@ pub struct Engine<E: Env, D, A: App<E>, P = NoProbe, M = FramePool> {
     // What `mode` and the modes of the ports come to.
     effective: Mode,
     adaptive_spin: AdaptiveSpin,
+    train: BurstLimit,
+    splits_bursts: bool,
     on_device_error: OnDeviceError,
     seat: Seat<A::Report>,
     turns: u64,
@@ -131,6 +134,8 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             mode,
             effective: mode,
             adaptive_spin: AdaptiveSpin::new(mode.spin()),
+            train: BurstLimit::new(),
+            splits_bursts: true,
             on_device_error: OnDeviceError::default(),
             seat,
             turns: 0,
@@ -174,6 +179,13 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         inspector: Option<Box<dyn Inspect>>,
     ) -> Option<Box<dyn Inspect>> {
         std::mem::replace(&mut self.ports.inspector, inspector)
+    }
+
+    /// Whether an engine that polls takes bursts in two halves, so that the first is answered while
+    /// the second waits; it does unless told otherwise. A server gains by it when few requests are
+    /// under way. Who asks, and waits for answers, leaves it to its server.
+    pub fn set_splits_bursts(&mut self, splits: bool) {
+        self.splits_bursts = splits;
     }
 
     /// Says what becomes of the engine when one of its devices is of no more use.

@@ -184,6 +184,7 @@ fn one_core<A: App<Stores>, P: Probe>(
         await_links(&devs, &seat);
     }
     let mut engine = Engine::with_probe(stack, devs, pool, app, mode, seat, probe)?;
+    engine.set_splits_bursts(!asks);
     let now = engine.time().now;
     net.configure(now, engine.stack())?;
     engine.run()?;

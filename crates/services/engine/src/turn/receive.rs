@@ -1,7 +1,7 @@
 //! The first half of a turn: what the ports and the other cores bring.
 
 use clearway_dev::{BufferSource, Dev, DevError};
-use clearway_pkt::{Buf, Burst, Iface};
+use clearway_pkt::{BURST, Buf, Burst, Iface};
 use clearway_proto::{Env, Stack};
 
 use super::Engine;
@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::inspect::{Inspect, Verdict};
 use crate::ports::OnDeviceError;
 use crate::wait::MAX_PORTS;
-use crate::{App, Probe, Stage, Time};
+use crate::{App, Mode, Probe, Stage, Time};
 
 impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E::Buf>>
     Engine<E, D, A, P, M>
@@ -21,6 +21,8 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         let shares = self.seat.core_queues.has_others();
         self.stack.keep_misdelivered(shares && self.seat.core_queues.is_reaching());
         let quiet = std::mem::take(&mut self.ports.quiet);
+        let limit = self.burst_limit();
+        let mut packets = 0;
         for place in 0..self.ports.places() {
             if place < MAX_PORTS && quiet & 1 << place != 0 {
                 continue;
@@ -29,6 +31,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             self.ports.probe.enter(Stage::DriverIn);
             let Some(dev) = self.ports.working(place) else { continue };
             dev.set_now(time.now);
+            self.burst.set_limit(limit);
             if let Err(error) = dev.rx(&mut self.burst) {
                 self.device_failed(iface, error)?;
             }
@@ -40,6 +43,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             }
             self.ports.probe.enter(Stage::StackIn);
             received = true;
+            packets += self.burst.len();
             if place != 0 {
                 self.burst.set_iface(iface);
             }
@@ -51,11 +55,18 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             }
             self.ingest(time);
         }
+        self.burst.set_limit(BURST);
+        self.train.turn(packets);
         if shares {
             self.ports.probe.enter(Stage::StackIn);
             received |= self.read_other_cores(time);
         }
         Ok((received, full))
+    }
+
+    // Whoever sleeps now and then shares its core, or pays for each burst that it sends.
+    fn burst_limit(&self) -> usize {
+        if self.splits_bursts && self.effective == Mode::Polling { self.train.get() } else { BURST }
     }
 
     fn device_failed(&mut self, iface: Iface, error: DevError) -> Result<(), EngineError> {

@@ -176,6 +176,55 @@ fn a_flood_on_one_port_leaves_the_others_their_burst_in_every_turn() {
 }
 
 #[test]
+fn a_polling_engine_answers_half_of_what_comes_at_once_before_it_takes_the_rest() {
+    let pool = FramePool::new(PoolBudget::of_bytes(16 << 20));
+    let (here, mut there) = pair(PairConfig::default(), &pool);
+    let mac = here.mac().unwrap();
+    let mut server = host(here, &pool, "10.0.0.1/24", 0, Source::Listen(7));
+    start(&mut server);
+    let (us, peer) = (Addr::v4([10, 0, 0, 1]), Addr::v4([10, 0, 0, 2]));
+    server
+        .stack()
+        .add_static_neighbour(Instant::ZERO, Iface(0), peer, Mac([2, 0, 0, 0, 0, 9]))
+        .unwrap();
+    // What it says of its own accord.
+    server.turn(at(1)).unwrap();
+    let mut back = Burst::new();
+    there.rx(&mut back).unwrap();
+    back.clear();
+    let mut ms = 1;
+    // How many answers each turn sends to 16 questions that come at once, until none is left.
+    let mut answers = |server: &mut Host| {
+        for _ in 0..16 {
+            assert!(push(&mut there, &echo_request(mac, peer, us)));
+        }
+        let mut seen = Vec::new();
+        loop {
+            ms += 1;
+            let turn = server.turn(at(ms)).unwrap();
+            there.rx(&mut back).unwrap();
+            if back.is_empty() {
+                return seen;
+            }
+            seen.push(back.len());
+            assert!(
+                turn.again || seen.iter().sum::<usize>() == 16,
+                "the rest is taken at once: {seen:?}"
+            );
+            back.clear();
+        }
+    };
+    server.set_mode(Mode::Polling);
+    assert_eq!(answers(&mut server), [16]);
+    assert_eq!(answers(&mut server), [8, 8]);
+    server.set_splits_bursts(false);
+    assert_eq!(answers(&mut server), [16]);
+    server.set_splits_bursts(true);
+    server.set_mode(Mode::Adaptive(Duration::from_micros(20)));
+    assert_eq!(answers(&mut server), [16], "who may sleep takes all");
+}
+
+#[test]
 fn nothing_is_sent_again_while_frames_wait_to_be_read() {
     let pool = FramePool::new(PoolBudget::of_bytes(16 << 20));
     let (a, b) = pair(PairConfig::default(), &pool);
