@@ -8,6 +8,10 @@ from harness.registry import FORKS, TWO_PROGRAMS, case
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "programs"
 
+# Its record of itself below /tmp has its pid for a name, which is another process' in another
+# namespace: where both run at once the second warns of it.
+JAVA = ("java", "-XX:-UsePerfData")
+
 
 def copied(w, name):
     """The program where every user of the world can read it."""
@@ -58,7 +62,7 @@ def node(w):
 @case("java/http", "Java HttpServer", "Java HttpClient", "200 requests, 20 at once, 5 MB; sockets of java.net and java.nio", ["openjdk-17-jdk-headless"])
 def java(w):
     w.run("local", ["javac", "-d", w.tmp, copied(w, "Talk.java")])
-    talk(w, ["java", "-cp", w.tmp, "Talk", "serve"], ["java", "-cp", w.tmp, "Talk", "ask"])
+    talk(w, [*JAVA, "-cp", w.tmp, "Talk", "serve"], [*JAVA, "-cp", w.tmp, "Talk", "ask"])
 
 
 @case("java/netty", "Netty", "Netty", "an echo: 50 connections at once, 5 MB, over NIO", ["openjdk-17-jdk-headless", "libnetty-java"])
@@ -66,7 +70,7 @@ def netty(w):
     jars = ":".join(f"/usr/share/java/netty-{name}.jar" for name in ("common", "buffer", "transport", "resolver"))
     w.run("local", ["javac", "-cp", jars, "-d", w.tmp, copied(w, "NettyTalk.java")])
     path = f"{w.tmp}:{jars}"
-    talk(w, ["java", "-cp", path, "NettyTalk", "serve"], ["java", "-cp", path, "NettyTalk", "ask"])
+    talk(w, [*JAVA, "-cp", path, "NettyTalk", "serve"], [*JAVA, "-cp", path, "NettyTalk", "ask"])
 
 
 @case("mosquitto/pubsub", "mosquitto", "mosquitto_pub", "300 messages of each quality of service, one of 1 MB", ["mosquitto", "mosquitto-clients"],
