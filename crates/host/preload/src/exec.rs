@@ -48,7 +48,7 @@ pub(crate) fn remember_variables() {
 }
 
 /// A session's descriptor goes along into the program that is executed.
-fn sessions_go_along(may_be_copied: bool) -> bool {
+pub(crate) fn sessions_go_along(may_be_copied: bool) -> bool {
     // SAFETY: reads a flag.
     let stays_open =
         |fd: c_int| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;

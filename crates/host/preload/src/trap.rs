@@ -34,8 +34,15 @@ mod hooks {
         /// As a shell says that it could not run a program.
         const NOT_RUN: c_int = 126;
         super::IS_ON.store(true, Ordering::Relaxed);
-        let hooks =
-            Hooks { begin: interrupt::hold, call, interrupted, execve, fork, tell: process::tell };
+        let hooks = Hooks {
+            begin: interrupt::hold,
+            call,
+            interrupted,
+            sessions_go_along,
+            execve,
+            fork,
+            tell: process::tell,
+        };
         // SAFETY: as the caller says.
         process::tell(&unsafe { clearway_trap::start(argv, hooks) });
         NOT_RUN
@@ -58,6 +65,10 @@ mod hooks {
     unsafe fn interrupted(restarts: bool, context: *mut c_void) {
         // SAFETY: as the caller says.
         unsafe { interrupt::handled(restarts, context) };
+    }
+
+    fn sessions_go_along() -> bool {
+        exec::sessions_go_along(false)
     }
 
     /// # Safety

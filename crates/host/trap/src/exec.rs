@@ -67,10 +67,12 @@ pub(crate) unsafe fn execveat(words: [usize; 6]) -> Option<isize> {
 unsafe fn execute(path: &CStr, argv: *const *const c_char, envp: *const *const c_char) -> isize {
     // SAFETY: as the caller says.
     let mut environment = unsafe { list(envp) };
+    // An environment of the program's own making lacks the variable. Where a session goes along,
+    // the library puts it back: the program would write into a descriptor that nobody reads.
     let is_loaded = environment.iter().any(|line| {
         // SAFETY: a C string of the program's.
         unsafe { CStr::from_ptr(*line) }.to_bytes().starts_with(b"LD_PRELOAD=")
-    });
+    }) || (hooks().sessions_go_along)();
     let (own, arguments);
     let (mut path, mut argv) = (path, argv);
     if let Some((program, before)) = interpreted(path).filter(|_| is_loaded) {

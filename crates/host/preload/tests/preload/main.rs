@@ -469,3 +469,28 @@ fn statically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
         );
     }
 }
+
+/// All ways of executing a program, three lines of each, without `fexecve`, by which a trapped one
+/// starts no static program (docs/trap.md).
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_trapped_program_hands_sockets_to_one_with_an_environment_of_its_own() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    let path = build_static("handed");
+    let executed = |mut run: world::Run| {
+        let lines: Vec<&str> = run.stdout.lines().collect();
+        let ways = lines.chunks(3).take_while(|way| !way[0].starts_with("env: "));
+        let ways: Vec<_> = ways.filter(|way| !way[way.len() - 1].starts_with("fexecve")).collect();
+        assert_eq!(ways.len(), 11, "{}", run.stdout);
+        run.stdout = ways.concat().join("\n");
+        run
+    };
+    compare(
+        "handed, statically linked, over Clearway",
+        &executed(plain(&path, KERNEL[0])),
+        &executed(trapped(&path, Host::ADDRESSES[0], &host.environment())),
+    );
+}
