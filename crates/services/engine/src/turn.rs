@@ -67,7 +67,7 @@ pub struct Engine<E: Env, D, A: App<E>, P = NoProbe, M = FramePool> {
     // What `mode` and the modes of the ports come to.
     effective: Mode,
     adaptive_spin: AdaptiveSpin,
-    train: BurstLimit,
+    burst_limit: BurstLimit,
     splits_bursts: bool,
     on_device_error: OnDeviceError,
     seat: Seat<A::Report>,
@@ -134,7 +134,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             mode,
             effective: mode,
             adaptive_spin: AdaptiveSpin::new(mode.spin()),
-            train: BurstLimit::new(),
+            burst_limit: BurstLimit::new(),
             splits_bursts: true,
             on_device_error: OnDeviceError::default(),
             seat,

@@ -21,7 +21,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         let shares = self.seat.core_queues.has_others();
         self.stack.keep_misdelivered(shares && self.seat.core_queues.is_reaching());
         let quiet = std::mem::take(&mut self.ports.quiet);
-        let limit = self.burst_limit();
+        self.burst.set_limit(self.most_packets());
         let mut packets = 0;
         for place in 0..self.ports.places() {
             if place < MAX_PORTS && quiet & 1 << place != 0 {
@@ -31,7 +31,6 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             self.ports.probe.enter(Stage::DriverIn);
             let Some(dev) = self.ports.working(place) else { continue };
             dev.set_now(time.now);
-            self.burst.set_limit(limit);
             if let Err(error) = dev.rx(&mut self.burst) {
                 self.device_failed(iface, error)?;
             }
@@ -56,7 +55,7 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
             self.ingest(time);
         }
         self.burst.set_limit(BURST);
-        self.train.turn(packets);
+        self.burst_limit.turn(packets);
         if shares {
             self.ports.probe.enter(Stage::StackIn);
             received |= self.read_other_cores(time);
@@ -64,9 +63,11 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         Ok((received, full))
     }
 
-    // Whoever sleeps now and then shares its core, or pays for each burst that it sends.
-    fn burst_limit(&self) -> usize {
-        if self.splits_bursts && self.effective == Mode::Polling { self.train.get() } else { BURST }
+    // Of a port in this turn. Whoever sleeps now and then shares its core, or pays for each burst
+    // that it sends, and takes what there is.
+    fn most_packets(&self) -> usize {
+        let splits = self.splits_bursts && self.effective == Mode::Polling;
+        if splits { self.burst_limit.get() } else { BURST }
     }
 
     fn device_failed(&mut self, iface: Iface, error: DevError) -> Result<(), EngineError> {
