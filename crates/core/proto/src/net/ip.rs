@@ -264,7 +264,7 @@ impl Ip {
     }
 
     /// The address of ours to send from to `remote`: the rules of RFC 6724 5 that a host without
-    /// temporary addresses needs (1, 2, 3, 5, 8).
+    /// temporary addresses needs (1, 2, 3, 5, 8). For IPv4, 8 is Linux's: the subnet of the next hop.
     pub(crate) fn source_for(&self, table: Table, remote: &Addr) -> Option<Addr> {
         self.source_via(table, None, remote)
     }
@@ -277,24 +277,27 @@ impl Ip {
         remote: &Addr,
     ) -> Option<Addr> {
         let out = via.or_else(|| self.source_link(table, remote))?;
-        let score = |local: &Local| {
-            let addr = &local.cidr.addr;
-            let (scope, wanted) = (scope(addr), scope(remote));
-            // Rule 2: the smallest scope that is wide enough; else the widest.
-            let fits = if scope >= wanted { (1, 255 - scope) } else { (0, scope) };
-            // Rule 3: one that is to be used no more only when there is no other.
-            let current = !local.deprecated;
-            (*addr == *remote, fits, current, local.iface == out, common_bits(addr, remote))
+        // An address that is known on its link only cannot be sent from on another.
+        let may_leave = |l: &&Local| {
+            l.iface == out || !(l.cidr.addr.is_link_local() || l.cidr.addr.is_loopback())
         };
-        self.locals
-            .unicast()
-            .filter(|l| l.table == table && l.cidr.addr.is_v4() == remote.is_v4())
-            // An address that is known on its link only cannot be sent from on another.
-            .filter(|l| {
-                l.iface == out || !(l.cidr.addr.is_link_local() || l.cidr.addr.is_loopback())
-            })
-            .max_by_key(|l| score(l))
-            .map(|l| l.cidr.addr)
+        let ours = self.locals.unicast().filter(|l| l.table == table).filter(may_leave);
+        best_source(ours, out, remote, self.next_hop(table, out, remote))
+    }
+
+    /// The same among the addresses of one interface, whatever interface leads there. None: it has
+    /// none of that family but such as are known on its link only.
+    pub(crate) fn source_of(&self, iface: Iface, remote: &Addr) -> Option<Addr> {
+        let may_leave = |l: &&Local| remote.is_link_local() || !l.cidr.addr.is_link_local();
+        let ours = self.locals.unicast().filter(|l| l.iface == iface).filter(may_leave);
+        let table = self.interface(iface)?.table;
+        best_source(ours, iface, remote, self.next_hop(table, iface, remote))
+    }
+
+    /// Who on the interface's link packets to `remote` go to.
+    fn next_hop(&self, table: Table, out: Iface, remote: &Addr) -> Addr {
+        let next = self.routed(table, remote).filter(|(iface, _)| *iface == out);
+        next.map_or(*remote, |(_, addr)| addr)
     }
 
     /// The interface that packets to `remote` leave by when their source is not chosen yet.
@@ -404,6 +407,34 @@ impl Ip {
             .min(self.path_mtus.next_deadline())
             .min(self.groups.next_deadline())
     }
+}
+
+/// The first of RFC 6724's rules that tells two apart decides; between equals, which was there
+/// first.
+fn best_source<'a>(
+    ours: impl Iterator<Item = &'a Local>,
+    out: Iface,
+    remote: &Addr,
+    next_hop: Addr,
+) -> Option<Addr> {
+    let score = |local: &Local| {
+        let addr = &local.cidr.addr;
+        let (scope, wanted) = (scope(addr), scope(remote));
+        // Rule 2: the smallest scope that is wide enough; else the widest.
+        let fits = if scope >= wanted { (1, 255 - scope) } else { (0, scope) };
+        // Rule 3: one that is to be used no more only when there is no other.
+        let current = !local.deprecated;
+        // Rule 8. Within a subnet of IPv4 no address is nearer than another, and a router answers
+        // who is in its own.
+        let near = match addr.is_v4() {
+            true => u32::from(local.cidr.contains(&next_hop)),
+            false => common_bits(addr, remote).min(local.cidr.prefix_len.into()),
+        };
+        (*addr == *remote, fits, current, local.iface == out, near)
+    };
+    let family = ours.filter(|l| l.cidr.addr.is_v4() == remote.is_v4());
+    let best = family.reduce(|best, l| if score(l) > score(best) { l } else { best })?;
+    Some(best.cidr.addr)
 }
 
 /// Scopes by width (RFC 6724 3.1, 3.2); IPv4's autoconfigured and loopback addresses count as

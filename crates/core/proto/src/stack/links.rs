@@ -492,6 +492,12 @@ impl<E: Env> Stack<E> {
         self.ip.source_for(table, &remote)
     }
 
+    /// The address of this interface that packets to `remote` come from when they are to come from
+    /// one of its; None when it has none of that family.
+    pub fn source_of(&self, iface: Iface, remote: Addr) -> Option<Addr> {
+        self.ip.source_of(iface, &remote)
+    }
+
     /// The longest IP packet in bytes that the way to `remote` takes, as far as is known; None when
     /// nothing leads there.
     pub fn path_mtu(&self, table: Table, remote: Addr) -> Option<u32> {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use clearway_pkt::Iface;
 use clearway_proto::{Sharing, Table};
 use clearway_shm::attach_socket::SocketOptions;
 use clearway_wire::{Addr, Endpoint};
@@ -12,10 +13,10 @@ use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
 use crate::program::Program;
 
-/// A namespace's table, and its first address of each family (IPv4, IPv6).
+/// A namespace's table, and the interface whose addresses are its own.
 pub(super) struct Ground {
     pub(super) table: Table,
-    pub(super) source: [Option<Addr>; 2],
+    pub(super) interface: Option<Iface>,
 }
 
 /// Where a program's sessions stand now: interfaces move between tables, and get and lose
@@ -26,13 +27,8 @@ pub(super) fn ground(context: &dyn HostContext, stack: &HostStack, program: &Pro
             context.interfaces().lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         interfaces.find(name).map(|entry| entry.iface)
     });
-    let Some(iface) = named else { return Ground { table: program.table, source: [None; 2] } };
-    let table = stack.interfaces().find(|i| i.iface == iface).map_or(program.table, |i| i.table);
-    let first = |v4: bool| {
-        let mut ours = stack.addresses().filter(|a| a.iface == iface).map(|a| a.cidr.addr);
-        ours.find(|a| a.is_v4() == v4 && !a.is_link_local())
-    };
-    Ground { table, source: [first(true), first(false)] }
+    let own = named.and_then(|iface| stack.interfaces().find(|i| i.iface == iface));
+    Ground { table: own.map_or(program.table, |i| i.table), interface: named }
 }
 
 /// Whether the address is one of the table's own.
@@ -74,10 +70,5 @@ impl Session {
     /// The wildcard of the socket's family.
     pub(super) fn any(&self) -> Addr {
         if self.v6 { Addr::ANY_V6 } else { Addr::ANY_V4 }
-    }
-
-    /// The namespace's own address for a peer of this family.
-    pub(super) fn source_for(&self, remote: &Addr) -> Option<Addr> {
-        self.source[usize::from(remote.is_v6())]
     }
 }

@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use clearway_base::{Handle, Instant, Slab};
+use clearway_pkt::Iface;
 use clearway_probes::Text;
 use clearway_proto::{BindId, ConnId, Datagram, RouterNews, Table, UdpId};
 use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{Message, state};
 use clearway_shm::notifier::NotifierSet;
 use clearway_shm::{HostPage, SessionView};
-use clearway_wire::{Addr, Endpoint};
+use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
 use super::datagram_fifos::{self, Datagrams};
@@ -85,9 +86,8 @@ pub struct Session {
     pub(super) kind: Kind,
     pub(super) v6: bool,
     pub(super) table: Table,
-    /// The namespace's first address of each family; what connections come from when they do not
-    /// say.
-    pub(super) source: [Option<Addr>; 2],
+    /// The namespace's interface, from whose addresses connections come that are bound to none.
+    pub(super) interface: Option<Iface>,
     pub(super) options: SocketOptions,
     pub(super) what: What,
     /// The port that it reserved.

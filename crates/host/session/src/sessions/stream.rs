@@ -82,8 +82,11 @@ impl Sessions {
         self.fifo_plan.prepare(token, rx.ok_or_else(no_memory)?, tx.ok_or_else(no_memory)?);
         let spec = ConnectSpec {
             table: session.table,
-            // The namespace's own address comes first.
-            local: session.source_for(&peer.addr).map(|addr| Endpoint::new(addr, 0)),
+            // The namespace's own addresses come first.
+            local: session
+                .interface
+                .and_then(|iface| stack.source_of(iface, peer.addr))
+                .map(|addr| Endpoint::new(addr, 0)),
             remote: peer,
             token,
             options: conn_options(&session.options, stack.defaults()),

@@ -118,7 +118,7 @@ impl Sessions {
             kind: birth.kind,
             v6: birth.v6,
             table: ground.table,
-            source: ground.source,
+            interface: ground.interface,
             options: birth.options,
             what: What::Fresh,
             bind: None,

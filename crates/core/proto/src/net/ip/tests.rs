@@ -131,6 +131,30 @@ fn the_source_address_fits_scope_link_and_prefix() {
     ] {
         assert_eq!(net.stack.source_for(Table(0), addr(remote)), Some(addr(expected)), "{remote}");
     }
+    // The first of a subnet, and that of the router's.
+    for more in ["10.0.5.8/24", "10.0.6.1/24"] {
+        net.stack.add_address(net.now, Iface(0), cidr(more)).unwrap();
+    }
+    let route = NextHop::Gateway(addr("10.0.6.254"));
+    net.stack.add_route(Table(0), cidr("10.0.128.0/24"), route).unwrap();
+    for (remote, expected) in
+        [("10.0.5.9", "10.0.5.1"), ("10.0.128.9", "10.0.6.1"), ("192.0.2.1", "10.0.0.1")]
+    {
+        assert_eq!(net.stack.source_for(Table(0), addr(remote)), Some(addr(expected)), "{remote}");
+    }
+    // Of one interface alone.
+    for (iface, remote, expected) in [
+        (0, "10.0.6.9", Some("10.0.6.1")),
+        (0, "10.0.128.9", Some("10.0.6.1")),
+        (0, "172.16.0.2", Some("10.0.0.1")),
+        (0, "2001:db8:2::1", Some("2001:db8:2::1")),
+        (0, "fe80::9", Some("fe80::ff:fe00:1")),
+        (1, "10.0.0.9", Some("172.16.0.1")),
+        (1, "2001:db8:2::9", None),
+    ] {
+        let found = net.stack.source_of(Iface(iface), addr(remote));
+        assert_eq!(found, expected.map(addr), "{iface} {remote}");
+    }
     let far = net.stack.source_for(Table(0), addr("2a00::1")).unwrap();
     assert!(!far.is_link_local(), "a link-local source cannot be answered from afar");
     assert_eq!(net.stack.source_for(Table(1), addr("10.0.0.9")), None);
