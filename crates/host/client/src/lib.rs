@@ -47,5 +47,6 @@ pub use errno::Errno;
 pub use event_source::EventSource;
 pub use internal::is_internal;
 pub use poll::{PollEntry, Target, poll};
+pub use routes::destination;
 pub use session_fd::{cookie, may_be_session_fd};
 pub use socket::{Arrived, How, Received, SendTo, Socket};

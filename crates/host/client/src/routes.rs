@@ -1,6 +1,6 @@
 //! Which addresses are Clearway's.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use clearway_shm::attach_socket::{Dns, Prefixes};
 
@@ -8,6 +8,24 @@ use crate::config::{AppConfig, Wildcard};
 
 #[cfg(test)]
 mod tests;
+
+/// Where a connection or a datagram for this address goes: one for no address at all (0.0.0.0, ::)
+/// goes to this machine, as on Linux. That is the address the socket is bound to, for IPv4, or the
+/// loopback's.
+pub fn destination(remote: SocketAddr, local: IpAddr) -> SocketAddr {
+    let here = match (remote.ip().to_canonical(), local.to_canonical()) {
+        (IpAddr::V4(any), IpAddr::V4(own)) if any.is_unspecified() && !own.is_unspecified() => {
+            IpAddr::V4(own)
+        }
+        (IpAddr::V4(any), _) if any.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        (IpAddr::V6(any), IpAddr::V4(own)) if any.is_unspecified() && !own.is_unspecified() => {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        }
+        (IpAddr::V6(any), _) if any.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        _ => return remote,
+    };
+    SocketAddr::new(here, remote.port())
+}
 
 /// What a namespace reaches, as it was when it was asked last.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use clearway_client::{Client, Kind, flags};
+use clearway_client::{Client, Kind, destination, flags};
 
 use crate::errno::{Answer, check, fail};
 use crate::interfaces::scope::{self, Scope};
@@ -113,6 +113,11 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
         drop(state);
         return Ok(Some(ours(fd).map_or(Verdict::Kernels, Verdict::Ours)));
     }
+    let addr = match deed {
+        Deed::Bind | Deed::Listen => addr,
+        // It is bound to no address, or it were decided.
+        Deed::Connect | Deed::Send => destination(addr, wildcard(pending)),
+    };
     let is_any = addr.ip().is_unspecified() && addr.port() == 0;
     if deed == Deed::Bind && is_any && !options::means_our_device(&state.told) {
         // The kernel's port holds for now; what the socket does next decides.
@@ -372,6 +377,7 @@ pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bo
         && socket.remote().is_none()
         && !socket.is_listener()
         && local.ip().is_unspecified();
+    let remote = destination(remote, local.ip());
     if !only_bound || socket.client().serves_remote(remote) {
         return Ok(false);
     }

@@ -85,3 +85,21 @@ fn a_loopback_address_that_the_namespace_owns_is_ours() {
     assert!(routes.serves_remote(&AppConfig::default(), "127.0.0.5:80".parse().unwrap()));
     assert!(!routes.serves_remote(&AppConfig::default(), "127.0.0.1:80".parse().unwrap()));
 }
+
+#[test]
+fn no_address_at_all_is_this_machine() {
+    for (remote, local, reached) in [
+        ("0.0.0.0", "0.0.0.0", "127.0.0.1"),
+        ("0.0.0.0", "10.0.0.1", "10.0.0.1"),
+        ("::", "::", "::1"),
+        ("::", "2001:db8::1", "::1"),
+        ("::", "10.0.0.1", "127.0.0.1"),
+        ("::ffff:0.0.0.0", "::", "127.0.0.1"),
+        ("10.0.0.2", "10.0.0.1", "10.0.0.2"),
+        ("2001:db8::2", "::", "2001:db8::2"),
+    ] {
+        let remote = SocketAddr::new(remote.parse().unwrap(), 80);
+        let found = destination(remote, local.parse().unwrap());
+        assert_eq!(found, SocketAddr::new(reached.parse().unwrap(), 80), "{remote} {local}");
+    }
+}

@@ -11,7 +11,7 @@ use clearway_shm::{Consumer, Hostile, Producer};
 use super::{Arrived, Received, SendTo, broken};
 use crate::ready::{READ, WRITE, room_in};
 use crate::wait::Deadline;
-use crate::{Errno, Socket};
+use crate::{Errno, Socket, destination};
 
 /// The longest payload of UDP over IPv4, and over IPv6.
 const MAX_PAYLOAD: [usize; 2] = [65_507, 65_527];
@@ -31,6 +31,14 @@ impl Socket {
             return Err(Errno::MSGSIZE);
         }
         self.may_send_datagram()?;
+        let here;
+        let how = match how.to.filter(|to| to.ip().to_canonical().is_unspecified()) {
+            Some(to) => {
+                here = SendTo { to: Some(destination(to, self.local().ip())), ..*how };
+                &here
+            }
+            None => how,
+        };
         if how.to.is_none() && self.remote().is_none() {
             return Err(Errno::DESTADDRREQ);
         }

@@ -7,7 +7,7 @@ use clearway_shm::attach_socket::{Field, GroupChange, Kind, Reply, Request, Sock
 use clearway_shm::layout::{flags, option_word, request, state};
 
 use crate::ready::ALL;
-use crate::{Errno, Socket};
+use crate::{Errno, Socket, destination};
 
 /// Options that have to hold for the write that comes next: they bound it, or it is stamped.
 const FOR_THE_NEXT_WRITE: [Field; 3] =
@@ -61,6 +61,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::connect`].
     pub fn connect_with(&self, remote: Option<SocketAddr>, flags: i32) -> Result<(), Errno> {
+        let remote = remote.map(|remote| destination(remote, self.local().ip()));
         match self.core.kind {
             Kind::Datagram => {
                 self.ask_session(&Request::Connect { session: self.core.id(), remote })
