@@ -27,6 +27,15 @@ pub(crate) fn may_bring(message: *const msghdr) -> bool {
             >= unsafe { libc::CMSG_LEN(size_of::<c_int>() as c_uint) } as usize
 }
 
+/// The same of several messages, what the program gave to `recvmmsg`.
+pub(crate) fn may_bring_one(messages: *const mmsghdr, count: c_uint) -> bool {
+    // Linux receives no more at once.
+    let mut each = 0..count.min(libc::UIO_MAXIOV as c_uint) as usize;
+    // SAFETY: as the C function asks, there are so many.
+    !messages.is_null()
+        && each.any(|at| may_bring(unsafe { &raw const (*messages.add(at)).msg_hdr }))
+}
+
 /// `recvmsg` of the kernel's; by the system call, so that no thread is cancelled in the midst of
 /// our own frames.
 ///

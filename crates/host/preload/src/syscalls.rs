@@ -12,7 +12,8 @@ use libc::{msghdr, size_t, sockaddr, socklen_t, timespec};
 use crate::export::depth;
 use crate::object::TABLE;
 use crate::{
-    answered, copies, epoll, errno, files, process, real, rights, sendfile, sockets, transfer, wait,
+    answered, copies, epoll, errno, files, process, real, received, rights, sendfile, sockets,
+    transfer, wait,
 };
 
 /// The six words that a system call can have.
@@ -60,6 +61,10 @@ pub(crate) unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
             }
             libc::SYS_preadv2 | libc::SYS_pwritev2 if known() => bytes(number, words),
             libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg if known() => {
+                receive(number, words)
+            }
+            libc::SYS_recvmsg if received::may_bring(at(words[1])) => receive(number, words),
+            libc::SYS_recvmmsg if received::may_bring_one(at(words[1]), words[2] as c_uint) => {
                 receive(number, words)
             }
             libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg if known() => {

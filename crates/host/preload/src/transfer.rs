@@ -93,7 +93,7 @@ interpose! {
     /// `recvmmsg(2)`
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
         timeout: *mut timespec) -> c_int, if TABLE.has(fd)
-            || received::may_bring(messages.cast()) => match ours(fd) {
+            || received::may_bring_one(messages, count) => match ours(fd) {
         Some(mine) => Some(recv_messages(&mine, messages, count, flags, timeout)),
         None => Some(received::recvmmsg(fd, messages, count, flags, timeout)),
     };

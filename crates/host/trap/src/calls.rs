@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use libc::ucontext_t;
 
 use crate::block::Block;
-use crate::start::{carrier_and_program, hooks};
+use crate::start::{DESCRIPTORS, carrier_and_program, hooks};
 use crate::{RESTART, brk, entry, exec, range, raw, signals, sites, spawn};
 
 /// What becomes of a call.
@@ -248,7 +248,13 @@ unsafe fn is_own_program(path: usize) -> bool {
 /// # Safety
 /// Room of the program's.
 unsafe fn own_program(room: usize, len: usize) -> isize {
-    let program = carrier_and_program().1.to_bytes();
+    let path = carrier_and_program().1;
+    let program = path.to_bytes();
+    if program.starts_with(DESCRIPTORS.as_bytes()) {
+        let words = [libc::AT_FDCWD as usize, path.as_ptr() as usize, room, len, 0, 0];
+        // SAFETY: a path of ours, and the program's room.
+        return unsafe { raw::syscall(libc::SYS_readlinkat, words) };
+    }
     if len as isize <= 0 {
         return -(libc::EINVAL as isize);
     }

@@ -1,17 +1,18 @@
 //! Programs that the program executes: a statically linked one is started as this one was, any
 //! other with the library before its own.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char};
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
 use std::ptr;
 
 use crate::PROGRAM_VARIABLE;
 use crate::image;
-use crate::start::{carrier_and_program, hooks};
+use crate::start::{DESCRIPTORS, carrier_and_program, hooks};
 
 /// As much of a script's first line as Linux reads.
 const MAX_FIRST_LINE: u64 = 256;
@@ -27,10 +28,7 @@ pub(crate) unsafe fn execve(words: [usize; 6]) -> isize {
         return -(libc::EFAULT as isize);
     }
     // SAFETY: the program's.
-    let mut path = unsafe { CStr::from_ptr(path) };
-    if path.to_bytes() == b"/proc/self/exe" {
-        path = carrier_and_program().1;
-    }
+    let path = unsafe { CStr::from_ptr(path) };
     // SAFETY: the program's lists end in null pointers.
     unsafe { execute(path, argv, envp) }
 }
@@ -48,11 +46,11 @@ pub(crate) unsafe fn execveat(words: [usize; 6]) -> Option<isize> {
     let path = unsafe { CStr::from_ptr(path) };
     let at = match path.to_bytes() {
         b"" if flags & libc::AT_EMPTY_PATH == 0 => return None,
-        b"" => CString::new(format!("/proc/self/fd/{folder}")).ok()?,
+        b"" => CString::new(format!("{DESCRIPTORS}{folder}")).ok()?,
         [b'/', ..] => path.to_owned(),
         _ if folder == libc::AT_FDCWD => path.to_owned(),
         bytes => {
-            let at = [format!("/proc/self/fd/{folder}/").as_bytes(), bytes].concat();
+            let at = [format!("{DESCRIPTORS}{folder}/").as_bytes(), bytes].concat();
             CString::new(at).ok()?
         }
     };
@@ -74,7 +72,10 @@ unsafe fn execute(path: &CStr, argv: *const *const c_char, envp: *const *const c
         unsafe { CStr::from_ptr(*line) }.to_bytes().starts_with(b"LD_PRELOAD=")
     }) || (hooks().sessions_go_along)();
     let (own, arguments);
-    let (mut path, mut argv) = (path, argv);
+    let (mut path, mut argv) = match path.to_bytes() {
+        b"/proc/self/exe" => (carrier_and_program().1, argv),
+        _ => (path, argv),
+    };
     if let Some((program, before)) = interpreted(path).filter(|_| is_loaded) {
         own = program;
         // SAFETY: as the caller says.
@@ -92,17 +93,41 @@ unsafe fn execute(path: &CStr, argv: *const *const c_char, envp: *const *const c
         // SAFETY: the program's, or lists of ours that end in null pointers.
         return unsafe { (hooks().execve)(path.as_ptr(), argv, envp) } as isize;
     }
-    let Ok(absolute) = std::path::absolute(Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())))
-    else {
-        return -(libc::ENOENT as isize);
+    let (name, _open) = match lasting_name(OsStr::from_bytes(path.to_bytes())) {
+        Ok(name) => name,
+        Err(error) => return -(error.raw_os_error().unwrap_or(libc::ENOENT) as isize),
     };
-    let variable = [PROGRAM_VARIABLE.as_bytes(), b"=", absolute.as_os_str().as_bytes()].concat();
+    let variable = [PROGRAM_VARIABLE.as_bytes(), b"=", name.as_os_str().as_bytes()].concat();
     let Ok(variable) = CString::new(variable) else { return -(libc::ENOENT as isize) };
     environment.push(variable.as_ptr());
     environment.push(ptr::null());
     let carrier = carrier_and_program().0;
     // SAFETY: lists that end in null pointers.
     unsafe { (hooks().execve)(carrier.as_ptr(), argv, environment.as_ptr()) as isize }
+}
+
+/// A name by which the file is found once the program is executed, and what has to stay open until
+/// then. A path through a descriptor (`fexecve`) leads nowhere after one that is closed on exec.
+fn lasting_name(path: &OsStr) -> io::Result<(PathBuf, Option<OwnedFd>)> {
+    let path = std::path::absolute(path)?;
+    if !path.starts_with("/proc") && !path.starts_with("/dev") {
+        return Ok((path, None));
+    }
+    let file = File::open(&path)?;
+    let is = file.metadata()?;
+    let name = std::fs::read_link(format!("{DESCRIPTORS}{}", file.as_raw_fd()))?;
+    if std::fs::metadata(&name).is_ok_and(|at| (at.dev(), at.ino()) == (is.dev(), is.ino())) {
+        return Ok((name, None));
+    }
+    // A file without a name: of memory, or removed. This one is not closed on exec.
+    // SAFETY: a descriptor of ours; what comes back is nobody else's.
+    let open = unsafe {
+        match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 3) {
+            -1 => return Err(io::Error::last_os_error()),
+            fd => OwnedFd::from_raw_fd(fd),
+        }
+    };
+    Ok((format!("{DESCRIPTORS}{}", open.as_raw_fd()).into(), Some(open)))
 }
 
 /// # Safety
@@ -119,7 +144,7 @@ unsafe fn list(mut at: *const *const c_char) -> Vec<*const c_char> {
 }
 
 fn file(path: &CStr) -> Option<File> {
-    File::open(std::ffi::OsStr::from_bytes(path.to_bytes())).ok()
+    File::open(OsStr::from_bytes(path.to_bytes())).ok()
 }
 
 /// Whether this process can go on as the program: not where it gets rights by being executed.

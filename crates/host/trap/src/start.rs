@@ -9,6 +9,9 @@ use std::sync::OnceLock;
 use crate::image::Image;
 use crate::{Hooks, PROGRAM_VARIABLE, block, brk, entry, image, range, raw, signals};
 
+/// Where the kernel shows what a process has open.
+pub(crate) const DESCRIPTORS: &str = "/proc/self/fd/";
+
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 static PATHS: OnceLock<(CString, CString)> = OnceLock::new();
 
@@ -63,6 +66,7 @@ fn prepared(hooks: Hooks) -> Result<Image, String> {
     // Before the program's own code is there.
     range::measure()?;
     let image = image::map(Path::new(&program))?;
+    close_on_exec(Path::new(&program));
     brk::reserve()?;
     let block = block::of_main_thread()?;
     block::set_gs_base(ptr::from_ref(block) as usize);
@@ -75,6 +79,16 @@ fn prepared(hooks: Hooks) -> Result<Image, String> {
     }
     range::dispatch()?;
     Ok(image)
+}
+
+/// A program without a name came by a descriptor, which it keeps to be executed again, but does not
+/// hand on.
+fn close_on_exec(program: &Path) {
+    let number = program.strip_prefix(DESCRIPTORS).ok().and_then(|number| number.to_str());
+    if let Some(fd) = number.and_then(|number| number.parse().ok()) {
+        // SAFETY: changes a flag of a descriptor.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
 }
 
 /// A thread has one area of restartable sequences, which the program may want.

@@ -435,9 +435,27 @@ fn a_required_host_that_is_absent_is_an_error() {
     assert!(run.stderr.contains("no host at"), "{}", run.stderr);
 }
 
+/// Also where the loopback's addresses are the namespace's.
+#[test]
+fn no_address_at_all_means_this_machine() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start_with(
+        "set interface ip address loop0 127.0.0.1/8\nset interface ip address loop0 ::1/128\n",
+    );
+    let elsewhere = Host::start();
+    let program = build("unspecified");
+    let expected = plain(&program, "");
+    compare("over Clearway", &expected, &preloaded(&program, "", &host.environment()));
+    assert_eq!(host.counter("active-opens"), 14, "streams");
+    // There the loopback is the kernel's.
+    compare("beside Clearway", &expected, &preloaded(&program, "", &elsewhere.environment()));
+}
+
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 13] = [
+const TRAPPED: [&str; 14] = [
     "errnos",
     "numbers",
     "forks",
@@ -451,6 +469,7 @@ const TRAPPED: [&str; 13] = [
     "stamps",
     "streams",
     "redirected",
+    "handed",
 ];
 
 #[cfg(target_arch = "x86_64")]
@@ -468,29 +487,4 @@ fn statically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
             &trapped(&path, Host::ADDRESSES[0], &host.environment()),
         );
     }
-}
-
-/// All ways of executing a program, three lines of each, without `fexecve`, by which a trapped one
-/// starts no static program (docs/trap.md).
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn a_trapped_program_hands_sockets_to_one_with_an_environment_of_its_own() {
-    if !prepared(true) {
-        return;
-    }
-    let host = Host::start();
-    let path = build_static("handed");
-    let executed = |mut run: world::Run| {
-        let lines: Vec<&str> = run.stdout.lines().collect();
-        let ways = lines.chunks(3).take_while(|way| !way[0].starts_with("env: "));
-        let ways: Vec<_> = ways.filter(|way| !way[way.len() - 1].starts_with("fexecve")).collect();
-        assert_eq!(ways.len(), 11, "{}", run.stdout);
-        run.stdout = ways.concat().join("\n");
-        run
-    };
-    compare(
-        "handed, statically linked, over Clearway",
-        &executed(plain(&path, KERNEL[0])),
-        &executed(trapped(&path, Host::ADDRESSES[0], &host.environment())),
-    );
 }

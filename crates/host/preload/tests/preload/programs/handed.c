@@ -2,6 +2,8 @@
 #include "common.h"
 
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 
 extern char **environ;
 
@@ -40,8 +42,21 @@ static void ask(int fd)
 	printf("the end: %zd\n", recv(fd, back, 1, 0));
 }
 
-enum way { EXECVE, EXECV, EXECVP, EXECVPE, FEXECVE, EXECVEAT, EXECL, EXECLP, EXECLE, VFORK, SPAWN, SPAWNP, WAYS };
-static const char *names[] = {"execve", "execv", "execvp", "execvpe", "fexecve", "execveat", "execl", "execlp", "execle", "vfork", "posix_spawn", "posix_spawnp"};
+enum way { EXECVE, EXECV, EXECVP, EXECVPE, FEXECVE, MEMORY, EXECVEAT, EXECL, EXECLP, EXECLE, VFORK, SPAWN, SPAWNP, WAYS };
+static const char *names[] = {"execve", "execv", "execvp", "execvpe", "fexecve", "fexecve of memory", "execveat", "execl", "execlp", "execle", "vfork", "posix_spawn", "posix_spawnp"};
+
+/* A file that has no name. */
+static int copy_of(int file)
+{
+	int memory = memfd_create("copy", MFD_CLOEXEC);
+	ssize_t len;
+
+	while ((len = sendfile(memory, file, NULL, 1 << 20)) > 0)
+		;
+	if (len < 0)
+		die("sendfile");
+	return memory;
+}
 
 static void executed(enum way way)
 {
@@ -104,6 +119,9 @@ static void executed(enum way way)
 		case EXECLE:
 			execle(path, argv[0], argv[1], argv[2], argv[3], "4", "5", "6", "7", (char *)NULL, empty);
 			break;
+		case MEMORY:
+			exe = copy_of(exe);
+			/* fall through */
 		case FEXECVE:
 			fexecve(exe, argv, empty);
 			break;
