@@ -77,7 +77,7 @@ pub(crate) struct Extra {
     /// can take it along.
     pub(crate) told: Vec<Told>,
     /// SO_BROADCAST.
-    broadcast: bool,
+    pub(crate) broadcast: bool,
     /// SO_PRIORITY.
     priority: c_int,
     /// SO_BUSY_POLL.

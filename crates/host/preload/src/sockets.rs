@@ -1,6 +1,7 @@
 //! socket, bind, connect, listen, accept, the names, shutdown, and the options.
 
 use std::ffi::{c_int, c_void};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _};
 
 use clearway_client::{Errno, How, Kind, SocketOptions, flags};
@@ -118,12 +119,7 @@ interpose! {
 }
 
 /// Does an address fit a socket's family? Says how Linux refuses it otherwise.
-pub(crate) fn fits(
-    stream: bool,
-    v6: bool,
-    given: Given,
-    len: socklen_t,
-) -> Answer<std::net::SocketAddr> {
+pub(crate) fn fits(stream: bool, v6: bool, given: Given, len: socklen_t) -> Answer<SocketAddr> {
     match given {
         Given::Inet { addr, v6: true } if v6 => Ok(addr),
         Given::Inet { addr, v6: false } if !v6 || !stream => Ok(addr),
@@ -133,9 +129,17 @@ pub(crate) fn fits(
     }
 }
 
+/// Datagrams for all on a link are for who asked to send such (SO_BROADCAST).
+pub(crate) fn may_go_to(mine: &Ours, remote: SocketAddr) -> Answer<()> {
+    match remote.ip().to_canonical() {
+        IpAddr::V4(all) if all.is_broadcast() && !mine.extra().broadcast => fail(libc::EACCES),
+        _ => Ok(()),
+    }
+}
+
 /// The address of a bind or connect that concerns a pending socket, when it fits; the kernel
 /// refuses the others.
-fn for_pending(fd: c_int, given: Given, len: socklen_t) -> Option<std::net::SocketAddr> {
+fn for_pending(fd: c_int, given: Given, len: socklen_t) -> Option<SocketAddr> {
     match &*TABLE.get(fd)? {
         Object::Pending(pending) => fits(pending.kind == Kind::Stream, pending.v6, given, len).ok(),
         Object::Ours(_) | Object::Set(_) | Object::Route(_) => None,
@@ -241,6 +245,9 @@ fn connect_ours(
     if let Some(remote) = remote {
         if remote.is_ipv4() && mine.socket.is_v6() && mine.socket.options().v6_only {
             return Some(fail(libc::ENETUNREACH));
+        }
+        if let Err(errno) = if stream { Ok(()) } else { may_go_to(mine, remote) } {
+            return Some(Err(errno));
         }
         match decide::give_back(fd, mine, remote) {
             Ok(true) => return None,

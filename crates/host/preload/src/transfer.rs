@@ -653,6 +653,7 @@ unsafe fn destination(
     if to.is_ipv4() && mine.socket.is_v6() && mine.socket.options().v6_only {
         return fail(libc::ENETUNREACH);
     }
+    crate::sockets::may_go_to(mine, to)?;
     Ok(Some(to))
 }
 

@@ -744,6 +744,15 @@ static void datagrams(void)
 	none.ss_family = AF_UNIX;
 	SAY("a datagram to another family", sendto(one, "x", 1, 0, (void *)&none, self_len));
 	SAY("a datagram to a short address", sendto(one, "x", 1, 0, (void *)&to, 7));
+	if (self.ss_family == AF_INET) {
+		none = to;
+		((struct sockaddr_in *)&none)->sin_addr.s_addr = INADDR_BROADCAST;
+		SAY("a datagram to all on the link", sendto(one, "x", 1, 0, (void *)&none, self_len));
+		SAY("connect to all on the link", connect(one, (void *)&none, self_len));
+		SAY("SO_BROADCAST", set(one, SOL_SOCKET, SO_BROADCAST, 1));
+		SAY("a datagram to all on the link", sendto(one, "x", 1, 0, (void *)&none, self_len));
+		SAY("SO_BROADCAST", set(one, SOL_SOCKET, SO_BROADCAST, 0));
+	}
 	SAY("a datagram", sendto(one, "hello", 5, 0, (void *)&to, self_len));
 	printf("it shows %x\n", await(two, POLLIN));
 	CALL(ioctl(two, FIONREAD, &queued));
