@@ -49,23 +49,36 @@ static void both_names(int fd)
 	printf(" from %s\n", shown(&name));
 }
 
+/* One bound to a port by its number: one that is free at the loopback, and, if others leave it so, at the address too. */
+static int server_at(int kind, const char *at, in_port_t *port)
+{
+	for (int tries = 0; tries < 1000; tries++) {
+		struct sockaddr_storage name;
+		socklen_t len = address(&name, strchr(at, ':') ? "::1" : "127.0.0.1", 0);
+		int server = socket(name.ss_family, kind, 0);
+
+		if (server < 0 || bind(server, (void *)&name, len))
+			die("bind");
+		*port = port_of(server);
+		close(server);
+		server = socket(name.ss_family, kind, 0);
+		len = address(&name, at, *port);
+		if (bind(server, (void *)&name, len) == 0 && (kind == SOCK_DGRAM || listen(server, 1) == 0))
+			return server;
+		close(server);
+	}
+	die("server");
+}
+
 /* One that listens at `at`, and one that is bound to `from`, if to anything, and connects to `to`. */
 static void one(int kind, const char *at, const char *from, const char *to)
 {
 	struct sockaddr_storage name;
-	socklen_t len = address(&name, strchr(at, ':') ? "::1" : "127.0.0.1", 0);
-	int server = socket(name.ss_family, kind, 0);
+	socklen_t len;
+	in_port_t port;
+	int server = server_at(kind, at, &port);
 
-	/* A port that is free, by its number. */
-	if (bind(server, (void *)&name, len))
-		die("bind");
-	in_port_t port = port_of(server);
-	close(server);
-	server = socket(name.ss_family, kind, 0);
-	len = address(&name, at, port);
 	printf("%s at %s, from %s to %s:", kind == SOCK_STREAM ? "stream" : "datagram", at, from ? from : "anywhere", to);
-	if (server < 0 || bind(server, (void *)&name, len) || (kind == SOCK_STREAM && listen(server, 1)))
-		die("server");
 	address(&name, to, 0);
 	int client = socket(name.ss_family, kind, 0);
 	if (from) {
