@@ -133,6 +133,8 @@ const BUFFERS: &str = "decide the size of the session's FIFOs when set before `c
      Of a connection SO_SNDBUF bounds what this process leaves in its FIFO, and SO_RCVBUF what the \
      peer is offered, up to the sizes that these have; what was offered before is not taken back";
 const DONE: &str = "done";
+const BROADCAST: &str = "without it a datagram to 255.255.255.255 is EACCES; one to all of a subnet (10.0.0.255) leaves, \
+    which Linux refuses too";
 const KEPT: &str = "kept and told; nothing in the stack depends on them";
 const OFF: &str = "off only";
 const TOLD: &str = "told, not set";
@@ -187,7 +189,7 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 21, "SO_SNDTIMEO",      Own,                   Along, DONE),
     row(Socket, 40, "SO_RXQ_OVFL",      Own,                   Along,
         "datagrams lost for want of room come as a control message"),
-    row(Socket, 6,  "SO_BROADCAST",     Own,                   Along, KEPT),
+    row(Socket, 6,  "SO_BROADCAST",     Own,                   Along, BROADCAST),
     row(Socket, 12, "SO_PRIORITY",      Own,                   Along, KEPT),
     row(Socket, 46, "SO_BUSY_POLL",     Own,                   Along, KEPT),
     row(Socket, 18, "SO_RCVLOWAT",      Own,                   Along,

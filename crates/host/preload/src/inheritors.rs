@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
-use clearway_client::{Errno, cookie, may_be_session_fd};
+use clearway_client::{Errno, Kind, cookie, may_be_session_fd};
 
 use crate::export::guarded;
 use crate::object::{self, Object, Ours, TABLE};
@@ -56,7 +56,12 @@ pub(crate) fn object_of(session_fd: BorrowedFd<'_>) -> Result<Option<Held<Object
     process::watch_forks();
     let Some(client) = process::host_of(session_fd) else { return Ok(None) };
     let socket = client.inherit_session_fd(session_fd)?;
-    Ok(socket.map(|socket| TABLE.make(Object::Ours(Ours::new(socket, Extra::default())))))
+    Ok(socket.map(|socket| {
+        // Whether it was told so by who had it before is not known.
+        let mut extra = Extra::default();
+        extra.broadcast = socket.kind() == Kind::Datagram;
+        TABLE.make(Object::Ours(Ours::new(socket, extra)))
+    }))
 }
 
 fn open_descriptors() -> Vec<c_int> {

@@ -156,6 +156,35 @@ static void looked_at(void)
 	close(ends[1]);
 }
 
+/* A datagram to all on the link. */
+static int tells_all(int fd)
+{
+	struct sockaddr_in all = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = INADDR_BROADCAST};
+
+	ssize_t sent = sendto(fd, "x", 1, 0, (void *)&all, sizeof(all));
+	printf("to all: %zd %s\n", sent, sent < 0 ? strerror(errno) : "");
+	return 0;
+}
+
+static void broadcasts(void)
+{
+	int on = 1, fd = bound(SOCK_DGRAM);
+	char number[16];
+
+	tells_all(fd);
+	setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on));
+	snprintf(number, sizeof(number), "%d", fd);
+	char *argv[] = {"/proc/self/exe", self_text, "tells", number, NULL};
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	waitpid(pid, NULL, 0);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2)
@@ -167,6 +196,8 @@ int main(int argc, char **argv)
 		return serves(atoi(argv[3]), 4);
 	if (argc > 3 && !strcmp(argv[2], "looks"))
 		return looks(atoi(argv[3]));
+	if (argc > 3 && !strcmp(argv[2], "tells"))
+		return tells_all(atoi(argv[3]));
 	snprintf(self_text, sizeof(self_text), "%s", argv[1]);
 	char *cat[] = {"/bin/cat", NULL};
 	char *shell[] = {"/bin/sh", "-c", "while read word; do echo \"heard $word\"; done", NULL};
@@ -180,5 +211,7 @@ int main(int argc, char **argv)
 	talk("streams", own, "seven\neight\n", 0);
 	servers();
 	looked_at();
+	if (self.ss_family == AF_INET)
+		broadcasts();
 	return 0;
 }
