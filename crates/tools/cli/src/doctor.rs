@@ -123,6 +123,7 @@ fn examine(files: &Files) -> Vec<Finding> {
     cores::siblings(files, &mut findings);
     cores::governor(files, &mut findings);
     cores::clock(files, &mut findings);
+    cores::autogroup(files, &mut findings);
     let nics = nic::list(files);
     nic::machine(files, &mut findings);
     nic::vfio(files, &nics, &mut findings);

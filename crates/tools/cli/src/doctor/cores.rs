@@ -116,3 +116,18 @@ pub(super) fn clock(files: &Files, found: &mut Findings) {
         ),
     }
 }
+
+/// With it, and Linux 6.18, a group that hands its core around a great deal may keep it for
+/// seconds (docs/performance.md).
+pub(super) fn autogroup(files: &Files, found: &mut Findings) {
+    match files.number("proc/sys/kernel/sched_autogroup_enabled") {
+        Some(0) => found.ok("autogroup", "programs share a core whatever session they are of"),
+        Some(_) => found.advice(
+            "autogroup",
+            "programs of several sessions that share a core may stand for seconds",
+            "sysctl -w kernel.sched_autogroup_enabled=0    # for good: echo \
+             kernel.sched_autogroup_enabled=0 > /etc/sysctl.d/81-clearway.conf",
+        ),
+        None => {}
+    }
+}
