@@ -12,17 +12,16 @@ mod tests;
 /// Where a connection or a datagram for this address goes: one for no address at all (0.0.0.0, ::)
 /// goes to this machine, as on Linux. That is the address the socket is bound to, for IPv4, or the
 /// loopback's.
-pub fn destination(remote: SocketAddr, local: IpAddr) -> SocketAddr {
-    let here = match (remote.ip().to_canonical(), local.to_canonical()) {
-        (IpAddr::V4(any), IpAddr::V4(own)) if any.is_unspecified() && !own.is_unspecified() => {
-            IpAddr::V4(own)
-        }
-        (IpAddr::V4(any), _) if any.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        (IpAddr::V6(any), IpAddr::V4(own)) if any.is_unspecified() && !own.is_unspecified() => {
-            IpAddr::V4(Ipv4Addr::LOCALHOST)
-        }
-        (IpAddr::V6(any), _) if any.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        _ => return remote,
+pub fn destination(remote: SocketAddr, local: impl FnOnce() -> IpAddr) -> SocketAddr {
+    let any = remote.ip().to_canonical();
+    if !any.is_unspecified() {
+        return remote;
+    }
+    let here = match (any, local().to_canonical()) {
+        (IpAddr::V4(_), IpAddr::V4(own)) if !own.is_unspecified() => IpAddr::V4(own),
+        (IpAddr::V6(_), IpAddr::V4(own)) if !own.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        (IpAddr::V4(_), _) => Ipv4Addr::LOCALHOST.into(),
+        (IpAddr::V6(_), _) => Ipv6Addr::LOCALHOST.into(),
     };
     SocketAddr::new(here, remote.port())
 }

@@ -116,7 +116,7 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
     let addr = match deed {
         Deed::Bind | Deed::Listen => addr,
         // It is bound to no address, or it were decided.
-        Deed::Connect | Deed::Send => destination(addr, wildcard(pending)),
+        Deed::Connect | Deed::Send => destination(addr, || wildcard(pending)),
     };
     let is_any = addr.ip().is_unspecified() && addr.port() == 0;
     if deed == Deed::Bind && is_any && !options::means_our_device(&state.told) {
@@ -377,7 +377,7 @@ pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bo
         && socket.remote().is_none()
         && !socket.is_listener()
         && local.ip().is_unspecified();
-    let remote = destination(remote, local.ip());
+    let remote = destination(remote, || local.ip());
     if !only_bound || socket.client().serves_remote(remote) {
         return Ok(false);
     }

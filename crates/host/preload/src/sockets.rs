@@ -132,7 +132,9 @@ pub(crate) fn fits(stream: bool, v6: bool, given: Given, len: socklen_t) -> Answ
 /// Datagrams for all on a link are for who asked to send such (SO_BROADCAST).
 pub(crate) fn may_go_to(mine: &Ours, remote: SocketAddr) -> Answer<()> {
     match remote.ip().to_canonical() {
-        IpAddr::V4(all) if all.is_broadcast() && !mine.extra().broadcast => fail(libc::EACCES),
+        IpAddr::V4(all) if all.is_broadcast() && !mine.is_stream() && !mine.extra().broadcast => {
+            fail(libc::EACCES)
+        }
         _ => Ok(()),
     }
 }
@@ -246,7 +248,7 @@ fn connect_ours(
         if remote.is_ipv4() && mine.socket.is_v6() && mine.socket.options().v6_only {
             return Some(fail(libc::ENETUNREACH));
         }
-        if let Err(errno) = if stream { Ok(()) } else { may_go_to(mine, remote) } {
+        if let Err(errno) = may_go_to(mine, remote) {
             return Some(Err(errno));
         }
         match decide::give_back(fd, mine, remote) {

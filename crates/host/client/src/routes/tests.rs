@@ -99,7 +99,7 @@ fn no_address_at_all_is_this_machine() {
         ("2001:db8::2", "::", "2001:db8::2"),
     ] {
         let remote = SocketAddr::new(remote.parse().unwrap(), 80);
-        let found = destination(remote, local.parse().unwrap());
+        let found = destination(remote, || local.parse().unwrap());
         assert_eq!(found, SocketAddr::new(reached.parse().unwrap(), 80), "{remote} {local}");
     }
 }

@@ -31,14 +31,8 @@ impl Socket {
             return Err(Errno::MSGSIZE);
         }
         self.may_send_datagram()?;
-        let here;
-        let how = match how.to.filter(|to| to.ip().to_canonical().is_unspecified()) {
-            Some(to) => {
-                here = SendTo { to: Some(destination(to, self.local().ip())), ..*how };
-                &here
-            }
-            None => how,
-        };
+        let to = how.to.map(|to| destination(to, || self.local().ip()));
+        let how = &SendTo { to, ..*how };
         if how.to.is_none() && self.remote().is_none() {
             return Err(Errno::DESTADDRREQ);
         }

@@ -61,7 +61,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::connect`].
     pub fn connect_with(&self, remote: Option<SocketAddr>, flags: i32) -> Result<(), Errno> {
-        let remote = remote.map(|remote| destination(remote, self.local().ip()));
+        let remote = remote.map(|remote| destination(remote, || self.local().ip()));
         match self.core.kind {
             Kind::Datagram => {
                 self.ask_session(&Request::Connect { session: self.core.id(), remote })
