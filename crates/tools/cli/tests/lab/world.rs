@@ -83,8 +83,14 @@ pub(crate) struct Left {
 
 /// Runs a scenario, which has to succeed.
 pub(crate) fn measured(scenario: &str, words: &str) -> Left {
+    measured_for(1, scenario, words)
+}
+
+/// The same with so many seconds a measurement, for what needs a part of them before it begins.
+pub(crate) fn measured_for(seconds: u32, scenario: &str, words: &str) -> Left {
     let folder = Folder::new();
-    let output = lab(&folder, &format!("{scenario} --quick --seconds 1 {words}")).output().unwrap();
+    let all_words = format!("{scenario} --quick --seconds {seconds} {words}");
+    let output = lab(&folder, &all_words).output().unwrap();
     assert!(output.status.success(), "{scenario} {words}: {}\n{}", output.status, text(&output));
     let file = |name: &str| std::fs::read_to_string(folder.path.join("out").join(name)).unwrap();
     let report = serde_json::from_str(&file(&format!("{scenario}.json"))).unwrap();

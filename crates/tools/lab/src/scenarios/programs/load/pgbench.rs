@@ -143,6 +143,12 @@ fn read_rate(out: &str) -> anyhow::Result<Measured> {
     let rate = out.lines().find_map(|line| line.strip_prefix("tps = "));
     let rate = rate.and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
     let mut measured = Measured::default();
+    // It prints no rate when there is nothing to divide.
+    anyhow::ensure!(
+        !out.lines().any(|line| line == "number of transactions actually processed: 0"),
+        "pgbench ended no transaction in its time, which begins before its clients are connected; \
+         give it more with --seconds"
+    );
     measured.set(RATE, rate.context("pgbench printed no figures")?);
     let failed = out.lines().find_map(|line| line.strip_prefix("number of failed transactions: "));
     let failed = failed.filter(|failed| !failed.starts_with("0 "));
@@ -180,6 +186,9 @@ mod tests {
         let failed = OUT.replace("0 (0.000%)", "3 (0.338%)");
         assert_eq!(read_rate(&failed).unwrap().warnings, ["pgbench: 3 (0.338%) failed"]);
         assert!(read_rate("pgbench: error: connection to server failed\n").is_err());
+        let (head, _) = OUT.split_once("latency").unwrap();
+        let nothing = head.replace("processed: 888", "processed: 0");
+        assert!(read_rate(&nothing).err().unwrap().to_string().contains("--seconds"));
     }
 
     #[test]
