@@ -175,12 +175,17 @@ impl CoreQueues {
         std::mem::take(&mut *mine.frames.lock().unwrap_or_else(PoisonError::into_inner)).list
     }
 
+    /// A frame that this core took out is lost, for there is no buffer for it.
+    pub(crate) fn no_buffer(&self) {
+        self.boxes[self.mine].lost.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Frames that this core got and handed to the one whose they were.
     pub(crate) fn handed_over(&self) -> u64 {
         self.boxes[self.mine].handed_over.load(Ordering::Relaxed)
     }
 
-    /// Frames to this core that were lost because it did not take the others out.
+    /// Frames to this core that were lost, because it did not take the others out or had no buffer.
     pub(crate) fn lost(&self) -> u64 {
         self.boxes[self.mine].lost.load(Ordering::Relaxed)
     }

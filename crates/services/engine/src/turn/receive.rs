@@ -114,9 +114,10 @@ impl<E: Env, D: Dev<Buf = E::Buf>, A: App<E>, P: Probe, M: BufferSource<Buf = E:
         let any = !frames.is_empty();
         while !frames.is_empty() {
             while let Some(Frame { meta, frame }) = frames.pop_front() {
-                if let Some(buf) = self.pool.copy_of(&frame) {
+                match self.pool.copy_of(&frame) {
                     // The burst has room: it is emptied as soon as it is full.
-                    let _ = self.burst.push(buf, meta);
+                    Some(buf) => drop(self.burst.push(buf, meta)),
+                    None => self.seat.core_queues.no_buffer(),
                 }
                 if self.burst.room() == 0 {
                     break;
