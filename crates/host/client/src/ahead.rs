@@ -10,6 +10,8 @@
 //! given out by which a descriptor gets into another ([`Client::session_fds_are_copied`]). So a
 //! connection makes no descriptor, at the host neither.
 
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +36,9 @@ const OF_LIMIT: u64 = 64;
 /// and one in so many is kept at most.
 const KEPT_OF_LIMIT: u64 = 16;
 
+/// Peers that are remembered, so that connections to them cost no question.
+const REACHED: usize = 16;
+
 /// What is held.
 #[derive(Default)]
 pub(crate) struct Ahead {
@@ -44,6 +49,8 @@ pub(crate) struct Ahead {
     opened: u32,
     /// How many session fds are kept.
     kept: u32,
+    /// Who was connected to since the routes are as they are, the latest last.
+    reached: VecDeque<IpAddr>,
     /// The generation of the routes when the streams were made: they have the namespace's addresses
     /// of then.
     routes: u32,
@@ -61,11 +68,13 @@ pub(crate) struct SessionFd {
 /// using it again.
 pub(crate) struct Line {
     name: u32,
-    attachment: u32,
+    pub(crate) attachment: u32,
     /// [`Client::copies`] when the program got it.
     copies: u32,
     is_shared: AtomicBool,
     pub(crate) was_nonblocking: bool,
+    /// Its session was opened with it, ahead of need.
+    pub(crate) has_stream: bool,
 }
 
 impl SessionFd {
@@ -82,7 +91,20 @@ impl SessionFd {
             copies: client.copies(),
             is_shared: AtomicBool::new(false),
             was_nonblocking: self.is_nonblocking,
+            has_stream: false,
         }
+    }
+}
+
+impl Ahead {
+    /// The routes are of this generation. Answers streams that were made for others.
+    fn routes_are(&mut self, routes: u32) -> [Vec<(SessionId, Place, SessionFd)>; 2] {
+        if self.routes == routes {
+            return Default::default();
+        }
+        self.routes = routes;
+        self.reached.clear();
+        std::mem::take(&mut self.streams)
     }
 }
 
@@ -153,12 +175,7 @@ impl Client {
             let mut hub = self.hub();
             let ahead = &mut hub.ahead;
             ahead.opened = ahead.opened.saturating_add(1);
-            stale = if ahead.routes == routes {
-                Default::default()
-            } else {
-                std::mem::take(&mut ahead.streams)
-            };
-            ahead.routes = routes;
+            stale = ahead.routes_are(routes);
             match ahead.streams[usize::from(v6)].pop() {
                 Some(stream) => return Some(self.fresh(attachment, stream, v6)),
                 None => {
@@ -203,6 +220,30 @@ impl Client {
         Some(self.fresh(attachment, one?, v6))
     }
 
+    /// A connection to this address has begun: there is a way to it, as the routes are now.
+    pub(crate) fn has_connected_to(&self, attachment: &Attachment, address: IpAddr) {
+        let routes = attachment.host.routes();
+        let mut stale = Default::default();
+        self.keep(attachment, |ahead| {
+            stale = ahead.routes_are(routes);
+            if !ahead.reached.contains(&address) {
+                if ahead.reached.len() == REACHED {
+                    ahead.reached.pop_front();
+                }
+                ahead.reached.push_back(address);
+            }
+        });
+    }
+
+    /// Whether that is so.
+    pub(crate) fn connected_to(&self, attachment: &Attachment, address: IpAddr) -> bool {
+        let mut is_so = false;
+        self.keep(attachment, |ahead| {
+            is_so = ahead.routes == attachment.host.routes() && ahead.reached.contains(&address);
+        });
+        is_so
+    }
+
     /// Keeps what belongs to this attachment, if that is still in use.
     fn keep(&self, attachment: &Attachment, keep: impl FnOnce(&mut Ahead)) {
         let mut hub = self.hub();
@@ -219,7 +260,7 @@ impl Client {
     ) -> (Session, OwnedFd, Line) {
         let options = SocketOptions::default();
         let (rx, tx, local, remote) = (None, None, None, None);
-        let line = fd.line(self, attachment);
+        let line = Line { has_stream: true, ..fd.line(self, attachment) };
         (
             Session { id, kind: Kind::Stream, v6, head, rx, tx, local, remote, options },
             fd.fd.release(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
-use clearway_shm::attach_socket::{self, FifoPlace, Kind, SessionId};
+use clearway_shm::attach_socket::{self, FifoPlace, Kind, Place, SessionId};
 use clearway_shm::layout::{flags, state};
 use clearway_shm::lock;
 use clearway_shm::{Consumer, FifoMem, Hostile, Producer, SessionView};
@@ -283,10 +283,28 @@ impl Core {
     /// left.
     pub(crate) fn state(&self) -> u32 {
         let state = self.words().state.load(Ordering::Acquire);
-        match state & state::FAILED != 0 && self.flags() & flags::DISCONNECTED != 0 {
-            true => state & state::BOUND,
-            false => state,
+        if state & state::FAILED != 0 && self.flags() & flags::DISCONNECTED != 0 {
+            return state & state::BOUND;
         }
+        // The worker has not said yet what became of it.
+        let is_fresh = state & (state::CONNECTING | state::CONNECTED | state::FAILED) == 0;
+        if is_fresh && self.flags() & flags::CONNECT_ASKED != 0 {
+            return state | state::CONNECTING;
+        }
+        state
+    }
+
+    /// What its words say of a stream that connects: its FIFOs, and once it is bound its names.
+    pub(crate) fn described(
+        &self,
+        options: attach_socket::SocketOptions,
+    ) -> attach_socket::Session {
+        self.words().described(self.id(), Place::default(), self.v6, options)
+    }
+
+    /// The host has bound it, and said so in its words.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.words().state.load(Ordering::Acquire) & state::BOUND != 0
     }
 
     pub(crate) fn flags(&self) -> u32 {

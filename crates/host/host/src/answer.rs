@@ -46,7 +46,7 @@ impl Asker {
     pub(crate) fn hear(&self, worker: &mut Worker) {
         let time = worker.time();
         let (sessions, stack) = worker.both();
-        sessions.hear_program(time, stack, &self.program);
+        sessions.hear_before_answer(time, stack, &self.program);
     }
 
     /// Answers, with the descriptors that belong to a good answer.

@@ -16,7 +16,8 @@ mod waiting;
 
 pub use state::SupervisorCounts;
 
-use clearway_session::mailbox::Inbox;
+use clearway_session::Worker;
+use clearway_session::mailbox::{Inbox, Job};
 
 use crate::workers::SupervisorCalls;
 
@@ -33,5 +34,9 @@ impl SupervisorCalls for ToSupervisor {
 
     fn check_memory(&self) {
         let _ = self.0.post(Box::new(|supervisor| supervisor.check_memory()));
+    }
+
+    fn behind_hangups(&self, worker: usize, job: Job<Worker>) {
+        let _ = self.0.post(Box::new(move |supervisor| supervisor.behind_hangups(worker, job)));
     }
 }

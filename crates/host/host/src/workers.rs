@@ -1,15 +1,18 @@
 //! The workers of a host, as the others reach them: the supervisor, commands, and each other.
 
 use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clearway_session::interfaces::Interfaces;
 use clearway_session::mailbox::{Inbox, Job};
+use clearway_session::program::Program;
 use clearway_session::sessions::{HostContext, SessionJob};
 use clearway_session::worker::Worker;
 use clearway_shm::attach_socket::SessionId;
 use clearway_shm::{HostPage, sleep};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 /// Who is told what concerns a whole program.
 pub(crate) trait SupervisorCalls: Send + Sync {
@@ -18,6 +21,9 @@ pub(crate) trait SupervisorCalls: Send + Sync {
 
     /// It is time to compare what the system gave programs with what is charged to them.
     fn check_memory(&self);
+
+    /// Has a worker do something when all were told of the session fds that have hung up by now.
+    fn behind_hangups(&self, worker: usize, job: Job<Worker>);
 }
 
 /// All workers of a host.
@@ -30,6 +36,8 @@ pub(crate) struct Workers {
     /// may be sessions.
     branched: Mutex<HashSet<SessionId>>,
     supervisor: Box<dyn SupervisorCalls>,
+    /// Readable while session fds have hung up that the supervisor has not seen to.
+    hangups: OnceLock<OwnedFd>,
 }
 
 impl Workers {
@@ -39,7 +47,13 @@ impl Workers {
         supervisor: Box<dyn SupervisorCalls>,
     ) -> Workers {
         let (interfaces, stop, branched) = (Arc::default(), Arc::default(), Mutex::default());
-        Workers { attach_sockets, page, interfaces, stop, branched, supervisor }
+        let hangups = OnceLock::new();
+        Workers { attach_sockets, page, interfaces, stop, branched, supervisor, hangups }
+    }
+
+    /// The supervisor watches session fds by this epoll set.
+    pub(crate) fn watches_session_fds(&self, set: OwnedFd) {
+        let _ = self.hangups.set(set);
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -80,6 +94,30 @@ impl HostContext for Workers {
             job(sessions, stack);
         };
         Workers::to_worker(self, worker, Box::new(job));
+    }
+
+    fn has_hung_up(&self) -> bool {
+        let Some(set) = self.hangups.get() else { return false };
+        let mut fds = [PollFd::new(set.as_fd(), PollFlags::POLLIN)];
+        // Where it cannot be seen, the supervisor is asked.
+        nix::poll::poll(&mut fds, PollTimeout::ZERO) != Ok(0)
+    }
+
+    fn connect_later(
+        &self,
+        worker: usize,
+        behind_hangups: bool,
+        (program, id): (Arc<Program>, SessionId),
+    ) {
+        let job = Box::new(move |worker: &mut Worker| {
+            let time = worker.time();
+            let (sessions, stack) = worker.both();
+            sessions.connect_asked(time, stack, &program, id);
+        });
+        match behind_hangups {
+            true => self.supervisor.behind_hangups(worker, job),
+            false => Workers::to_worker(self, worker, job),
+        }
     }
 
     fn page(&self) -> &HostPage {

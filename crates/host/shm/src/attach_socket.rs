@@ -20,7 +20,7 @@ use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new
 /// value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// Bytes of a packet that a report quotes at most, so that it fits into a message.
 pub const LONGEST_QUOTE: usize = 7 * 1024;
@@ -262,7 +262,8 @@ pub enum Request {
     },
     /// New streams, as by `Open` with the options that a socket begins with: so many, or fewer, on
     /// one worker. Answer: [`Reply::OpenedAhead`], and a descriptor for each of them beyond those
-    /// for which the process has one.
+    /// for which the process has one. Those whose words describe FIFOs can be connected by
+    /// [`crate::layout::request::CONNECT`].
     OpenAhead {
         /// For IPv6, and IPv4 mapped into it.
         v6: bool,

@@ -1,5 +1,5 @@
-//! A session's description in its own words: for who accepts a connection, and need not ask the
-//! host what it is.
+//! A session's description in its own words: for who accepts a connection or makes one, and need
+//! not ask the host what it is.
 
 use crate::atomic::Ordering;
 use crate::attach_socket::{FifoPlace, Kind, Place, Session, SessionId, SocketOptions};
@@ -14,8 +14,8 @@ const PART: usize = DESCRIBED / 4;
 const FAMILY_SHIFT: u32 = 16;
 
 impl SessionHead {
-    /// Writes the description of an accepted connection. The host's, before it leaves the
-    /// connection's record.
+    /// Writes the description of a stream. The host's, before it says that there is something to
+    /// read.
     pub fn describe(&self, session: &Session) {
         let words = [
             fifo_words(session.rx.unwrap_or_default()),
@@ -28,8 +28,7 @@ impl SessionHead {
         }
     }
 
-    /// Reads it, for the process that took the record. What is not said here is as with the
-    /// listener.
+    /// Reads it. What is not said here is as with the listener, or as the process has set it.
     pub fn described(
         &self,
         id: SessionId,
@@ -45,12 +44,24 @@ impl SessionHead {
             kind: Kind::Stream,
             v6,
             head,
-            rx: Some(fifo_of(part(0))),
-            tx: Some(fifo_of(part(1))),
+            rx: fifo_of(part(0)),
+            tx: fifo_of(part(1)),
             local: address_of(part(2)),
             remote: address_of(part(3)),
             options,
         }
+    }
+
+    /// Writes where [`crate::layout::request::CONNECT`] connects to. The process's.
+    pub fn set_destination(&self, destination: SocketAddr) {
+        for (word, value) in self.destination.iter().zip(address_words(Some(destination))) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads it, once. None: no address stands there.
+    pub fn destination(&self) -> Option<SocketAddr> {
+        address_of(std::array::from_fn(|word| self.destination[word].load(Ordering::Relaxed)))
     }
 }
 
@@ -67,14 +78,20 @@ fn fifo_words(place: FifoPlace) -> [u64; PART] {
     [two(head.segment, head.offset), two(data.segment, data.offset), two(capacity, limit)]
 }
 
-/// Whatever stands there: a place that is none is refused by who goes there.
-fn fifo_of(words: [u64; PART]) -> FifoPlace {
+/// Whatever stands there: a place that is none is refused by who goes there. None: no FIFO was
+/// described.
+fn fifo_of(words: [u64; PART]) -> Option<FifoPlace> {
     let place = |word| {
         let (segment, offset) = halves(word);
         Place { segment, offset }
     };
     let (capacity, limit) = halves(words[2]);
-    FifoPlace { head: place(words[0]), data: place(words[1]), capacity, limit }
+    (capacity != 0).then(|| FifoPlace {
+        head: place(words[0]),
+        data: place(words[1]),
+        capacity,
+        limit,
+    })
 }
 
 fn address_words(address: Option<SocketAddr>) -> [u64; PART] {

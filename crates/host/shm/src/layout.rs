@@ -134,6 +134,10 @@ pub mod request {
     pub const LEAVE: u32 = 8;
     /// An option of a stream: `aux` says which, and its value ([`super::option_word`]).
     pub const OPTION: u32 = 6;
+    /// Connects a stream that was opened ahead of need, with FIFOs
+    /// ([`crate::attach_socket::Request::OpenAhead`]), to where [`super::SessionHead::destination`]
+    /// says. Why that cannot be stands in the session's state and error.
+    pub const CONNECT: u32 = 9;
 }
 
 /// Bits of [`request::OPTION`]'s word that are the value; the field's number is above.
@@ -246,10 +250,14 @@ pub struct SessionHead {
     /// transmit FIFO from which numbers count (SOF_TIMESTAMPING_OPT_ID).
     pub stamp_key: AtomicU32,
     reserved2: [Reserved; 4],
-    /// The host's, written before the connection's record is left: what
-    /// [`crate::attach_socket::Reply::Opened`] would say of it (`described.rs`).
+    /// The host's, written before a connection's record is left, when a stream is opened ahead of
+    /// need, and when it connects: what [`crate::attach_socket::Reply::Opened`] would say of it
+    /// (`described.rs`).
     pub described: [AtomicU64; DESCRIBED],
-    reserved3: [Reserved; 8],
+    /// Where [`request::CONNECT`] connects to, as an address is described. Written by a process
+    /// before it says so.
+    pub destination: [AtomicU64; DESCRIBED / 4],
+    reserved3: [Reserved; 2],
 }
 
 /// Words of a session's description.
@@ -302,6 +310,9 @@ pub mod flags {
     pub const DISCONNECTED: u32 = 256;
     /// SO_OOBINLINE.
     pub const OOB_INLINE: u32 = 512;
+    /// A process said [`super::request::CONNECT`]. Until the session's state says what came of it,
+    /// a connection is being made.
+    pub const CONNECT_ASKED: u32 = 1024;
 }
 
 /// What a listener's receive FIFO holds, one for each connection that waits to be accepted.

@@ -86,13 +86,8 @@ impl Socket {
             // Also when it failed since: only an attempt that failed is forgotten.
             return Err(Errno::ISCONN);
         }
-        let again = self.flag(flags::DISCONNECTED);
-        self.set_flag(flags::DISCONNECTED, false);
-        if let Err(errno) =
-            self.ask_session(&Request::Connect { session: self.core.id(), remote: Some(remote) })
-        {
-            self.set_flag(flags::DISCONNECTED, again);
-            return Err(errno);
+        if !self.connect_by_message(remote)? {
+            self.ask_to_connect(remote)?;
         }
         self.with(|socket| socket.connecting = true);
         let waits_for_data =
@@ -102,6 +97,70 @@ impl Socket {
             // Linux does not look whether it is done already either.
             false => Err(Errno::INPROGRESS),
         }
+    }
+
+    fn ask_to_connect(&self, remote: SocketAddr) -> Result<(), Errno> {
+        let again = self.flag(flags::DISCONNECTED);
+        self.set_flag(flags::DISCONNECTED | flags::CONNECT_ASKED, false);
+        let attachment = self.attachment()?;
+        let question = Request::Connect { session: self.core.id(), remote: Some(remote) };
+        match self.ask_session(&question) {
+            Ok(()) => {
+                self.client.has_connected_to(&attachment, remote.ip());
+                Ok(())
+            }
+            Err(errno) => {
+                self.set_flag(flags::DISCONNECTED, again);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Connects without waiting for the worker, which finds a message. So only where all that
+    /// `connect` of Linux says at once is known: there is a way to the peer, for one like it was
+    /// connected to before. False: the host is to be asked.
+    fn connect_by_message(&self, remote: SocketAddr) -> Result<bool, Errno> {
+        let Some(line) = self.line.get().filter(|line| line.has_stream) else { return Ok(false) };
+        let attachment = self.attachment()?;
+        let options = self.options();
+        let is_plain = self.core.words().state.load(Ordering::Acquire) == 0
+            && !self.flag(flags::DISCONNECTED | flags::CONNECT_ASKED)
+            && !self.is_bound()
+            && (options.receive_buffer, options.send_buffer) == (0, 0)
+            && !options.fast_open_connect;
+        if !is_plain
+            || line.attachment != attachment.number
+            || remote.port() == 0
+            || remote.is_ipv6() != self.core.v6
+            || !self.client.connected_to(&attachment, remote.ip())
+        {
+            return Ok(false);
+        }
+        let described = self.core.described(options);
+        if described.rx.is_none() || described.tx.is_none() {
+            return Ok(false);
+        }
+        let fifos = self.client.fifos(&attachment, &described)?;
+        self.core.words().set_destination(remote);
+        self.with(|socket| {
+            socket.core.set_fifos(fifos);
+            socket.remote = Some(remote);
+        });
+        self.set_flag(flags::CONNECT_ASKED, true);
+        attachment.push(self.message(request::CONNECT, 0), || self.client.poll_once());
+        Ok(true)
+    }
+
+    /// The name of a stream that was connected by a message: in its words, as soon as the worker
+    /// has heard of it, for which a question waits.
+    fn name_of_asked(&self) -> Option<SocketAddr> {
+        if !self.core.is_bound() {
+            self.ask_session(&Request::Subscribe { session: self.core.id() }).ok()?;
+            return self.with(|socket| socket.local);
+        }
+        let local = self.core.described(self.options()).local;
+        self.with(|socket| socket.local = local);
+        local
     }
 
     /// Waits for the handshake to end and says how it did.
@@ -117,6 +176,9 @@ impl Socket {
             || !self.is_alive();
         let error = self.take_error();
         if failed {
+            // It has a port that is shown, if it was given one.
+            self.local();
+            self.set_flag(flags::CONNECT_ASKED, false);
             self.set_flag(flags::SHUT_READ | flags::SHUT_WRITE, false);
             self.set_flag(flags::DISCONNECTED, true);
             // An address that only the attempt gave it is free again. Linux goes on showing the
@@ -136,7 +198,9 @@ impl Socket {
 
     /// getsockname. Before it is bound: the wildcard address and port 0.
     pub fn local(&self) -> SocketAddr {
-        self.with(|socket| socket.local).unwrap_or_else(|| self.unspecified())
+        let known = self.with(|socket| socket.local);
+        let asked = || self.flag(flags::CONNECT_ASKED).then(|| self.name_of_asked()).flatten();
+        known.or_else(asked).unwrap_or_else(|| self.unspecified())
     }
 
     /// getpeername. None while a stream is not connected, or not any more.

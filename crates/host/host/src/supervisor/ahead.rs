@@ -9,7 +9,7 @@ use clearway_base::Handle;
 use clearway_session::errno::refuse;
 use clearway_session::quota::Thing;
 use clearway_session::session_fds::SessionFds;
-use clearway_shm::attach_socket::{Kind, MAX_AHEAD, Reply, SocketOptions};
+use clearway_shm::attach_socket::{MAX_AHEAD, Reply};
 use nix::errno::Errno;
 
 use super::questions::no_session_fd;
@@ -25,8 +25,6 @@ type Made = (OwnedFd, Arc<AtomicU64>, Handle<SessionFd>);
 impl Supervisor {
     /// Session fds for connections that a process will accept.
     pub(super) fn ask_session_fds(&mut self, asker: Asker, handle: Handle<Process>, count: u32) {
-        // What the process gave up is not in its way.
-        self.end_session_fds();
         let member = self.processes.get(handle).and_then(|process| process.member.as_ref());
         let Some(fds) = member.map(|member| Arc::clone(&member.session_fds)) else { return };
         let count = count.min(fds.room());
@@ -87,12 +85,7 @@ impl Supervisor {
             for name in
                 known.iter().copied().chain((0..made.len() as u32).map(|at| first.wrapping_add(at)))
             {
-                match sessions.open(
-                    stack,
-                    &asker.program,
-                    asker.process,
-                    (Kind::Stream, v6, SocketOptions::default()),
-                ) {
+                match sessions.open_ahead(stack, &asker.program, asker.process, v6) {
                     Ok(session)
                         if sessions.is_held_by(&asker.program, (&fds, name), session.id) =>
                     {

@@ -57,6 +57,8 @@ impl Supervisor {
             process: member.number,
             program: Arc::clone(&member.program),
         };
+        // What was closed before this was asked is over: an address is free, a listener is none.
+        self.end_session_fds();
         match request {
             Request::Hello(_) | Request::Inherit { .. } => {}
             Request::Prefixes => self.ask_prefixes(asker),
@@ -75,10 +77,7 @@ impl Supervisor {
                 self.note_stayed(asker.program.number, what, why);
                 asker.answer(Ok(Reply::Done), &[]);
             }
-            request @ Request::Revive { .. } => {
-                self.end_session_fds();
-                self.ask_revive(asker, request);
-            }
+            request @ Request::Revive { .. } => self.ask_revive(asker, request),
             Request::Bind { session, local } => self.ask_bind(asker, session, local),
             Request::Listen { session, backlog } => self.ask_listen(asker, session, backlog),
             Request::SocketLines { table, from } => self.ask_socket_lines(asker, table, from),
@@ -267,14 +266,11 @@ impl Supervisor {
             | Request::Info { session } => *session,
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
-        // An address that was given up before this was asked is free.
-        if let Request::Connect { .. } | Request::Settle { .. } = &request {
-            self.end_session_fds();
-        }
         self.delegate(worker_of(id), asker, move |worker, asker| {
             let time = worker.time();
             let (sessions, stack) = worker.both();
             let program = &asker.program;
+            sessions.connect_asked(time, stack, program, id);
             Ok(match request {
                 Request::Connect { remote, .. } => {
                     Reply::Opened(sessions.connect(time, stack, program, id, remote)?)
@@ -313,8 +309,6 @@ impl Supervisor {
     /// A datagram session is answered when all workers hold its port, so that whoever hears of the
     /// port reaches it, and when the one that says for all who has the port holds it, too.
     fn ask_bind(&mut self, asker: Asker, id: SessionId, local: SocketAddr) {
-        // An address that was given up before this was asked is free.
-        self.end_session_fds();
         let (home, workers) = (worker_of(id), Arc::clone(&self.workers));
         if home >= workers.count() {
             return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);
@@ -325,8 +319,6 @@ impl Supervisor {
     /// A listener is answered when all workers listen: a peer comes to whatever worker it likes, and
     /// one that has not heard of the listener would refuse it.
     fn ask_listen(&mut self, asker: Asker, id: SessionId, backlog: u32) {
-        // An address that was given up before this was asked is free.
-        self.end_session_fds();
         let (home, workers) = (worker_of(id), Arc::clone(&self.workers));
         if home >= workers.count() {
             return asker.answer(Err(refuse(Errno::EBADF, "there is no such session")), &[]);

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use clearway_base::{Handle, Slab};
-use clearway_session::mailbox::Inbox;
+use clearway_session::Worker;
+use clearway_session::mailbox::{Inbox, Job};
 use clearway_session::quota::Quota;
 use clearway_shm::attach_socket::MAX_AHEAD;
 use clearway_shm::socket;
@@ -46,6 +47,9 @@ impl Supervisor {
             Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("make an epoll set"))?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, KIND_SESSION_FDS << KIND_SHIFT);
         epoll.add(&lines.0, event).map_err(system("watch an epoll set"))?;
+        let watched = lines.0.as_fd().try_clone_to_owned();
+        workers
+            .watches_session_fds(watched.map_err(|e| HostError::System("copy an epoll set", e))?);
         let descriptors = Descriptors::of_system();
         let strangers = Waiting::new(descriptors.strangers()).map_err(system("make a timer"))?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, KIND_TIMER << KIND_SHIFT);
@@ -157,6 +161,12 @@ impl Supervisor {
                 return;
             }
         }
+    }
+
+    /// Has a worker do something that comes behind the ends of session fds.
+    pub(super) fn behind_hangups(&mut self, worker: usize, job: Job<Worker>) {
+        self.end_session_fds();
+        self.workers.to_worker(worker, job);
     }
 
     /// Takes the next message of a process, or its end.

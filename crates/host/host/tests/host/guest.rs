@@ -224,6 +224,20 @@ impl Guest {
         Ok(())
     }
 
+    /// What a session's words say of it.
+    pub(crate) fn described(&self, sock: &Sock) -> Session {
+        let Session { id, head, v6, options, .. } = sock.session;
+        sock.head.described(id, head, v6, options)
+    }
+
+    /// Begins to connect a stream that was opened ahead, by a message.
+    pub(crate) fn begin_by_message(&self, sock: &mut Sock, remote: SocketAddr) {
+        let described = self.described(sock);
+        self.take_over(sock, described);
+        sock.head.set_destination(remote);
+        self.say(&sock.session, request::CONNECT, 0);
+    }
+
     /// A listener at this address.
     pub(crate) fn listener(&self, local: &str) -> Sock {
         let mut sock = self.open(Kind::Stream, local.starts_with('[')).unwrap();

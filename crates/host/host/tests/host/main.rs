@@ -5,6 +5,7 @@ mod ahead;
 mod attach_sockets;
 mod back;
 mod child;
+mod connect_message;
 mod cut_throughs;
 mod datagrams;
 mod death;

@@ -85,6 +85,11 @@ fn what_a_process_has_ahead_of_need_is_not_seen() {
 }
 
 #[test]
+fn connections_that_are_made_by_a_message_are_as_any() {
+    over_a_host("connects");
+}
+
+#[test]
 fn edge_triggered_sets_of_both_kinds() {
     over_a_host("edges");
 }

@@ -119,6 +119,7 @@ impl Sessions {
             is_partly_woken: false,
         };
         listening.limit_to(backlog * workers);
+        session.fifos_ahead = None;
         session.what = What::Listener(Box::new(listening));
         session.local = stack.listener_local(listener).map(|local| session.shown(local));
         session.set_state(state::LISTENING | state::BOUND);

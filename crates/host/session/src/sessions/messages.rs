@@ -35,6 +35,19 @@ impl Sessions {
         }
     }
 
+    /// The same before a question of the program's is answered, for which the ends of session fds
+    /// were heard.
+    pub fn hear_before_answer(
+        &mut self,
+        time: Time,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+    ) {
+        self.answers = true;
+        self.hear_program(time, stack, program);
+        self.answers = false;
+    }
+
     /// Takes what the processes of one program have left by now: a question is answered behind what
     /// was said before it.
     pub fn hear_program(&mut self, time: Time, stack: &mut HostStack, program: &Arc<Program>) {
@@ -147,8 +160,10 @@ impl Sessions {
         handle: Handle<Session>,
         message: Message,
     ) {
-        if message.what == request::OPTION {
-            return self.on_option(stack, handle, message.aux);
+        match message.what {
+            request::OPTION => return self.on_option(stack, handle, message.aux),
+            request::CONNECT => return self.on_connect(time, stack, handle),
+            _ => {}
         }
         let Some(session) = self.table.get_mut(handle) else { return };
         match (message.what, &mut session.what) {

@@ -31,7 +31,7 @@ use crate::interfaces::Interfaces;
 use crate::memory::Block;
 use crate::program::Program;
 use crate::quota::Permit;
-use crate::store::FifoPlan;
+use crate::store::{FifoBlocks, FifoPlan};
 use crate::traffic::Known;
 
 /// Slots are 24 bits of a session's name.
@@ -59,6 +59,19 @@ pub trait HostContext: Send + Sync {
 
     /// Has a worker do something between two turns.
     fn to_worker(&self, worker: usize, job: SessionJob);
+
+    /// Whether session fds have hung up of which not all workers were told yet.
+    fn has_hung_up(&self) -> bool;
+
+    /// Has a worker connect a session ([`Sessions::connect_asked`]) behind what it was asked
+    /// before, and, where that is wanted, when all were told of the session fds that have hung up
+    /// by now.
+    fn connect_later(
+        &self,
+        worker: usize,
+        behind_hangups: bool,
+        session: (Arc<Program>, SessionId),
+    );
 
     /// What all processes read.
     fn page(&self) -> &HostPage;
@@ -90,6 +103,10 @@ pub struct Session {
     pub(super) interface: Option<Iface>,
     pub(super) options: SocketOptions,
     pub(super) what: What,
+    /// FIFOs of a stream that was opened ahead of need.
+    pub(super) fifos_ahead: Option<Box<(FifoBlocks, FifoBlocks)>>,
+    /// It is to be connected behind the ends of session fds ([`HostContext::connect_later`]).
+    pub(super) connects_later: bool,
     /// The port that it reserved.
     pub(super) bind: Option<BindId>,
     pub(super) local: Option<SocketAddr>,
@@ -134,6 +151,8 @@ pub struct Sessions {
     pub(super) context: Arc<dyn HostContext>,
     /// Whether something was asked of the worker that it has not done.
     pub(super) is_asked: IsAsked,
+    /// A question is about to be answered, behind all that came before it.
+    pub(super) answers: bool,
     pub(super) fifo_plan: FifoPlan,
     pub(super) table: Slab<Session>,
     pub(super) queue_pairs: Vec<QueuePair>,
@@ -265,6 +284,7 @@ impl Sessions {
             index,
             context,
             is_asked,
+            answers: false,
             fifo_plan,
             table: Slab::new(most.min(MAX_SESSIONS)),
             queue_pairs: Vec::new(),

@@ -8,8 +8,8 @@ use clearway_base::Handle;
 use clearway_engine::Time;
 use clearway_probes as probes;
 use clearway_proto::{BindSpec, ConnEvents, ConnId, ConnectSpec, FastOpenConnect};
-use clearway_shm::attach_socket::SessionId;
-use clearway_shm::layout::{event, state};
+use clearway_shm::attach_socket::{self, FifoPlace, Kind, SessionId, SocketOptions};
+use clearway_shm::layout::{event, flags, state};
 use clearway_wire::Endpoint;
 use nix::errno::Errno;
 
@@ -21,6 +21,46 @@ use crate::errno::{Refusal, of_failure, refuse};
 use crate::program::Program;
 use crate::store::FifoBlocks;
 use crate::traffic::Known;
+
+/// Streams that are opened ahead have their FIFOs at once while the program has used less than one
+/// in so many bytes that it may.
+const PLENTY: u64 = 2;
+
+impl Session {
+    /// The sizes of its buffers are those that the namespace gives.
+    fn has_default_buffers(&self) -> bool {
+        (self.options.receive_buffer, self.options.send_buffer) == (0, 0)
+    }
+
+    /// The FIFOs of a connection that is about to be made: those that it has ahead, or others.
+    fn fifos(&mut self) -> Result<(FifoBlocks, FifoBlocks), Refusal> {
+        let ahead = self.fifos_ahead.take();
+        if let Some(ahead) = ahead.filter(|_| self.has_default_buffers()) {
+            return Ok(*ahead);
+        }
+        let no_memory =
+            || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
+        let Program { memory, .. } = &*self.program;
+        let rx = FifoBlocks::take(memory, self.program.rx_len(self.options.receive_buffer));
+        let tx = FifoBlocks::take(memory, self.program.tx_len(self.options.send_buffer));
+        Ok((rx.ok_or_else(no_memory)?, tx.ok_or_else(no_memory)?))
+    }
+
+    /// Describes it in its words, with FIFOs that lie there.
+    fn describe_stream(&self, places: Option<(FifoPlace, FifoPlace)>) {
+        self.head.describe(&attach_socket::Session {
+            id: self.id,
+            kind: self.kind,
+            v6: self.v6,
+            head: self.head_block.place(),
+            rx: places.map(|places| places.0),
+            tx: places.map(|places| places.1),
+            local: self.local,
+            remote: self.remote,
+            options: self.options,
+        });
+    }
+}
 
 impl Sessions {
     /// Reserves the address and port.
@@ -71,15 +111,13 @@ impl Sessions {
                 session.what = What::Fresh;
                 session.known = Known::default();
             }
-            What::Fresh | What::Datagrams(_) => {}
+            // One that could not be made by a message may be made yet.
+            What::Fresh | What::Datagrams(_) => session.clear_state(state::FAILED),
         }
-        let no_memory =
-            || refuse(Errno::ENOBUFS, "the program has all memory that it may (limits.memory)");
-        let program = &session.program;
-        let rx = FifoBlocks::take(&program.memory, program.rx_len(session.options.receive_buffer));
-        let tx = FifoBlocks::take(&program.memory, program.tx_len(session.options.send_buffer));
+        let (rx, tx) = session.fifos()?;
+        let places = (rx.place, tx.place);
         let token = Session::token(handle);
-        self.fifo_plan.prepare(token, rx.ok_or_else(no_memory)?, tx.ok_or_else(no_memory)?);
+        self.fifo_plan.prepare(token, rx, tx);
         let spec = ConnectSpec {
             table: session.table,
             // The namespace's own addresses come first.
@@ -111,10 +149,95 @@ impl Sessions {
         session.what = What::Conn(conn);
         session.local = stack.local(conn).map(|local| session.shown(local));
         session.remote = Some(remote);
+        session.describe_stream(Some(places));
         session.set_state(state::BOUND | if waits { state::CONNECTED } else { state::CONNECTING });
         probes::connect(|| session.traced());
         self.heed_stamping(stack, handle);
         Ok(())
+    }
+
+    /// Makes a stream that a process will connect later. It has its FIFOs already where memory is
+    /// plenty, and can be connected by a message then.
+    pub fn open_ahead(
+        &mut self,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        process: u32,
+        v6: bool,
+    ) -> Result<attach_socket::Session, Refusal> {
+        let birth = (Kind::Stream, v6, SocketOptions::default());
+        let opened = self.open(stack, program, process, birth)?;
+        let session = self.find(program, opened.id).and_then(|handle| self.table.get_mut(handle));
+        if let Some(session) = session {
+            if program.memory.used() < program.memory.limit() / PLENTY {
+                session.fifos_ahead = session.fifos().ok().map(Box::new);
+            }
+            let places = session.fifos_ahead.as_ref().map(|fifos| (fifos.0.place, fifos.1.place));
+            session.describe_stream(places);
+        }
+        Ok(opened)
+    }
+
+    /// A process connects a stream that was opened ahead. An address that was given up before it
+    /// said so is free, and a listener that was closed refuses: so the end of their session fds is
+    /// heard first.
+    pub(super) fn on_connect(
+        &mut self,
+        time: Time,
+        stack: &mut HostStack,
+        handle: Handle<Session>,
+    ) {
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let behind_hangups = !self.answers && self.context.has_hung_up();
+        if behind_hangups || !self.answers && (self.is_asked)() {
+            session.connects_later = true;
+            let named = (Arc::clone(&session.program), session.id);
+            return self.context.connect_later(self.index, behind_hangups, named);
+        }
+        self.connect_ahead(time, stack, handle);
+    }
+
+    /// The same where other things came first, unless it was done because of a question.
+    pub fn connect_asked(
+        &mut self,
+        time: Time,
+        stack: &mut HostStack,
+        program: &Arc<Program>,
+        id: SessionId,
+    ) {
+        let Some(handle) = self.find(program, id) else { return };
+        let Some(session) = self.table.get_mut(handle) else { return };
+        if !std::mem::take(&mut session.connects_later) {
+            return;
+        }
+        self.connect_ahead(time, stack, handle);
+        // What was said meanwhile was said of no connection.
+        let shuts =
+            |session: &Session| session.head.flags.load(Ordering::Acquire) & flags::SHUT_WRITE != 0;
+        if self.table.get(handle).is_some_and(shuts) {
+            self.shut_write(time, stack, handle);
+        }
+    }
+
+    fn connect_ahead(&mut self, time: Time, stack: &mut HostStack, handle: Handle<Session>) {
+        let Some(session) = self.table.get(handle) else { return };
+        // Whoever set sizes of buffers since has to ask where the FIFOs are.
+        if !matches!(session.what, What::Fresh)
+            || session.fifos_ahead.is_none()
+            || !session.has_default_buffers()
+        {
+            self.report.stray_messages += 1;
+            return;
+        }
+        let begun = match session.head.destination() {
+            Some(remote) => self.connect_stream(time, stack, handle, remote),
+            None => Err(refuse(Errno::EINVAL, "no address stands in the session's words")),
+        };
+        let Err(refusal) = begun else { return };
+        if let Some(session) = self.table.get_mut(handle) {
+            session.fail(refusal.errno);
+        }
+        self.tell(handle, event::READABLE | event::WRITABLE | event::STATE);
     }
 
     /// The last of the next `ahead` bytes that the process writes is urgent.

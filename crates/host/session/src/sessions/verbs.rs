@@ -121,6 +121,8 @@ impl Sessions {
             interface: ground.interface,
             options: birth.options,
             what: What::Fresh,
+            fifos_ahead: None,
+            connects_later: false,
             bind: None,
             local: None,
             remote: None,

@@ -1,13 +1,15 @@
 //! A program that keeps to no rule. It writes into the memory by the descriptors, as whoever has
 //! them may.
 
+use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 use clearway_shm::attach_socket::{
     Congestion, FifoPlace, Kind, Reply, Request, Session, SocketOptions, Welcome, worker_of,
 };
-use clearway_shm::layout::request;
+use clearway_shm::layout::{SessionHead, request};
 use clearway_shm::socket;
 
 use super::Input;
@@ -20,7 +22,27 @@ const SEGMENTS: u32 = 8;
 /// Words of a FIFO's head, a session's, a queue pair's and a ring's that mean something, by their
 /// offsets.
 const FIFO_WORDS: [u32; 8] = [0, 4, 8, 12, 64, 68, 72, 76];
-const SESSION_WORDS: [u32; 15] = [0, 4, 8, 12, 64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 128];
+const SESSION_WORDS: [u32; 17] = [
+    0,
+    4,
+    8,
+    12,
+    64,
+    68,
+    72,
+    76,
+    80,
+    84,
+    88,
+    92,
+    96,
+    100,
+    128,
+    DESTINATION_AT,
+    DESTINATION_AT + 16,
+];
+const DESCRIBED_AT: u32 = offset_of!(SessionHead, described) as u32;
+const DESTINATION_AT: u32 = offset_of!(SessionHead, destination) as u32;
 const QUEUE_PAIR_WORDS: [u32; 6] = [0, 4, 8, 64, 128, 192];
 const RING_WORDS: [u32; 2] = [0, 64];
 
@@ -129,7 +151,11 @@ impl Hostile {
             9 => self.read(index),
             10 => {
                 let session = if pick & 128 == 0 { id } else { input.long() };
-                self.say(session, u32::from(input.byte() % 9), input.word());
+                let what = u32::from(input.byte() % 10);
+                if what == request::CONNECT {
+                    self.write_destination(index, input);
+                }
+                self.say(session, what, input.word());
             }
             11 => {
                 let bytes = input.bytes(pick * 34);
@@ -282,12 +308,49 @@ impl Hostile {
         (0..input.word() % 3).map(|_| input.word() % 64).collect()
     }
 
-    /// Takes descriptors ahead of need, and gives some up.
+    /// Takes descriptors ahead of need, and gives some up. Streams that come with them are its
+    /// sessions.
     fn lay_in(&mut self, home: &mut Home, request: &Request) {
-        let Some((_, fds)) = self.ask(home, request) else { return };
+        let Some((reply, fds)) = self.ask(home, request) else { return };
+        if let Reply::OpenedAhead { sessions, .. } = reply {
+            for (id, _) in sessions {
+                self.ask_session(home, &Request::Subscribe { session: id }, None);
+                self.find_fifos();
+            }
+        }
         self.ahead.extend(fds);
         let most = self.ahead.len().min(40);
         self.ahead.drain(..self.ahead.len() - most);
+    }
+
+    /// The latest session has the FIFOs that its words describe, where a question tells of none.
+    fn find_fifos(&mut self) {
+        let Some((session, _)) = self.socks.last() else { return };
+        let at = |index: usize| {
+            let offset = session.head.offset + DESCRIBED_AT + index as u32 * 8;
+            let word = |offset| self.word(session.head.segment, offset);
+            u64::from(word(offset + 4)) << 32 | u64::from(word(offset))
+        };
+        let words = SessionHead::default();
+        for (index, word) in words.described.iter().enumerate() {
+            word.store(at(index), Ordering::Relaxed);
+        }
+        let described = words.described(session.id, session.head, session.v6, session.options);
+        if let Some((session, _)) = self.socks.last_mut() {
+            (session.rx, session.tx) = (session.rx.or(described.rx), session.tx.or(described.tx));
+        }
+    }
+
+    /// Says in a session's words where it is to be connected to.
+    fn write_destination(&self, index: usize, input: &mut Input<'_>) {
+        let Some((session, _)) = self.socks.get(index) else { return };
+        let words = SessionHead::default();
+        words.set_destination(address(input));
+        for (word, at) in words.destination.iter().zip((DESTINATION_AT..).step_by(8)) {
+            let word = word.load(Ordering::Relaxed);
+            self.set(session.head.segment, session.head.offset + at, word as u32);
+            self.set(session.head.segment, session.head.offset + at + 4, (word >> 32) as u32);
+        }
     }
 
     /// Fills a session fd, and asks for what an inheritor gets by it.
