@@ -100,9 +100,9 @@ impl Socket {
     }
 
     fn ask_to_connect(&self, remote: SocketAddr) -> Result<(), Errno> {
+        let attachment = self.attachment()?;
         let again = self.flag(flags::DISCONNECTED);
         self.set_flag(flags::DISCONNECTED | flags::CONNECT_ASKED, false);
-        let attachment = self.attachment()?;
         let question = Request::Connect { session: self.core.id(), remote: Some(remote) };
         match self.ask_session(&question) {
             Ok(()) => {
@@ -128,7 +128,9 @@ impl Socket {
             && !self.is_bound()
             && (options.receive_buffer, options.send_buffer) == (0, 0)
             && !options.fast_open_connect;
+        // Where the stack is inside of this process, a question is a call.
         if !is_plain
+            || self.client.is_inside()
             || line.attachment != attachment.number
             || remote.port() == 0
             || remote.is_ipv6() != self.core.v6
@@ -141,12 +143,16 @@ impl Socket {
             return Ok(false);
         }
         let fifos = self.client.fifos(&attachment, &described)?;
+        let before = self.core.words().flags.fetch_or(flags::CONNECT_ASKED, Ordering::AcqRel);
+        if before & flags::CONNECT_ASKED != 0 {
+            // Another thread has just asked, and this one is told what comes of that.
+            return Ok(false);
+        }
         self.core.words().set_destination(remote);
         self.with(|socket| {
             socket.core.set_fifos(fifos);
             socket.remote = Some(remote);
         });
-        self.set_flag(flags::CONNECT_ASKED, true);
         attachment.push(self.message(request::CONNECT, 0), || self.client.poll_once());
         Ok(true)
     }
