@@ -74,6 +74,7 @@ fn open_here(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     }
     let mtu = settle_mtu(spec)?;
     let mac = choose_mac(spec)?;
+    lengthen_queue(&spec.name);
     let fd = |file| TapFd {
         file,
         port: spec.to_string(),
@@ -84,6 +85,22 @@ fn open_here(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
         offloads,
     };
     Ok(files.into_iter().map(fd).collect())
+}
+
+/// Frames that wait for us in an interface at most. A thousand clients with a request each fill
+/// what Linux has, while the core works for somebody else, and each that is dropped costs its
+/// client a retransmission timeout.
+const QUEUE_LEN: libc::c_int = 5_000;
+
+/// What Linux makes it: 1,000 of Ethernet, 500 without.
+const LINUX_QUEUE_LENS: [libc::c_int; 2] = [1_000, 500];
+
+/// Makes the interface's queue longer, unless somebody has chosen its length. Whoever may not
+/// (CAP_NET_ADMIN) has it as it is.
+fn lengthen_queue(name: &str) {
+    if sys::queue_len(name).is_ok_and(|frames| LINUX_QUEUE_LENS.contains(&frames)) {
+        let _ = sys::set_queue_len(name, QUEUE_LEN);
+    }
 }
 
 /// Gives the kernel's side of an interface an address, as `ip address add` does; one that it has

@@ -114,6 +114,22 @@ pub(crate) fn set_mtu(name: &str, mtu: usize) -> io::Result<()> {
     request.call(borrow(&any_socket()?), libc::SIOCSIFMTU as c_ulong)
 }
 
+/// How many frames wait for us in the interface at most.
+pub(crate) fn queue_len(name: &str) -> io::Result<c_int> {
+    let mut request = Request::new(name);
+    request.call(borrow(&any_socket()?), libc::SIOCGIFTXQLEN as c_ulong)?;
+    // SAFETY: SIOCGIFTXQLEN filled this field of the union in, and all of it is plain data.
+    Ok(unsafe { request.0.ifr_ifru.ifru_mtu })
+}
+
+/// Changes it; asks for CAP_NET_ADMIN.
+pub(crate) fn set_queue_len(name: &str, frames: c_int) -> io::Result<()> {
+    let mut request = Request::new(name);
+    // The length of the queue is an integer at the same place (`ifru_ivalue`).
+    request.0.ifr_ifru.ifru_mtu = frames;
+    request.call(borrow(&any_socket()?), libc::SIOCSIFTXQLEN as c_ulong)
+}
+
 /// Brings the interface up; asks for CAP_NET_ADMIN.
 pub(crate) fn set_up(name: &str) -> io::Result<()> {
     let socket = any_socket()?;

@@ -43,7 +43,7 @@ impl Place {
                     .env("CLEARWAY_SOCKET", socket.to_string_lossy())
             }
         };
-        let launch = launch.words(words).on(&self.cores);
+        let launch = world.weighed(launch.words(words).on(&self.cores));
         match self.inside {
             Some(holder) => launch.inside(holder),
             None => launch,

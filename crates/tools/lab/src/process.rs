@@ -25,9 +25,13 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// How often a program is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Puts the new session first, and becomes what its arguments say. Without root the scheduler does
-/// not let us, and then it is as it is.
-const FIRST: &str = r#"{ echo -20 >/proc/self/autogroup; } 2>/dev/null || :; exec "$0" "$@""#;
+/// Gives the new session this weight, and becomes what the other arguments say. Without root the
+/// scheduler does not let us, and then it is as it is.
+const WEIGHED: &str = r#"{ echo "$0" >/proc/self/autogroup; } 2>/dev/null || :; exec "$@""#;
+
+/// How nice a session is: before all others of the machine, or as one begins.
+const FIRST: &str = "-20";
+const ALIKE: &str = "0";
 
 /// Bytes of a program's output that are kept; the rest is read and forgotten.
 const OUTPUT_LIMIT: usize = 16 << 20;
@@ -80,12 +84,20 @@ pub(crate) struct Launch {
     cores: Option<String>,
     /// The process whose namespaces it gets.
     inside: Option<Pid>,
+    nice: &'static str,
 }
 
 impl Launch {
     pub(crate) fn new(program: impl AsRef<Path>) -> Launch {
         let program = program.as_ref().as_os_str().to_owned();
-        Launch { program, args: Vec::new(), env: Vec::new(), cores: None, inside: None }
+        Launch {
+            program,
+            args: Vec::new(),
+            env: Vec::new(),
+            cores: None,
+            inside: None,
+            nice: FIRST,
+        }
     }
 
     /// Adds words, which spaces part.
@@ -122,6 +134,12 @@ impl Launch {
         self
     }
 
+    /// Does not put it before sessions that it, or what it is measured with, begins itself.
+    pub(crate) fn alike(mut self) -> Launch {
+        self.nice = ALIKE;
+        self
+    }
+
     /// The command line as somebody would type it.
     pub(crate) fn text(&self) -> String {
         let mut words: Vec<String> =
@@ -141,7 +159,7 @@ impl Launch {
     fn command(&self) -> Command {
         // Each of these becomes the next, so that the number of the process stays the same.
         let mut words: Vec<OsString> =
-            ["setpriv", "--pdeathsig", "KILL", "setsid", "sh", "-c", FIRST]
+            ["setpriv", "--pdeathsig", "KILL", "setsid", "sh", "-c", WEIGHED, self.nice]
                 .map(OsString::from)
                 .to_vec();
         if let Some(holder) = self.inside {

@@ -1,7 +1,7 @@
 //! What all scenarios have in common: what was asked for, what is there, and a place for what they
 //! make.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -80,6 +80,8 @@ pub struct World<'a> {
     pub(crate) stop: &'a AtomicBool,
     folder: PathBuf,
     ends: OnceCell<Ends>,
+    /// What is measured begins sessions, which the scheduler weighs as it does any.
+    begins_sessions: Cell<bool>,
 }
 
 /// Two namespaces with a cable between them.
@@ -110,7 +112,8 @@ impl<'a> World<'a> {
         let name = format!("cwlab-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder)?;
-        Ok(World { options, facts, stop, folder, ends: OnceCell::new() })
+        let begins_sessions = Cell::new(false);
+        Ok(World { options, facts, stop, folder, ends: OnceCell::new(), begins_sessions })
     }
 
     /// A file that goes with the world.
@@ -120,8 +123,20 @@ impl<'a> World<'a> {
 
     /// `clearway` with these words.
     pub(crate) fn clearway(&self, words: &str) -> Launch {
-        let launch = Launch::new(&self.options.program).words(words);
+        let launch = self.weighed(Launch::new(&self.options.program).words(words));
         if self.facts.huge_pages { launch } else { launch.env("CLEARWAY_DPDK_HUGE", "off") }
+    }
+
+    /// What is measured next begins sessions of its own, or does not. Programs that are put before
+    /// all others would be put before those, too: a host before the processes that it serves, which
+    /// it then interrupts with each of their answers.
+    pub(crate) fn begins_sessions(&self, begins: bool) {
+        self.begins_sessions.set(begins);
+    }
+
+    /// The program with the weight that follows from that.
+    pub(crate) fn weighed(&self, launch: Launch) -> Launch {
+        if self.begins_sessions.get() { launch.alike() } else { launch }
     }
 
     /// How long a measurement may take in all, when so much is set up before it.

@@ -11,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
-use crate::common::{enter_namespace, ip, pool, tap, tun};
+use crate::common::{enter_namespace, ip, pool, said_by_ip, tap, tun};
 
 fn error(spec: &clearway_dev::TapSpec) -> String {
     open(spec).map(|_| ()).unwrap_err().to_string()
@@ -158,6 +158,26 @@ fn the_mtu_is_the_interfaces_own_or_the_one_asked_for() {
     assert!(queue.reserve(9_100).is_some());
     queue.commit(9_100, TxMeta::default());
     assert_eq!((queue.counters().tx_packets, queue.counters().tx_dropped(TxDrop::TooLong)), (1, 1));
+}
+
+#[test]
+fn the_queue_is_long_unless_somebody_chose_its_length() {
+    let _turn = enter_namespace();
+    let len = |name: &str| {
+        let shown = said_by_ip(&format!("-oneline link show dev {name}"));
+        let mut words = shown.split_whitespace().skip_while(|word| *word != "qlen");
+        words.nth(1).and_then(|len| len.trim_end_matches('\\').parse::<u32>().ok()).unwrap()
+    };
+    let made = open(&tap("len0")).unwrap();
+    assert_eq!(len("len0"), 5_000);
+    drop(made);
+    for (chosen, then) in [("1000", 5_000), ("999", 999), ("20000", 20_000)] {
+        ip("tuntap add dev len1 mode tap");
+        ip(&format!("link set len1 txqueuelen {chosen}"));
+        drop(open(&tap("len1")).unwrap());
+        assert_eq!(len("len1"), then);
+        ip("link del len1");
+    }
 }
 
 #[test]

@@ -38,11 +38,17 @@ pub(crate) fn enter_namespace() -> MutexGuard<'static, ()> {
 
 /// Runs `ip` in this thread's namespace.
 pub(crate) fn ip(args: &str) {
+    said_by_ip(args);
+}
+
+/// The same, and what it prints.
+pub(crate) fn said_by_ip(args: &str) -> String {
     let output = Command::new("ip")
         .args(args.split_whitespace())
         .output()
         .expect("the program `ip` (package iproute2)");
     assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 pub(crate) fn pool() -> FramePool {

@@ -94,4 +94,6 @@ fn a_program_leads_a_session_of_its_own_which_the_scheduler_puts_first_when_root
     if let Some(group) = lines.get(2).filter(|_| root) {
         assert!(group.ends_with("nice -20"), "{group}");
     }
+    let ended = shell("cat /proc/$$/autogroup").alike().run(LONG, &stop).unwrap();
+    assert!(ended.out.is_empty() || ended.out.ends_with("nice 0\n"), "{}", ended.out);
 }

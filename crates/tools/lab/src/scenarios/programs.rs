@@ -353,6 +353,7 @@ impl System for Server {
 
     fn measure(&self, world: &World<'_>, point: &Point) -> anyhow::Result<Measured> {
         let load = Load::find(&point.key).context("no such load")?;
+        world.begins_sessions(load.begins_sessions());
         let scene = self.scene(world)?;
         let (serving, ready) = match self.host {
             over if over.is_bare() => {

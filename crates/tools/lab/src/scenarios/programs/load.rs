@@ -221,6 +221,11 @@ impl Load {
         }
     }
 
+    /// Its server makes a session of each of its processes.
+    pub(super) fn begins_sessions(&self) -> bool {
+        matches!(self.asks, Asks::Pgbench { .. })
+    }
+
     /// There is one request at a time.
     pub(super) fn is_one_by_one(&self) -> bool {
         matches!(self.asks, Asks::Nginx { connections: 1, .. })
