@@ -23,8 +23,19 @@ const AHEAD_OF_FREE: u32 = 16;
 type Made = (OwnedFd, Arc<AtomicU64>, Handle<SessionFd>);
 
 impl Supervisor {
-    /// Session fds for connections that a process will accept.
+    /// Session fds for connections that a process will accept. One that accepts many at once has
+    /// said so in its ring for each, which makes room for others, and nobody may have looked there.
     pub(super) fn ask_session_fds(&mut self, asker: Asker, handle: Handle<Process>, count: u32) {
+        let member = self.processes.get(handle).and_then(|process| process.member.as_ref());
+        if member.is_some_and(|member| member.session_fds.room() < count.min(MAX_AHEAD)) {
+            return self.when_all_have_heard(move |supervisor| {
+                supervisor.give_session_fds(asker, handle, count);
+            });
+        }
+        self.give_session_fds(asker, handle, count);
+    }
+
+    fn give_session_fds(&mut self, asker: Asker, handle: Handle<Process>, count: u32) {
         let member = self.processes.get(handle).and_then(|process| process.member.as_ref());
         let Some(fds) = member.map(|member| Arc::clone(&member.session_fds)) else { return };
         let count = count.min(fds.room());

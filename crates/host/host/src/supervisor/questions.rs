@@ -95,16 +95,21 @@ impl Supervisor {
         if !session_fd.is_some_and(may_be_claimed) {
             return attach_socket.answer(&self.leave_handoff(cookie, through.as_deref()), &[]);
         }
+        // Which worker it is nobody knows yet.
+        self.when_all_have_heard(move |supervisor| {
+            attach_socket.answer(&supervisor.leave_handoff(cookie, through.as_deref()), &[]);
+        });
+    }
+
+    /// Goes on when all workers have taken what processes have left for them by now: the last of
+    /// them says so.
+    pub(super) fn when_all_have_heard(&self, then: impl FnOnce(&mut Supervisor) + Send + 'static) {
         let inbox = self.inbox.clone();
-        let answer = move || {
-            let answer = move |supervisor: &mut Supervisor| {
-                attach_socket.answer(&supervisor.leave_handoff(cookie, through.as_deref()), &[])
-            };
+        let go_on = move || {
             // A supervisor that has ended has closed all attach sockets.
-            let _ = inbox.post(Box::new(answer));
+            let _ = inbox.post(Box::new(then));
         };
-        // Which worker it is nobody knows yet: the last of them to have heard has it answered.
-        let last = Arc::new(Mutex::new((self.workers.count(), Some(answer))));
+        let last = Arc::new(Mutex::new((self.workers.count(), Some(go_on))));
         for worker in 0..self.workers.count() {
             let last = Arc::clone(&last);
             let hear = move |worker: &mut Worker| {
@@ -114,7 +119,7 @@ impl Supervisor {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 last.0 -= 1;
                 if last.0 == 0 {
-                    last.1.take().into_iter().for_each(|answer| answer());
+                    last.1.take().into_iter().for_each(|go_on| go_on());
                 }
             };
             self.workers.to_worker(worker, Box::new(hear));
