@@ -106,11 +106,13 @@ coverage: setup ## Which lines of the protocol core no test reaches, by llvm-cov
 apps: PACKAGES += $(APPS_PACKAGES)
 apps: setup ## Build, then run programs of Debian over Clearway and the kernel, and write docs/compatibility.md (root; ARGS="--only nginx")
 	cargo build --release
+	cargo build --release -p clearway-preload -p clearway-inproc
 	@exec tests/apps/run --record $(ARGS)
 
 soak: PACKAGES += $(APPS_PACKAGES)
 soak: setup ## Build, then load nginx, redis, Go's HTTP (trapped) and very many programs for MINUTES=30 each, over Clearway and the kernel (root)
 	cargo build --release
+	cargo build --release -p clearway-preload -p clearway-inproc
 	@exec tests/apps/run --long --only soak --minutes $(or $(MINUTES),30) $(ARGS)
 
 demo: setup ## Build, then run unmodified iperf3 over Clearway's loopback beside the kernel's loopback
@@ -156,5 +158,6 @@ baselines: setup ## Build the servers over other stacks that Clearway is compare
 
 lab: setup ## Build everything and measure all scenarios beside the kernel and other stacks: a quiet machine, an hour or two (root)
 	cargo build --release
+	cargo build --release -p clearway-preload -p clearway-inproc
 	-@baselines/build.sh
 	@target/release/clearway lab all
