@@ -12,16 +12,11 @@ use clearway_shm::socket;
 use nix::errno::Errno;
 
 use crate::child::eventually;
-use crate::guest::{Guest, Sock, hello};
+use crate::guest::{Guest, Sock, guests, hello};
 use crate::minute::StillHost;
 use crate::world::World;
 
 const ADDRESS: &str = "172.16.1.1:80";
-
-fn guests(world: &World) -> (Guest, Guest) {
-    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
-    (server, Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap())
-}
 
 /// Another process of the program, which has the listener too.
 fn sibling(world: &World, of: &Guest, listener: &Sock) -> Guest {

@@ -11,15 +11,10 @@ use clearway_shm::layout::{request, state};
 use nix::errno::Errno;
 
 use crate::child::eventually;
-use crate::guest::{Guest, Sock, hello};
+use crate::guest::{Guest, Sock, guests, hello};
 use crate::world::World;
 
 const ADDRESS: &str = "172.16.1.1:80";
-
-fn guests(world: &World) -> (Guest, Guest) {
-    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
-    (server, Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap())
-}
 
 fn ahead(guest: &Guest) -> Sock {
     guest.open_ahead(1).unwrap().pop().unwrap()

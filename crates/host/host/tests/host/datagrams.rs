@@ -11,7 +11,7 @@ use clearway_shm::layout::{DatagramHead, request};
 use nix::errno::Errno;
 
 use crate::child::eventually;
-use crate::guest::{Guest, Sock, hello};
+use crate::guest::{Guest, Sock, guests};
 use crate::world::World;
 
 /// Against hangs only.
@@ -19,12 +19,6 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long somebody waits before he looks whether there is still something to wait for.
 const PIECE: Duration = Duration::from_millis(50);
-
-fn pair(world: &World) -> (Guest, Guest) {
-    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
-    let client = Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap();
-    (server, client)
-}
 
 fn bound(guest: &Guest, local: &str) -> (Sock, SocketAddr) {
     let sock = guest.open(Kind::Datagram, false).unwrap();
@@ -77,7 +71,7 @@ fn recv_within(guest: &Guest, sock: &mut Sock, most: Duration) -> Option<(Datagr
 #[test]
 fn datagrams_of_every_size_come_whole() {
     let world = World::new();
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let (mut theirs, to) = bound(&server, "172.16.1.1:53");
     let (mut ours, from) = bound(&client, "172.16.2.1:0");
     assert_ne!(from.port(), 0);
@@ -96,7 +90,7 @@ fn datagrams_of_every_size_come_whole() {
 #[test]
 fn a_sender_is_held_back_and_nothing_is_lost_that_the_receiver_takes() {
     let world = World::new();
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let (mut theirs, to) = bound(&server, "0.0.0.0:5201");
     let count = 3_000u32;
     let sender = std::thread::spawn(move || {
@@ -137,7 +131,7 @@ fn a_sender_is_held_back_and_nothing_is_lost_that_the_receiver_takes() {
 #[test]
 fn nobody_at_the_port_is_told_to_who_is_connected() {
     let world = World::new();
-    let (_server, client) = pair(&world);
+    let (_server, client) = guests(&world);
     let mut ours = client.open(Kind::Datagram, false).unwrap();
     client.begin(&mut ours, "172.16.1.1:99".parse().unwrap()).unwrap();
     send(&client, &mut ours, None, b"anybody?");
@@ -147,7 +141,7 @@ fn nobody_at_the_port_is_told_to_who_is_connected() {
 #[test]
 fn a_taken_address_is_refused() {
     let world = World::new();
-    let (server, _client) = pair(&world);
+    let (server, _client) = guests(&world);
     let (_first, local) = bound(&server, "172.16.1.1:53");
     let second = server.open(Kind::Datagram, false).unwrap();
     assert_eq!(server.bind(&second, &local.to_string()).err().unwrap().0, Errno::EADDRINUSE as i32);
@@ -158,7 +152,7 @@ fn a_taken_address_is_refused() {
 #[test]
 fn errors_that_come_to_another_worker_are_told_to_their_session() {
     let world = World::with(|setup| setup.workers = vec![None, None, None]);
-    let (server, _client) = pair(&world);
+    let (server, _client) = guests(&world);
     let nobody = clearway_wire::Endpoint::new("172.16.1.1".parse().unwrap(), 99);
     let goes_wrong_at = |worker: usize, port: u16| {
         let send = move |worker: &mut clearway_host::Worker| {
@@ -228,7 +222,7 @@ fn comes_to(world: &World, worker: usize, from: u16, to: SocketAddr, payloads: V
 #[test]
 fn datagrams_that_come_to_another_worker_find_their_session() {
     let world = World::with(|setup| setup.workers = vec![None, None, None]);
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let (mut theirs, to) = bound(&server, "172.16.1.1:53");
     for worker in [2, 1, 0] {
         let payloads = (0..40u8).map(|number| vec![number; usize::from(number) * 30]).collect();
@@ -282,7 +276,7 @@ fn udp_sockets(world: &World) -> Vec<u32> {
 fn sockets_are_spread_over_the_workers_and_an_address_is_one_sockets_on_all_of_them() {
     const WORKERS: usize = 3;
     let world = World::with(|setup| setup.workers = vec![None; WORKERS]);
-    let (server, _client) = pair(&world);
+    let (server, _client) = guests(&world);
     let mut homes = [0; WORKERS];
     for port in 5000..5009 {
         // Each of them is on another worker than the one before, whatever its port.
@@ -313,7 +307,7 @@ fn sockets_are_spread_over_the_workers_and_an_address_is_one_sockets_on_all_of_t
 #[test]
 fn sockets_that_share_a_port_have_a_worker_each_and_get_what_comes_there() {
     let world = World::with(|setup| setup.workers = vec![None, None]);
-    let (server, _client) = pair(&world);
+    let (server, _client) = guests(&world);
     let shared = SocketOptions { reuse_port: true, ..SocketOptions::default() };
     let mut socks: Vec<Sock> = (0..2)
         .map(|_| {
@@ -359,7 +353,7 @@ fn sockets_that_share_a_port_have_a_worker_each_and_get_what_comes_there() {
 #[test]
 fn requests_on_one_host_stay_on_one_worker() {
     let world = World::with(|setup| setup.workers = vec![None, None]);
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     for port in [7000, 7001u16] {
         let to = SocketAddr::new("172.16.1.1".parse().unwrap(), port);
         let theirs = server.open_near(Kind::Datagram, false, SocketOptions::default(), port);

@@ -9,19 +9,13 @@ use clearway_shm::attach_socket::{Kind, worker_of};
 use clearway_shm::layout::{request, state};
 
 use crate::child::{eventually, nobody_starts};
-use crate::guest::{Guest, hello};
+use crate::guest::guests;
 use crate::world::World;
-
-fn pair(world: &World) -> (Guest, Guest) {
-    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
-    let client = Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap();
-    (server, client)
-}
 
 #[test]
 fn bytes_come_back_as_they_were() {
     let world = World::new();
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut listener = server.listener("172.16.1.1:5201");
     let mut ours = client.connect("172.16.1.1:5201").unwrap();
     let mut theirs = server.accept(&mut listener);
@@ -51,7 +45,7 @@ fn bytes_come_back_as_they_were() {
 #[test]
 fn many_bytes_through_small_windows() {
     let world = World::new();
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut listener = server.listener("0.0.0.0:7");
     let total = 64 << 20;
     let receiver = std::thread::spawn(move || {
@@ -88,7 +82,7 @@ fn pattern(at: u64) -> u8 {
 #[test]
 fn nobody_listens() {
     let world = World::new();
-    let (_server, client) = pair(&world);
+    let (_server, client) = guests(&world);
     assert_eq!(client.connect("172.16.1.1:1").err(), Some(nix::errno::Errno::ECONNREFUSED as i32));
     assert_eq!(client.connect("10.9.9.9:1").err(), Some(nix::errno::Errno::ENETUNREACH as i32));
 }
@@ -96,7 +90,7 @@ fn nobody_listens() {
 #[test]
 fn an_attempt_that_failed_may_be_repeated() {
     let world = World::new();
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut sock = client.open(Kind::Stream, false).unwrap();
     let remote = "172.16.1.1:99".parse().unwrap();
     client.begin(&mut sock, remote).unwrap();
@@ -111,7 +105,7 @@ fn an_attempt_that_failed_may_be_repeated() {
 #[test]
 fn unread_bytes_make_a_reset() {
     let world = World::new();
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut listener = server.listener("172.16.1.1:80");
     let mut ours = client.connect("172.16.1.1:80").unwrap();
     let mut theirs = server.accept(&mut listener);
@@ -126,7 +120,7 @@ fn unread_bytes_make_a_reset() {
 #[test]
 fn several_workers_serve_one_listener() {
     let world = World::with(|setup| setup.workers = vec![None, None, None]);
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut listener = server.listener("172.16.1.1:80");
     let mut pairs = Vec::new();
     for _ in 0..12 {
@@ -167,7 +161,7 @@ fn several_workers_serve_one_listener() {
 #[test]
 fn listen_is_answered_when_every_worker_listens() {
     let world = World::with(|setup| setup.workers = vec![None, None]);
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut listener = server.open(Kind::Stream, false).unwrap();
     server.bind(&listener, "172.16.1.1:80").unwrap();
     let other = 1 - worker_of(listener.session.id);
@@ -205,7 +199,7 @@ fn listen_is_answered_when_every_worker_listens() {
 #[test]
 fn an_address_is_free_as_soon_as_its_listener_is_closed() {
     let world = World::with(|setup| setup.workers = vec![None, None, None]);
-    let (server, _client) = pair(&world);
+    let (server, _client) = guests(&world);
     let _alone = nobody_starts();
     for round in 0..300 {
         let mut listener = server.open(Kind::Stream, false).unwrap();

@@ -24,6 +24,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::MsgFlags;
 
+use crate::world::World;
+
 /// Against hangs only.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
@@ -58,6 +60,12 @@ pub(crate) fn hello(namespace: &str, secret: Option<&str>) -> Hello {
         inherit: None,
         cut_through: false,
     }
+}
+
+/// A program in each of the two namespaces of a world.
+pub(crate) fn guests(world: &World) -> (Guest, Guest) {
+    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
+    (server, Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap())
 }
 
 impl Guest {

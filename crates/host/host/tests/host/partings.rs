@@ -9,17 +9,11 @@ use clearway_shm::attach_socket::{Kind, SocketOptions};
 use clearway_shm::layout::{DatagramHead, state};
 use nix::errno::Errno;
 
-use crate::guest::{Guest, Sock, hello};
+use crate::guest::{Guest, Sock, guests};
 use crate::world::World;
 
 /// Against hangs only.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-
-fn pair(world: &World) -> (Guest, Guest) {
-    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
-    let client = Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap();
-    (server, client)
-}
 
 /// Puts a datagram into the FIFO of a session, and tells nobody.
 fn put(sock: &mut Sock, to: SocketAddr, payload: &[u8]) -> bool {
@@ -60,7 +54,7 @@ fn take(server: &Guest, sock: &mut Sock, mut missing: BTreeSet<u32>) {
 #[test]
 fn a_datagram_leaves_also_when_its_session_is_closed_at_once() {
     let world = World::new();
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut theirs = server.open(Kind::Datagram, false).unwrap();
     let to = server.bind(&theirs, "172.16.1.1:53").unwrap();
     for number in 0..300u32 {
@@ -80,7 +74,7 @@ fn more_datagrams_than_the_stack_takes_at_once_leave_after_their_session_was_clo
         setup.program.tx_fifo = 1 << 20;
         setup.program.rx_fifo = 4 << 20;
     });
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut theirs = server.open(Kind::Datagram, false).unwrap();
     let to = server.bind(&theirs, "172.16.1.1:53").unwrap();
     let mut ours = client.open(Kind::Datagram, false).unwrap();
@@ -110,7 +104,7 @@ fn more_datagrams_than_the_stack_takes_at_once_leave_after_their_session_was_clo
 /// in a way that makes a reset.
 fn answers_and_goes(len: usize, options: SocketOptions, unread: bool) {
     let world = World::new();
-    let (server, client) = pair(&world);
+    let (server, client) = guests(&world);
     let mut listener = server.open_with(Kind::Stream, false, options).unwrap();
     server.bind(&listener, "172.16.1.1:80").unwrap();
     server.listen(&mut listener, 5).unwrap();
