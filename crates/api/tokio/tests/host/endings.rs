@@ -130,7 +130,7 @@ fn no_session_is_left_when_a_runtime_and_its_sockets_are_dropped() {
     let left = |worker: &mut clearway_host::Worker| {
         (worker.sessions().count(), worker.stack().population().connections)
     };
-    crate::child::eventually("all sessions and connections are gone", || {
+    crate::eventually::eventually("all sessions and connections are gone", || {
         world.host.ask(0, left).unwrap() == (0, 0)
     });
 }

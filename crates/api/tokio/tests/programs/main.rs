@@ -1,8 +1,8 @@
 //! The examples as they stand, over a TAP device, asked by curl in the kernel's half of a network
 //! namespace of the test's own.
 
-#[path = "../host/child.rs"]
-mod child;
+#[path = "../../../../host/host/tests/host/eventually.rs"]
+mod eventually;
 #[path = "../../../../host/host/tests/host/world.rs"]
 #[allow(dead_code, unreachable_pub, reason = "made for the host's own tests")]
 mod world;

@@ -49,7 +49,13 @@ impl Both {
     fn wait(&self, timeout: Option<u64>) -> Vec<(u64, u32)> {
         let mut out = [EpollEvent::default(); 8];
         let timeout = timeout.map(Duration::from_millis);
-        let filled = self.set.wait(self.epfd.as_raw_fd(), &mut out, timeout, None).unwrap();
+        let filled = loop {
+            match self.set.wait(self.epfd.as_raw_fd(), &mut out, timeout, None) {
+                // A child of another test has ended.
+                Err(Errno::INTR) => {}
+                filled => break filled.unwrap(),
+            }
+        };
         out[..filled].iter().map(|event| (event.data, event.events)).collect()
     }
 
@@ -471,7 +477,7 @@ fn a_thread_that_was_woken_for_an_event_does_not_kick_itself() {
                 set.wait(None)
             });
             let task = format!("/proc/self/task/{}/syscall", told.recv().unwrap());
-            crate::child::eventually("the thread sleeps", || {
+            crate::eventually::eventually("the thread sleeps", || {
                 std::fs::read_to_string(&task).is_ok_and(|call| call.starts_with(&asleep))
             });
             send_all(&b, b"x");

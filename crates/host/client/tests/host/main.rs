@@ -1,6 +1,5 @@
 //! Clients against a real host: two programs in two namespaces on two loopbacks.
 
-mod child;
 mod datagrams;
 mod death;
 mod epoll;
@@ -10,6 +9,8 @@ mod poll;
 mod streams;
 mod threads;
 
+#[path = "../../../host/tests/host/eventually.rs"]
+mod eventually;
 #[path = "../../../host/tests/host/world.rs"]
 #[allow(dead_code, unreachable_pub, reason = "made for the host's own tests")]
 mod world;

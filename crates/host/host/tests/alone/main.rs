@@ -1,8 +1,11 @@
-//! What a host leaves in its process, counted over the whole process: so the test is the only one
-//! of its binary.
+//! Tests that start processes, and what a host leaves in its process, counted over the whole
+//! process: one at a time, and in a binary of their own. A process that is being started holds all
+//! descriptors until it executes its program, whatever test they belong to, so that what a test
+//! beside it closes is not closed.
 
-#[path = "../host/child.rs"]
 mod child;
+#[path = "../host/eventually.rs"]
+mod eventually;
 #[allow(dead_code, reason = "the other tests of the host use the rest")]
 #[path = "../host/guest.rs"]
 mod guest;
@@ -10,8 +13,30 @@ mod guest;
 #[path = "../host/world.rs"]
 mod world;
 
-use child::{Process, eventually};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use child::Process;
+use clearway_host::Worker;
+use eventually::eventually;
 use world::World;
+
+/// How often somebody is killed in the middle of a transfer.
+const KILLS: u32 = 100;
+
+/// Held by the test that runs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_for_traffic(world: &World) {
+    let segments_received = || {
+        let count = |worker: &mut Worker| worker.stack().counters().tcp.segs_in;
+        world.host.ask(0, count).unwrap()
+    };
+    let before = segments_received();
+    eventually("bytes flow", || segments_received() > before + 50);
+}
 
 /// Memory segments of this process that programs had.
 fn mapped_segments() -> usize {
@@ -26,12 +51,13 @@ fn open_files() -> usize {
 
 #[test]
 fn nothing_is_mapped_or_open_afterwards() {
+    let _alone = alone();
     let world = World::new();
     let (maps, files) = (mapped_segments(), open_files());
     for _ in 0..20 {
         let mut sink = Process::start("sink", &world.attach_socket());
         let mut source = Process::start("source", &world.attach_socket());
-        world.wait_for_traffic();
+        wait_for_traffic(&world);
         assert!(mapped_segments() > maps, "what is counted has another name");
         source.kill();
         sink.kill();
@@ -39,4 +65,23 @@ fn nothing_is_mapped_or_open_afterwards() {
     world.wait_until_empty();
     eventually("no memory of programs is mapped", || mapped_segments() == maps);
     eventually("no descriptor is left", || open_files() == files);
+}
+
+#[test]
+fn killing_server_or_client_at_any_moment() {
+    let _alone = alone();
+    let world = World::new();
+    {
+        let mut sink = Process::start("sink", &world.attach_socket());
+        let mut source = Process::start("source", &world.attach_socket());
+        for round in 0..KILLS {
+            wait_for_traffic(&world);
+            let (victim, role) =
+                if round % 2 == 0 { (&mut sink, "sink") } else { (&mut source, "source") };
+            victim.kill();
+            *victim = Process::start(role, &world.attach_socket());
+        }
+        wait_for_traffic(&world);
+    }
+    world.wait_until_empty();
 }

@@ -2,7 +2,7 @@
 
 use clearway_shm::attach_socket::Hello;
 
-use crate::child::eventually;
+use crate::eventually::eventually;
 use crate::guest::{Guest, hello};
 use crate::world::World;
 

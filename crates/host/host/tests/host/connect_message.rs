@@ -10,7 +10,7 @@ use clearway_shm::attach_socket::{Kind, Reply, Request, SocketOptions};
 use clearway_shm::layout::{request, state};
 use nix::errno::Errno;
 
-use crate::child::eventually;
+use crate::eventually::eventually;
 use crate::guest::{Guest, Sock, guests, hello};
 use crate::world::World;
 

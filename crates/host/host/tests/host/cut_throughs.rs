@@ -11,7 +11,7 @@ use clearway_shm::attach_socket::Request;
 use clearway_shm::layout::{request, state};
 use nix::errno::Errno;
 
-use crate::child::eventually;
+use crate::eventually::eventually;
 use crate::guest::{Guest, Sock, hello};
 use crate::minute::StillHost;
 use crate::world::World;

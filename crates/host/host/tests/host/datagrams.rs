@@ -10,7 +10,7 @@ use clearway_shm::attach_socket::{Kind, Request, SocketOptions, worker_of};
 use clearway_shm::layout::{DatagramHead, request};
 use nix::errno::Errno;
 
-use crate::child::eventually;
+use crate::eventually::eventually;
 use crate::guest::{Guest, Sock, guests};
 use crate::world::World;
 

@@ -1,33 +1,12 @@
-//! Processes that are killed, and a host that ends: nothing hangs, and nothing stays behind.
+//! Programs that are gone, and a host that ends: nothing hangs, and nothing stays behind.
 
 use clearway_shm::attach_socket::Request;
 use clearway_shm::layout::{request, state};
 use nix::errno::Errno;
 
-use crate::child::{Process, eventually};
+use crate::eventually::eventually;
 use crate::guest::{Guest, Sock, hello};
 use crate::world::World;
-
-/// How often somebody is killed in the middle of a transfer.
-const KILLS: u32 = 100;
-
-#[test]
-fn killing_server_or_client_at_any_moment() {
-    let world = World::new();
-    {
-        let mut sink = Process::start("sink", &world.attach_socket());
-        let mut source = Process::start("source", &world.attach_socket());
-        for round in 0..KILLS {
-            world.wait_for_traffic();
-            let (victim, role) =
-                if round % 2 == 0 { (&mut sink, "sink") } else { (&mut source, "source") };
-            victim.kill();
-            *victim = Process::start(role, &world.attach_socket());
-        }
-        world.wait_for_traffic();
-    }
-    world.wait_until_empty();
-}
 
 #[test]
 fn what_dead_programs_had_is_free_again() {

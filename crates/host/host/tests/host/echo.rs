@@ -8,7 +8,7 @@ use std::time::Duration;
 use clearway_shm::attach_socket::{Kind, worker_of};
 use clearway_shm::layout::{request, state};
 
-use crate::child::{eventually, nobody_starts};
+use crate::eventually::eventually;
 use crate::guest::guests;
 use crate::world::World;
 
@@ -200,7 +200,6 @@ fn listen_is_answered_when_every_worker_listens() {
 fn an_address_is_free_as_soon_as_its_listener_is_closed() {
     let world = World::with(|setup| setup.workers = vec![None, None, None]);
     let (server, _client) = guests(&world);
-    let _alone = nobody_starts();
     for round in 0..300 {
         let mut listener = server.open(Kind::Stream, false).unwrap();
         server

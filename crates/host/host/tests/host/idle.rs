@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::child::eventually;
+use crate::eventually::eventually;
 use crate::guest::{Guest, hello};
 use crate::world::World;
 

@@ -4,12 +4,12 @@
 mod ahead;
 mod attach_sockets;
 mod back;
-mod child;
 mod connect_message;
 mod cut_throughs;
 mod datagrams;
 mod death;
 mod echo;
+mod eventually;
 mod guest;
 mod idle;
 mod memory;

@@ -276,7 +276,7 @@ fn orphans_that_read_nothing_give_their_memory_back_in_a_minute() {
     }
     let (ours, theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     drop(theirs);
-    crate::child::eventually("the server's sessions are closed", || {
+    crate::eventually::eventually("the server's sessions are closed", || {
         host.ask(|host, _| host.counts().session_fds) == 5
     });
     let orphans =

@@ -8,7 +8,7 @@ use clearway_shm::layout::state;
 use clearway_shm::socket;
 use nix::errno::Errno;
 
-use crate::child::eventually;
+use crate::eventually::eventually;
 use crate::guest::{Guest, hello};
 use crate::world::World;
 

@@ -15,7 +15,7 @@ use clearway_proto::{NextHop, Table};
 use clearway_shm::attach_socket::Secret;
 use clearway_wire::Cidr;
 
-use crate::child::eventually;
+use crate::eventually::eventually;
 
 static WORLDS: AtomicU32 = AtomicU32::new(0);
 
@@ -121,17 +121,6 @@ impl World {
             limits,
         };
         self.host.add_namespace(spec).unwrap().unwrap();
-    }
-
-    /// Segments that its stack has received so far.
-    fn received(&self) -> u64 {
-        let count = |worker: &mut Worker| worker.stack().counters().tcp.segs_in;
-        self.host.ask(0, count).unwrap()
-    }
-
-    pub(crate) fn wait_for_traffic(&self) {
-        let before = self.received();
-        eventually("bytes flow", || self.received() > before + 50);
     }
 
     /// Waits until nothing of any program is left.

@@ -3,22 +3,12 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::guest::{Guest, hello};
 
 const ROLE: &str = "CLEARWAY_TEST_ROLE";
 const ATTACH_SOCKET: &str = "CLEARWAY_TEST_ATTACH_SOCKET";
-
-/// Held while a process is started: until it has become another program, it holds all descriptors
-/// of this one, whatever test they belong to.
-static STARTING: Mutex<()> = Mutex::new(());
-
-/// As long as this is held, what this process closes is closed.
-pub(crate) fn nobody_starts() -> MutexGuard<'static, ()> {
-    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Ends with its owner.
 pub(crate) struct Process(Child);
@@ -31,7 +21,6 @@ impl Process {
             .args(["--exact", "child::as_told", "--nocapture", "--ignored"])
             .env(ROLE, role)
             .env(ATTACH_SOCKET, attach_socket);
-        let _alone = nobody_starts();
         Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
@@ -83,14 +72,5 @@ fn source(attach_socket: &Path) {
             Ok(mut sock) => while guest.write_all(&mut sock, &bytes) {},
             Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
-    }
-}
-
-/// Looks until it is so. Panics when it takes far too long.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -1,4 +1,4 @@
-//! What the host's world waits with.
+//! Waiting for what is going to be so.
 
 use std::time::{Duration, Instant};
 
