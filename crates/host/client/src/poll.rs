@@ -165,7 +165,10 @@ impl Poll<'_, '_> {
                 // little: ask again before sleeping.
                 continue;
             }
-            waiting.sleep(self.fds, left, sigmask)?;
+            match waiting.sleep(self.fds, left, sigmask) {
+                Err(Errno::INTR) if wait::no_handler_ran() => continue,
+                slept => slept?,
+            }
             let ours = look(self.entries);
             let ready = merge(self.entries, self.fds);
             if ready > 0 {

@@ -128,6 +128,7 @@ fn wrap(action: &mut Action) -> u64 {
     if action.sa_flags & libc::SA_RESTART != 0 {
         handler |= RESTARTS;
     }
+    interrupt::enters_by(entry_address());
     action.sa_sigaction = entry_address();
     action.sa_flags |= libc::SA_SIGINFO;
     handler
@@ -245,9 +246,9 @@ pub(crate) fn find_real() {
     }
 }
 
-/// Shall a call that was interrupted begin again? Yes, when each handler that ran has SA_RESTART.
-/// A handler that was installed past this library is not known to have run; then every handler that
-/// the program has must have it.
+/// Shall a call that was interrupted begin again? Yes, when each handler that ran has SA_RESTART, or
+/// none did. One that was installed past this library is not known to have run; so where none is
+/// known to, all such handlers must have it.
 pub(crate) fn restarts() -> bool {
     interrupt::restarts().unwrap_or_else(|| every_handler_restarts_but(0))
 }

@@ -34,6 +34,7 @@ mod hooks {
         /// As a shell says that it could not run a program.
         const NOT_RUN: c_int = 126;
         super::IS_ON.store(true, Ordering::Relaxed);
+        interrupt::enters_by(clearway_trap::signal_entry());
         let hooks = Hooks {
             begin: interrupt::hold,
             call,

@@ -11,7 +11,7 @@
 
 use std::ffi::{c_long, c_void};
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +39,20 @@ thread_local! {
             held: AtomicU32::new(0),
         }
     };
+}
+
+/// The handler that the kernel has for each of which [`handled`] is told; 0: there is none.
+static ENTRY: AtomicUsize = AtomicUsize::new(0);
+
+/// Whoever the kernel calls at this address tells [`handled`]. There is one such address; who says
+/// another one stands before all handlers from then on.
+pub fn enters_by(handler: usize) {
+    ENTRY.store(handler, Ordering::Relaxed);
+}
+
+/// Would be known to have run ([`came`]).
+pub(crate) fn is_counted(handler: usize) -> bool {
+    handler == ENTRY.load(Ordering::Relaxed)
 }
 
 /// What [`leave`] puts back: a call may be made in a handler that interrupted another call.

@@ -40,26 +40,26 @@ pub struct EpollEvent {
 /// Signals that are held back while waiting: bit `n - 1` stands for signal `n`.
 pub type SignalMask = u64;
 
-/// Whether this process confined itself to few system calls, and what was known then. A forked
-/// child has its parent's filter, and its memory.
+/// Whether this process confined itself to few system calls ([`CONFINED_SINCE`]), and what was known
+/// of its handlers then. A forked child has its parent's filter, and its memory.
 static CONFINED: AtomicU32 = AtomicU32::new(FREE);
 const FREE: u32 = 0;
-/// Confined, and a handler was without SA_RESTART before.
-const CONFINED_WITH_INTERRUPTS: u32 = 1;
-/// Confined, and all handlers were with SA_RESTART before.
-const CONFINED_WITH_RESTARTS: u32 = 2;
+/// It did. The other bits tell of what was known.
+const CONFINED_SINCE: u32 = 1;
+/// A call goes on that a handler ended of which nobody was told.
+const RESTARTS: u32 = 2;
+/// No handler can have run of which nobody was told.
+const KNOWS_ALL: u32 = 4;
 
 /// The process is about to let the kernel refuse most system calls to it (seccomp). From now on
 /// only calls are made for waiting that the usual filters let pass: `ppoll` and, for epoll sets,
 /// the oldest call that says what is asked. What `sigaction` would tell is asked once more here,
 /// and not again.
 pub fn confine() {
-    let known = if ask_whether_handlers_restart() {
-        CONFINED_WITH_RESTARTS
-    } else {
-        CONFINED_WITH_INTERRUPTS
-    };
-    CONFINED.store(known, Ordering::Relaxed);
+    let known =
+        [(ask_whether_handlers_restart(), RESTARTS), (ask_whether_all_is_known(), KNOWS_ALL)];
+    let bits = known.iter().filter(|(is_so, _)| *is_so).map(|(_, bit)| bit).sum::<u32>();
+    CONFINED.store(CONFINED_SINCE | bits, Ordering::Relaxed);
 }
 
 /// [`confine`] was called in this process, or in one that it was forked from.
@@ -198,17 +198,29 @@ const SIGNALS: i32 = 64;
 /// the program has cancelled one.
 const CANCEL: i32 = 32;
 
-/// A call that was ended by a signal goes on: the handlers that ran have SA_RESTART. Where it is not
-/// known which ones ran, every handler of this process has to have it. A program that cancels
-/// threads has to look for that first, so its calls end.
+/// Signals whose handlers end no call that sleeps: those of faults, and the one by which the C
+/// library tells all threads that a user ID was changed (its `SIGSETXID`). Its handler is there as
+/// soon as there are threads.
+const NO_REASON: [i32; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, 33];
+
+/// A call that was ended by a signal goes on: the handlers that ran have SA_RESTART. Where none is
+/// known to have run, each that might have has to have it. A program that cancels threads has to
+/// look for that first, so its calls end.
 pub fn handlers_restart() -> bool {
-    interrupt::restarts().unwrap_or_else(all_handlers_restart)
+    interrupt::restarts().unwrap_or_else(|| was_known(RESTARTS, ask_whether_handlers_restart))
 }
 
-fn all_handlers_restart() -> bool {
+/// The kernel ended a call, but not for a handler: the process was stopped and goes on, a debugger
+/// came, or a child ended and nobody asked to be told. Linux begins `poll` and `select` again then.
+pub fn no_handler_ran() -> bool {
+    !interrupt::came() && was_known(KNOWS_ALL, ask_whether_all_is_known)
+}
+
+fn was_known(bit: u32, ask: impl FnOnce() -> bool) -> bool {
     match CONFINED.load(Ordering::Relaxed) {
-        FREE => ask_whether_handlers_restart(),
-        known => known == CONFINED_WITH_RESTARTS,
+        FREE => ask(),
+        known => known & bit != 0,
     }
 }
 
@@ -216,10 +228,20 @@ fn ask_whether_handlers_restart() -> bool {
     every_handler_restarts_but(CANCEL)
 }
 
-/// The kernel is asked whether every handler of this process has SA_RESTART, and whether there is
-/// none of this signal, which may be 0 for no signal.
+fn ask_whether_all_is_known() -> bool {
+    uncounted_handlers().next().is_none()
+}
+
+/// The kernel is asked whether every handler has SA_RESTART that might have run without our being
+/// told, and whether there is none of this signal, which may be 0 for no signal.
 pub fn every_handler_restarts_but(without: i32) -> bool {
-    (1..=SIGNALS).all(|signal| {
+    let restarts = libc::SA_RESTART as u64;
+    uncounted_handlers().all(|(signal, flags)| flags & restarts != 0 && signal != without)
+}
+
+/// Handlers that may end a call and of which [`interrupt::came`] does not tell: signal and flags.
+fn uncounted_handlers() -> impl Iterator<Item = (i32, u64)> {
+    (1..=SIGNALS).filter(|signal| !NO_REASON.contains(signal)).filter_map(|signal| {
         let mut action = Action::default();
         let nothing = std::ptr::null::<Action>();
         // SAFETY: nothing is set; the other pointer is to a live value of the kernel's layout.
@@ -229,7 +251,7 @@ pub fn every_handler_restarts_but(without: i32) -> bool {
         };
         let is_caught =
             asked == 0 && action.handler != libc::SIG_DFL && action.handler != libc::SIG_IGN;
-        !is_caught || (action.flags & libc::SA_RESTART as u64 != 0 && signal != without)
+        (is_caught && !interrupt::is_counted(action.handler)).then_some((signal, action.flags))
     })
 }
 

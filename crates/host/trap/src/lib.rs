@@ -28,6 +28,7 @@ mod start;
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
+pub use signals::signal_entry;
 pub use start::start;
 
 /// The variable that names the program to be mapped.

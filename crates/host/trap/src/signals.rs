@@ -78,12 +78,17 @@ fn remembered(signal: usize) -> Action {
 /// What the kernel gets for an action of the program's.
 fn entered_by_ours(action: &Action) -> Action {
     Action {
-        handler: address(entry::clearway_trap_signal),
+        handler: signal_entry(),
         // Without SA_SIGINFO the kernel does not say what came.
         flags: action.flags | SA_RESTORER | SA_SIGINFO,
         restorer: address(entry::clearway_trap_restorer),
         mask: action.mask & !bit(libc::SIGSYS),
     }
+}
+
+/// What the kernel enters for each handler of the program.
+pub fn signal_entry() -> usize {
+    address(entry::clearway_trap_signal)
 }
 
 fn ask_kernel(signal: usize, action: Option<&Action>, old: Option<&mut Action>) -> isize {
@@ -143,7 +148,7 @@ pub(crate) unsafe fn action(words: [usize; 6]) -> isize {
         }
         // The kernel leaves the flags of a handler that it has taken out after its only time.
         let is_over = was.handler == libc::SIG_DFL && was.flags & SA_RESETHAND != 0;
-        if was.handler == address(entry::clearway_trap_signal) {
+        if was.handler == signal_entry() {
             was = before;
         } else if is_over {
             was.flags = before.flags;

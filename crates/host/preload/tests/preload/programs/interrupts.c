@@ -141,6 +141,47 @@ static void accepts(void)
 	close(fd);
 }
 
+/* A call ends for no signal without a handler: stopped and continued, and a child ends of which nobody wants to hear. Nor do handlers that did not run count. */
+static void *sends_later(void *given)
+{
+	struct task *task = given;
+
+	waitpid(task->number, NULL, 0);
+	usleep(EVERY_US);
+	if (!task->over && send(task->fd, "x", 1, 0) != 1)
+		die("send");
+	return NULL;
+}
+
+static void stopped(int call)
+{
+	int ends[2];
+	pthread_t other;
+	pid_t us = getpid(), child;
+
+	pair(ends);
+	child = fork();
+	if (!child) {
+		for (int times = 0; times < 5; times++) {
+			usleep(EVERY_US);
+			kill(us, SIGSTOP);
+			usleep(EVERY_US);
+			kill(us, SIGCONT);
+		}
+		_exit(0);
+	}
+	seen = 0;
+	struct task task = {pthread_self(), child, 0, ends[1], 0};
+	pthread_create(&other, NULL, sends_later, &task);
+	int found = blocks(call, ends[0], -1);
+	int error = errno;
+	task.over = 1;
+	printf("stopped, %s: %d %s, a handler ran: %d\n", names[call], found, found < 0 ? strerrorname_np(error) : "", seen > 0);
+	pthread_join(other, NULL);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static const char *is(void *handler)
 {
 	return handler == (void *)note ? "note" : handler == (void *)note_with_info ? "note with info" :
@@ -232,6 +273,10 @@ int main(int argc, char **argv)
 	disturbed("a handler that looks", SIGUSR2, MOST, EPOLL);
 	handle(SIGUSR2, 0, note);
 	accepts();
+	/* As a runtime of Rust's has it. */
+	handle(SIGSEGV, 0, note);
+	for (int call = 0; call < EPOLL; call++)
+		stopped(call);
 	handlers_as_the_program_sees_them();
 	return 0;
 }
