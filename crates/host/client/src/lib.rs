@@ -39,7 +39,7 @@ pub use clearway_shm::attach_socket::{
 pub use clearway_shm::in_process;
 pub use clearway_shm::interrupt;
 pub use clearway_shm::layout::flags;
-pub use clearway_shm::wait::{PollFd, every_handler_restarts_but, sleep_poll};
+pub use clearway_shm::wait::{PollFd, every_handler_restarts_but, is_confined, sleep_poll};
 pub use client::Client;
 pub use config::{AppConfig, ConfigError, DnsOf, ShownInterfaces, Wildcard};
 pub use epoll::{EpollEvent, EpollSet};

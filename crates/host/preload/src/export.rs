@@ -1,35 +1,28 @@
 //! How a function of the C library is stood in for.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::errno::Answer;
+use crate::signals::held;
 
 pub(crate) use clearway_client::interrupt::{enter, leave};
+
+/// How many calls of ours this thread is inside of: one needs the C library itself, and must not be
+/// cancelled there, for our frames are not made to be unwound.
+pub(crate) use crate::signals::held::{depth, outside};
 
 /// What the inside of a call came to. None: the descriptor is the kernel's, so the C library's
 /// function shall do it.
 pub(crate) type Inside<T> = Option<Answer<T>>;
 
-thread_local! {
-    /// How many calls of ours this thread is inside of.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-}
-
-/// This thread is inside of a call of ours, which needs the C library itself: it must not be
-/// cancelled there, for our frames are not made to be unwound.
-pub(crate) fn depth() -> u32 {
-    DEPTH.get()
-}
-
 /// Runs the inside of a call. A panic may not reach the C caller, whose frames know nothing of it:
 /// the process ends.
 #[inline]
 pub(crate) fn guarded<T>(inside: impl FnOnce() -> T) -> T {
-    DEPTH.set(DEPTH.get() + 1);
+    held::enter();
     crate::process::notice_clone();
     let answer = catch_unwind(AssertUnwindSafe(inside)).unwrap_or_else(|_| std::process::abort());
-    DEPTH.set(DEPTH.get() - 1);
+    held::leave();
     answer
 }
 

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use clearway_client::{Client, Dns, DnsOf};
 use libc::{hostent, size_t, sockaddr, socklen_t};
 
-use crate::export::guarded;
+use crate::export::{guarded, outside};
 use crate::interfaces::shown;
 use crate::process;
 use crate::{errno, real};
@@ -161,7 +161,7 @@ fn ask<T>(call: impl Fn() -> T) -> Option<T> {
         };
         let builder = std::thread::Builder::new().name("clearway-names".into());
         let asker = without_signals(|| builder.spawn_scoped(scope, asks)).ok()?;
-        guarded(|| relay.run());
+        guarded(|| outside(|| relay.run()));
         let Carried((answer, (errno, h_errno))) = asker.join().ok()?;
         errno::set(errno);
         // SAFETY: this thread's own.

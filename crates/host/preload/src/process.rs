@@ -16,6 +16,7 @@ use crate::inside;
 use crate::lock::Lock;
 use crate::object::TABLE;
 use crate::real;
+use crate::signals::held;
 
 /// After an attempt to attach failed, the next one is not made before this time has passed.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
@@ -322,6 +323,8 @@ pub(crate) fn is_own() -> bool {
 }
 
 extern "C" fn before_fork() {
+    // Until the locks are given back: a handler may need them.
+    held::enter();
     FORKING.store(true, Ordering::Relaxed);
     ATTACHING.take();
     if let Some(client) = client() {
@@ -340,6 +343,7 @@ extern "C" fn after_fork_in_parent() {
     ATTACHING.give();
     FORKING.store(false, Ordering::Relaxed);
     inside::tell_of_fork();
+    held::leave();
 }
 
 /// The parent's other threads are not in this child, and neither is what they were about to do to
@@ -364,8 +368,8 @@ extern "C" fn after_fork_in_child() {
     cancel::lock().give();
     cancel::after_fork_in_child();
     TABLE.lock().give();
-    // A handler that forks may have interrupted a call of this very thread, which goes on.
-    if depth() == 0 {
+    // One is the fork. Within another call of ours, that one goes on in the child.
+    if depth() == 1 {
         forget_threads();
     }
     if let Some(client) = client() {
@@ -374,4 +378,5 @@ extern "C" fn after_fork_in_child() {
     inside::forget_sockets();
     ATTACHING.give();
     FORKING.store(false, Ordering::Relaxed);
+    held::leave();
 }

@@ -1,15 +1,15 @@
 //! Descriptors that another process sends (SCM_RIGHTS). Among them may be a socket of Clearway's,
 //! which the receiver then has as if it had been executed with it.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_long, c_uint};
 use std::os::fd::BorrowedFd;
 
 use clearway_client::may_be_session_fd;
-use libc::{cmsghdr, mmsghdr, msghdr, ssize_t, timespec};
+use libc::{cmsghdr, mmsghdr, msghdr, socklen_t, ssize_t, timespec, timeval};
 
-use crate::cancel::while_blocked;
-use crate::errno::{Answer, check};
+use crate::errno::{Answer, blocking};
 use crate::object::TABLE;
+use crate::signals::held;
 use crate::{inheritors, process, real};
 
 /// A control message without a descriptor.
@@ -42,10 +42,10 @@ pub(crate) fn may_bring_one(messages: *const mmsghdr, count: c_uint) -> bool {
 /// # Safety
 /// As for the C function.
 pub(crate) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> Answer<ssize_t> {
-    let answer = while_blocked(|| {
-        // SAFETY: the caller's own arguments.
-        check(unsafe { libc::syscall(libc::SYS_recvmsg, fd, message, flags) } as ssize_t)
-    })?;
+    let words = [fd.into(), message as c_long, flags.into(), 0, 0, 0];
+    // SAFETY: the caller's own arguments.
+    let call = || unsafe { held::wait(libc::SYS_recvmsg, words) };
+    let answer = blocking(call, || has_time_limit(fd))? as ssize_t;
     // SAFETY: the kernel has just filled it in.
     unsafe { take_up(&mut *message) };
     Ok(answer)
@@ -62,15 +62,26 @@ pub(crate) unsafe fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> Answer<c_int> {
+    let words = [fd.into(), messages as c_long, count.into(), flags.into(), timeout as c_long, 0];
     // SAFETY: the caller's own arguments.
-    let call = || unsafe { libc::syscall(libc::SYS_recvmmsg, fd, messages, count, flags, timeout) }
-        as c_int;
-    let filled = while_blocked(|| check(call()))?;
+    let call = || unsafe { held::wait(libc::SYS_recvmmsg, words) };
+    let filled = blocking(call, || has_time_limit(fd))? as c_int;
     for at in 0..filled as usize {
         // SAFETY: the kernel has just filled in so many.
         unsafe { take_up(&mut (*messages.add(at)).msg_hdr) };
     }
     Ok(filled)
+}
+
+/// Linux does not begin a call on a socket with SO_RCVTIMEO again.
+fn has_time_limit(fd: c_int) -> bool {
+    let mut limit = timeval { tv_sec: 0, tv_usec: 0 };
+    let mut len = size_of::<timeval>() as socklen_t;
+    let place = (&raw mut limit).cast();
+    // SAFETY: the place is that long.
+    let asked =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, place, &raw mut len) };
+    asked == 0 && (limit.tv_sec != 0 || limit.tv_usec != 0)
 }
 
 /// Looks at each descriptor that came. One that this process cannot have is closed, and told as

@@ -1,16 +1,17 @@
 //! sendfile and splice with a socket of Clearway on one side. Into a stream a file is read to where
 //! its bytes are sent from; the others go through a buffer of ours.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_long, c_uint};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use clearway_client::Errno;
 use libc::{off_t, size_t, ssize_t};
 
-use crate::errno::{Answer, check, fail};
+use crate::errno::{Answer, blocking, check, fail};
 use crate::export::{Inside, interpose};
 use crate::object::{Ours, TABLE, ours};
+use crate::signals::held;
 use crate::transfer::{self, recv_into, send_from};
 
 /// Bytes that are moved at once.
@@ -168,22 +169,13 @@ fn to_pipe(mine: &Ours, pipe: c_int, len: size_t, flags: c_uint) -> Answer<ssize
         return Ok(0);
     }
     let [out, into] = own_pipe()?;
-    // SAFETY: so many bytes are readable; then they are moved from pipe to pipe.
-    let moved = unsafe {
-        let filled = check(
-            libc::syscall(libc::SYS_write, into.as_raw_fd(), buffer.as_ptr(), seen) as ssize_t,
-        )?;
-        let nowhere = std::ptr::null_mut::<i64>();
-        check(libc::syscall(
-            libc::SYS_splice,
-            out.as_raw_fd(),
-            nowhere,
-            pipe,
-            nowhere,
-            filled,
-            flags,
-        ) as ssize_t)?
-    };
+    // SAFETY: so many bytes are readable.
+    let filled = check(unsafe {
+        libc::syscall(libc::SYS_write, into.as_raw_fd(), buffer.as_ptr(), seen) as ssize_t
+    })?;
+    let words = [out.as_raw_fd().into(), 0, pipe.into(), 0, filled as c_long, flags.into()];
+    // SAFETY: moves bytes from pipe to pipe.
+    let moved = blocking(|| unsafe { held::wait(libc::SYS_splice, words) }, || false)?;
     // This does not block, and is no place to be cancelled at: the pipe has the bytes.
     let taken = mine
         .socket
@@ -194,10 +186,9 @@ fn to_pipe(mine: &Ours, pipe: c_int, len: size_t, flags: c_uint) -> Answer<ssize
 /// A copy of what the pipe holds is sent; only as much as was sent is then taken from the pipe.
 fn from_pipe(pipe: c_int, mine: &Ours, len: size_t, flags: c_uint) -> Answer<ssize_t> {
     let [out, into] = own_pipe()?;
+    let words = [pipe.into(), into.as_raw_fd().into(), len as c_long, flags.into(), 0, 0];
     // SAFETY: copies from pipe to pipe; EINVAL when the program's is none, as Linux says.
-    let copied = check(
-        unsafe { libc::syscall(libc::SYS_tee, pipe, into.as_raw_fd(), len, flags) } as ssize_t
-    )? as usize;
+    let copied = blocking(|| unsafe { held::wait(libc::SYS_tee, words) }, || false)? as usize;
     if copied == 0 {
         return Ok(0);
     }

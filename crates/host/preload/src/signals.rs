@@ -2,8 +2,9 @@
 //!
 //! A call of ours that waits is only partly in the kernel, so the kernel cannot end it for a signal
 //! that comes before. Handlers of the program are therefore entered by way of one of ours
-//! ([`entry`]), which tells the thread that it was interrupted (`clearway_shm::interrupt`). The
-//! program is told of its own handlers alone.
+//! ([`entry`]), which tells the thread that it was interrupted (`clearway_shm::interrupt`), and runs
+//! them when the thread is outside of this library ([`held`]). The program is told of its own
+//! handlers alone.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -15,6 +16,7 @@ use libc::siginfo_t;
 
 use crate::real;
 
+pub(crate) mod held;
 #[cfg(test)]
 mod tests;
 
@@ -49,7 +51,8 @@ extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mut c_
     // SAFETY: the context is what the kernel gave.
     unsafe { interrupt::handled(handler & RESTARTS != 0, context) };
     let address = (handler & ADDRESS) as usize;
-    if address == 0 {
+    // SAFETY: what the kernel gave.
+    if address == 0 || unsafe { held::hold(signal, info, context.cast()) } {
         return;
     }
     if handler & WITH_INFO != 0 {
@@ -67,11 +70,12 @@ fn entry_address() -> usize {
     entry as *const () as usize
 }
 
+const FAULTS: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
 /// Whose handlers are entered by way of [`entry`]. What tells of faults ends no call, and its
 /// handlers are often particular about how they are entered.
 fn slot(signal: c_int) -> Option<&'static AtomicU64> {
-    const FAULTS: [c_int; 6] =
-        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
     let is_ours = (1..=SIGNALS).contains(&signal) && !FAULTS.contains(&signal);
     is_ours.then(|| &HANDLERS[signal as usize])
 }

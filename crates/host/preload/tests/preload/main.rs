@@ -384,6 +384,11 @@ fn signals_while_a_call_looks() {
     );
 }
 
+#[test]
+fn handlers_that_do_not_come_back_or_that_call_again() {
+    over_a_host("handlers");
+}
+
 /// Whether we may change the user. Without, these tests say so, or fail where `CI` is set.
 fn is_root() -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|is| is.uid() == 0);
@@ -457,7 +462,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 15] = [
+const TRAPPED: [&str; 16] = [
     "errnos",
     "numbers",
     "forks",
@@ -465,6 +470,7 @@ const TRAPPED: [&str; 15] = [
     "edges",
     "execs",
     "interrupts",
+    "handlers",
     "endings",
     "listeners",
     "options",
