@@ -17,7 +17,7 @@ use crate::hub::Watched;
 use crate::internal::Internal;
 use crate::ready::{self, ALL};
 use crate::wait::Deadline;
-use crate::{Client, Errno};
+use crate::{Client, Errno, poll};
 
 mod datagram;
 mod errors;
@@ -285,6 +285,30 @@ impl Socket {
     /// SIOCOUTQ: bytes written and not acknowledged. They stay in the FIFO until then.
     pub fn unsent_bytes(&self) -> usize {
         self.core.tx().map_or(0, |tx| ready::bytes_in(&tx.mem) as usize)
+    }
+
+    /// What close(2) waits for where SO_LINGER says some seconds: until the peer has acknowledged
+    /// all that was written, they are over, the connection is, or a signal comes. Where another
+    /// process may hold the socket, that is not the last close, and nothing is waited for.
+    pub fn linger(&self) {
+        /// Between two looks, at first and at most.
+        const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(10)];
+        let seconds = self.options().linger.unwrap_or(0);
+        if seconds == 0 || self.copies != self.client.copies() || self.is_listener() {
+            return;
+        }
+        let deadline = Deadline::after(Some(Duration::from_secs(seconds.into())));
+        let mut pause = PAUSES[0];
+        let goes_on = || {
+            self.core.state() & (state::FAILED | state::CLOSED) == 0 && self.attachment().is_ok()
+        };
+        while self.unsent_bytes() > 0 && goes_on() {
+            let left = deadline.left().unwrap_or(Duration::ZERO);
+            if left.is_zero() || poll(&self.client, &mut [], Some(pause.min(left)), None).is_err() {
+                return;
+            }
+            pause = PAUSES[1].min(pause * 2);
+        }
     }
 
     /// What TCP_INQ tells with each receive: bytes to be read, and the end of the stream counts as

@@ -105,6 +105,7 @@ fn inside_close(fd: c_int) -> Inside<c_int> {
         return Some(answer);
     };
     if held.is_last() {
+        mine.socket.linger();
         // SAFETY: the descriptor is open until it is closed below.
         mine.socket.close_by_message(unsafe { BorrowedFd::borrow_raw(fd) });
     }

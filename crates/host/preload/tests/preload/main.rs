@@ -389,6 +389,11 @@ fn handlers_that_do_not_come_back_or_that_call_again() {
     over_a_host("handlers");
 }
 
+#[test]
+fn close_waits_as_so_linger_says() {
+    over_a_host("lingers");
+}
+
 /// Whether we may change the user. Without, these tests say so, or fail where `CI` is set.
 fn is_root() -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|is| is.uid() == 0);
@@ -462,7 +467,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 16] = [
+const TRAPPED: [&str; 17] = [
     "errnos",
     "numbers",
     "forks",
@@ -471,6 +476,7 @@ const TRAPPED: [&str; 16] = [
     "execs",
     "interrupts",
     "handlers",
+    "lingers",
     "endings",
     "listeners",
     "options",
