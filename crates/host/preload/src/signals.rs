@@ -212,6 +212,36 @@ installing! {
     fn __sysv_signal by install_once;
 }
 
+/// `sigset(3)`: a handler, or SIG_HOLD for a signal that is to be blocked.
+///
+/// # Safety
+/// As for the C function of this name.
+// SAFETY: it stands in for the function of this name in the C library, with its signature.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn sigset(signal: c_int, handler: usize) -> usize {
+    /// From `signal.h`.
+    const SIG_HOLD: usize = 2;
+    let is_held = handler == SIG_HOLD;
+    // SAFETY: all of it are numbers, and the places are ours.
+    let (before, was_held) = unsafe {
+        let mut old = mem::zeroed::<Action>();
+        let before = match is_held {
+            true if sigaction(signal, ptr::null(), &raw mut old) == 0 => old.sa_sigaction,
+            true => libc::SIG_ERR,
+            false => install(signal, handler, 0, false),
+        };
+        if before == libc::SIG_ERR {
+            return before;
+        }
+        let (mut one, mut mask) = (mem::zeroed(), mem::zeroed());
+        libc::sigaddset(&raw mut one, signal);
+        let how = if is_held { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+        libc::pthread_sigmask(how, &raw const one, &raw mut mask);
+        (before, libc::sigismember(&raw const mask, signal) == 1)
+    };
+    if was_held { SIG_HOLD } else { before }
+}
+
 /// `siginterrupt(3)`
 ///
 /// # Safety

@@ -350,6 +350,12 @@ unsafe fn recv_from(
     Ok(received.len as ssize_t)
 }
 
+/// The kernel takes the length of a name for a number with a sign.
+fn room_for_name(message: &msghdr) -> Answer<()> {
+    let is_wrong = !message.msg_name.is_null() && message.msg_namelen > c_int::MAX as socklen_t;
+    if is_wrong { fail(libc::EINVAL) } else { Ok(()) }
+}
+
 /// # Safety
 /// The pointers are what the program gave to the C function that this serves, and valid as that
 /// function asks.
@@ -359,6 +365,7 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
     }
     // SAFETY: not null, so the caller's.
     let message = unsafe { &mut *message };
+    room_for_name(message)?;
     // SAFETY: the caller's vectors.
     let mut into = unsafe { targets(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }?;
     if flags & libc::MSG_ERRQUEUE != 0 {
@@ -681,6 +688,7 @@ unsafe fn send_to(
 unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Answer<ssize_t> {
     // SAFETY: `sender_of` saw that it is not null, so it is the caller's.
     let message = unsafe { &*message };
+    room_for_name(message)?;
     // SAFETY: the caller's vectors.
     let from = unsafe { sources(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }?;
     // SAFETY: the caller's address.

@@ -359,6 +359,12 @@ static void transfers(void)
 	CALL(recvmsg(ends[1], &message, 0));
 	CALL(sendmsg(ends[0], &message, 0));
 	CALL(recvmsg(ends[1], NULL, 0));
+	message.msg_iovlen = 2;
+	message.msg_namelen = -1;
+	CALL(recvmsg(ends[1], &message, MSG_DONTWAIT));
+	CALL(sendmsg(ends[0], &message, 0));
+	message.msg_name = NULL;
+	CALL(recvmsg(ends[1], &message, MSG_DONTWAIT));
 	CALL(connect(ends[0], (void *)&self, self_len));
 	CALL(listen(ends[0], 1));
 	CALL(bind(ends[0], (void *)&self, self_len));

@@ -211,6 +211,22 @@ static void handlers_as_the_program_sees_them(void)
 	printf("ran: %d\n", seen);
 	printf("signal: %s\n", is((void *)signal(SIGHUP, note)));
 	shown("by signal", SIGHUP);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+	printf("sigset: %s\n", is((void *)sigset(SIGHUP, note)));
+	shown("by sigset", SIGHUP);
+	printf("held: %s\n", is((void *)sigset(SIGHUP, SIG_HOLD)));
+	seen = 0;
+	raise(SIGHUP);
+	printf("ran: %d\n", seen);
+	printf("was held: %d\n", sigset(SIGHUP, note) == SIG_HOLD);
+	printf("ran: %d\n", seen);
+	for (int number = 0; number <= 65; number += 65) {
+		int failed = sigset(number, number ? SIG_HOLD : note) == SIG_ERR;
+		printf("sigset of %d: %d %s\n", number, failed, strerrorname_np(errno));
+	}
+	signal(SIGHUP, note);
+#pragma GCC diagnostic pop
 	printf("siginterrupt: %d\n", siginterrupt(SIGHUP, 1));
 	shown("ends calls", SIGHUP);
 	printf("signal again: %s\n", is((void *)signal(SIGHUP, note)));
