@@ -4,7 +4,7 @@
 #include <time.h>
 
 static sigjmp_buf back;
-static volatile int seen, code, value, signals_masked, on_stack;
+static volatile int seen, code, value, signals_masked, on_stack, is_up;
 static struct sockaddr_storage server;
 static char stack[64 * 1024];
 
@@ -189,6 +189,57 @@ static void called_again(void)
 	printf("called again, failed: %d\n", failed);
 }
 
+/* A thread that ends in a handler. */
+static void ends(int number, siginfo_t *info, void *context)
+{
+	(void)number, (void)info, (void)context;
+	pthread_exit(&server);
+}
+
+static void cleans_up(void *given)
+{
+	(void)given;
+	seen++;
+}
+
+static void *lives(void *given)
+{
+	char byte;
+
+	pthread_cleanup_push(cleans_up, NULL);
+	is_up = 1;
+	if (given)
+		recv(*(int *)given, &byte, 1, 0);
+	for (;;)
+		close(bound(SOCK_STREAM));
+	pthread_cleanup_pop(0);
+	return NULL;
+}
+
+static void ended_in_a_handler(void)
+{
+	int ends_of[2], ended = 0;
+	pthread_t other;
+	void *came;
+
+	pair(ends_of);
+	handle(SIGUSR2, 0, ends);
+	seen = 0;
+	for (int round = 0; round < 20; round++) {
+		is_up = 0;
+		pthread_create(&other, NULL, lives, round % 2 ? &ends_of[0] : NULL);
+		while (!is_up)
+			usleep(100);
+		usleep(3000);
+		pthread_kill(other, SIGUSR2);
+		pthread_join(other, &came);
+		ended += came == &server;
+	}
+	close(ends_of[0]);
+	close(ends_of[1]);
+	printf("threads that ended in a handler: %d, cleaned up: %d\n", ended, seen);
+}
+
 /* A child of a handler's. */
 static void forks(int number, siginfo_t *info, void *context)
 {
@@ -302,6 +353,7 @@ int main(int argc, char **argv)
 	left_while_they_wait();
 	left_anywhere();
 	called_again();
+	ended_in_a_handler();
 	forked_in_a_handler();
 	told("recv", 0, 0);
 	told("recv, once", SA_RESETHAND, 0);
