@@ -50,6 +50,9 @@ pub(crate) struct Cause<'a> {
     pub(crate) dst: Addr,
     /// The packet, IP header first, in two parts.
     pub(crate) quoted: [&'a [u8]; 2],
+    /// It came over a loopback interface: the error bothers nobody else, and is not held back, as
+    /// on Linux.
+    pub(crate) inside: bool,
 }
 
 /// The longest error over IPv4 in bytes, IP header included (RFC 1812 4.3.2.3).
@@ -79,7 +82,7 @@ pub(crate) fn complain(
         false => ip.source_for(cause.table, &cause.src),
     };
     let Some(from) = from else { return };
-    if !ip.error_limit.take(now, &mut ip.rng) {
+    if !cause.inside && !ip.error_limit.take(now, &mut ip.rng) {
         counters.icmp.errors_limited += 1;
         return;
     }

@@ -118,6 +118,11 @@ impl Ip {
         self.ifaces.get(usize::from(iface.0))
     }
 
+    /// Whether packets on this interface never leave the stack.
+    pub(crate) fn is_loopback(&self, iface: Iface) -> bool {
+        self.interface(iface).is_some_and(Interface::is_loopback)
+    }
+
     /// Whether a frame from this link address is one of our own that came back.
     pub(crate) fn is_own_mac(&self, iface: Iface, from: Mac) -> bool {
         self.interface(iface).is_some_and(|i| i.mac == from)
@@ -149,7 +154,7 @@ impl Ip {
     pub(crate) fn hop(&self, table: Table, local: &Addr, remote: &Addr) -> Result<Hop, NoHop> {
         let hop = self.any_hop(table, local, remote)?;
         // Loopback addresses never leave the machine (RFC 1122 3.2.1.3 g, RFC 4291 2.5.3).
-        let inside = self.interface(hop.iface).is_some_and(Interface::is_loopback);
+        let inside = self.is_loopback(hop.iface);
         if (local.is_loopback() || remote.is_loopback()) && !inside {
             Err(NoHop::NoRoute)
         } else {
@@ -160,7 +165,7 @@ impl Ip {
     /// Whether packets from `local` to `remote` never leave the stack.
     pub(crate) fn stays_inside(&self, table: Table, local: &Addr, remote: &Addr) -> bool {
         let hop = self.hop(table, local, remote);
-        hop.is_ok_and(|hop| self.interface(hop.iface).is_some_and(Interface::is_loopback))
+        hop.is_ok_and(|hop| self.is_loopback(hop.iface))
     }
 
     /// As [`Ip::hop`], by the interface that the sender names for what has no route of its own:
@@ -173,7 +178,7 @@ impl Ip {
         remote: &Addr,
     ) -> Result<Hop, NoHop> {
         let Some(iface) = via else { return self.hop(table, local, remote) };
-        let inside = self.interface(iface).is_some_and(Interface::is_loopback);
+        let inside = self.is_loopback(iface);
         let here = self.interface(iface).is_some_and(|i| i.table == table);
         if !here || (local.is_loopback() && !inside) {
             return Err(NoHop::NoRoute);

@@ -114,6 +114,10 @@ impl Sessions {
             // One that could not be made by a message may be made yet.
             What::Fresh | What::Datagrams(_) => session.clear_state(state::FAILED),
         }
+        if peer.port == 0 {
+            // Linux asks there, and is told so by whoever is asked.
+            return Err(refuse(Errno::ECONNREFUSED, "nobody listens at port 0"));
+        }
         let (rx, tx) = session.fifos()?;
         let places = (rx.place, tx.place);
         let token = Session::token(handle);

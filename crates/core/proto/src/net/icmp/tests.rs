@@ -201,6 +201,14 @@ fn nothing_that_could_multiply_is_answered() {
 }
 
 #[test]
+fn errors_within_the_stack_are_not_held_back() {
+    let mut net = Net::new(&[(crate::testing::loopback(1_500, 0), &["127.0.0.1/8"])]);
+    let packet = udp_packet(("127.0.0.1", 1000), ("127.0.0.1", 2000), b"x");
+    let sent: usize = (0..5_000).map(|_| net.exchange(&packet).len()).sum();
+    assert_eq!((sent, net.stack.counters().icmp.errors_limited), (5_000, 0));
+}
+
+#[test]
 fn errors_are_rate_limited_and_counted() {
     let mut net = Net::lan();
     let frame = ip_frame(&udp_packet(("10.0.0.2", 1000), ("10.0.0.1", 2000), b"x"));

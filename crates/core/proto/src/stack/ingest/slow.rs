@@ -308,7 +308,9 @@ impl<E: Env> Stack<E> {
             let alone = to == For::Us && !link.group;
             if (alone || even_multicast) && !src.is_unspecified() {
                 let Stack { ip, counters, replies, .. } = self;
-                let cause = Cause { table: link.table, src, dst, quoted: [bytes, &[]] };
+                let quoted = [bytes, &[][..]];
+                let inside = ip.is_loopback(link.iface);
+                let cause = Cause { table: link.table, src, dst, quoted, inside };
                 icmp::complain(
                     now,
                     ip,
@@ -424,15 +426,10 @@ impl<E: Env> Stack<E> {
             return;
         }
         let Stack { ip, counters, replies, .. } = self;
-        let Envelope { table, src, dst, .. } = packet.envelope;
-        icmp::complain(
-            now,
-            ip,
-            counters,
-            replies,
-            &Cause { table, src, dst, quoted: [packet.bytes, &[]] },
-            what,
-        );
+        let Envelope { iface, table, src, dst, .. } = packet.envelope;
+        let inside = ip.is_loopback(iface);
+        let cause = Cause { table, src, dst, quoted: [packet.bytes, &[]], inside };
+        icmp::complain(now, ip, counters, replies, &cause, what);
     }
 
     fn datagram(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) -> Result<(), Drop> {
@@ -637,7 +634,7 @@ impl<E: Env> Stack<E> {
         scratch.fragments.expire(now, &mut discarded, |expired| {
             let FragKey { table, src, dst, .. } = expired.key;
             if ip.is_ours(table, &dst) {
-                let cause = Cause { table, src, dst, quoted: expired.quoted };
+                let cause = Cause { table, src, dst, quoted: expired.quoted, inside: false };
                 icmp::complain(now, ip, counters, replies, &cause, Complaint::Reassembly);
             }
         });

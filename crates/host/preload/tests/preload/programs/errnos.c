@@ -237,6 +237,7 @@ static void tried_again(void)
 	CALL(getpeername(again, (void *)&now, &len));
 	CALL(recv(again, &byte, 1, 0));
 	CALL(send(again, "x", 1, MSG_NOSIGNAL));
+	SAY("connect to port 0", connect(again, (void *)&self, self_len));
 	SAY("connect again, where somebody listens", connect(again, (void *)&somebody, self_len));
 	int theirs = accept(fd, NULL, NULL);
 	CALL(send(again, "x", 1, MSG_NOSIGNAL));
