@@ -90,9 +90,11 @@ pub(crate) unsafe fn spawn(
         // The kernel says what is wrong with it.
         return Outcome::Native;
     };
-    // SAFETY: as above; the library only notes that there will be copies of descriptors.
-    unsafe { (hooks().call)(number, words.map(|word| word as c_long)) };
     let has = |flag: i32| asked.flags & flag as u64 != 0;
+    if !has(libc::CLONE_FILES) {
+        // SAFETY: as above; the library only notes that there will be copies of descriptors.
+        unsafe { (hooks().call)(number, words.map(|word| word as c_long)) };
+    }
     let block = match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
         (true, false) => match block::take() {
             Some(block) => block,

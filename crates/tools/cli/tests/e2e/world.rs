@@ -119,7 +119,25 @@ impl World {
         let (v4, v6) = (format!("{OURS_V4}/24"), format!("{OURS_V6}/64"));
         let mut all = vec!["http", "--port", port, "-a", &v4, "-a", &v6, "--json"];
         all.extend(args);
-        self.clearway(&all)
+        let server = self.clearway(&all);
+        if port.starts_with(&format!("tap:{TAP}")) {
+            self.wait_for_link();
+        }
+        server
+    }
+
+    /// The kernel drops what is sent before it has seen that the device has somebody at its other
+    /// end, and that it sees in its own time.
+    fn wait_for_link(&self) {
+        let deadline = Instant::now() + TIME_LIMIT;
+        loop {
+            let link = self.text("ip", &["-oneline", "link", "show", "dev", TAP]);
+            if !link.contains("NO-CARRIER") && !link.contains("state DOWN") {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{link}");
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// `clearway` with these arguments in the namespace; it is ready when this returns.

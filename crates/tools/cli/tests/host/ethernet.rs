@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::netns::{Netns, root};
-use crate::world::{Host, Namespace, eventually, report};
+use crate::world::{Host, Namespace, answers, eventually, report};
 
 const KERNEL: [&str; 2] = ["10.98.0.1", "fd98::1"];
 const OURS: [&str; 2] = ["10.98.0.2", "fd98::2"];
@@ -271,6 +271,8 @@ fn the_kernel_pings_the_host() {
     }
     let (netns, host) = wire();
     for address in OURS {
+        // The kernel drops what is sent before it has seen that the link is up.
+        eventually("the host answers", || answers(&netns, address));
         let said = netns.text("ping", &["-c", "3", "-i", "0.2", "-W", "5", address]);
         assert!(said.contains("3 received"), "{said}");
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::netns::{Netns, root};
 use crate::schema;
-use crate::world::{CHAPTER, Host, IN_CLIENT, IN_SERVER, eventually};
+use crate::world::{CHAPTER, Host, IN_CLIENT, IN_SERVER, answers, eventually};
 
 /// A TAP device with the kernel behind it, and a rule.
 const MORE: &[&str] = &[
@@ -231,8 +231,7 @@ fn hold_host(seen: &mut Seen, netns: &Netns) {
     let settings = folder.join("host.toml");
     fs::write(&settings, "[log]\nlevel = \"info\"\n").unwrap();
     let host = Host::inside(netns, &["-c", settings.to_str().unwrap()], &commands);
-    let pinged = netns.run("ping", &["-c", "1", "-W", "5", "10.99.7.2"]);
-    assert!(pinged.status.success());
+    eventually("the host answers", || answers(netns, "10.99.7.2"));
     let server = host.spawn(IN_SERVER, "python3", &["-c", SERVER]);
     server.await_text("listens");
     let client = host.spawn(IN_CLIENT, "python3", &["-c", CLIENT]);
