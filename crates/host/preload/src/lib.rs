@@ -32,6 +32,7 @@ mod lock;
 mod names;
 mod object;
 mod options;
+mod parts;
 mod process;
 mod real;
 mod received;

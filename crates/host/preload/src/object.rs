@@ -10,6 +10,7 @@ use clearway_client::{EpollSet, Kind, Socket};
 use crate::epoll::Set;
 use crate::interfaces::netlink::RouteSocket;
 use crate::options::{Extra, Told, stamps};
+use crate::parts::Parts;
 use crate::stdio;
 use crate::table::{Held, Table};
 
@@ -89,6 +90,8 @@ pub(crate) struct Ours {
     segment_size: AtomicU16,
     /// When the last datagram came, for SIOCGSTAMP; 0: nobody has noted it.
     last_stamp: AtomicU64,
+    /// A datagram that is being put together.
+    pub(crate) parts: Parts,
     extra: Mutex<Extra>,
     /// Epoll sets that it is a member of, by its descriptor there.
     sets: Mutex<Vec<(c_int, Weak<EpollSet>)>>,
@@ -100,6 +103,7 @@ impl Ours {
             socket,
             segment_size: AtomicU16::new(0),
             last_stamp: AtomicU64::new(stamps::NEVER),
+            parts: Parts::default(),
             extra: Mutex::new(extra),
             sets: Mutex::default(),
         }

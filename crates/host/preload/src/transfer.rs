@@ -564,10 +564,12 @@ pub(crate) fn send_from(
         let sent = blocking(|| mine.socket.send_to(from, &how, flags), limited);
         return raising(sent, flags).map(|len| copied(mine, flags, len));
     }
-    // A datagram that is put together by several calls, or one out of band, is none that Clearway
-    // makes.
-    if flags & (libc::MSG_MORE | libc::MSG_OOB) != 0 {
+    // Out of band there are none.
+    if flags & libc::MSG_OOB != 0 {
         return fail(libc::EOPNOTSUPP);
+    }
+    if flags & libc::MSG_MORE != 0 || mine.parts.is_begun() {
+        return send_part(mine, from, flags, how);
     }
     let segment_size = mine.segment_size();
     let sent = if how.is_none() && segment_size == 0 {
@@ -580,6 +582,25 @@ pub(crate) fn send_from(
         blocking(|| mine.socket.send_to(from, &how, flags), limited)
     };
     sent.map(|len| copied(mine, flags, len))
+}
+
+/// A part of a datagram. Where it goes was said with the first.
+fn send_part(
+    mine: &Ours,
+    from: &[IoSlice<'_>],
+    flags: c_int,
+    how: Option<SendTo>,
+) -> Answer<ssize_t> {
+    let how = how.unwrap_or_default();
+    if !mine.parts.is_begun() && how.to.is_none() && mine.socket.remote().is_none() {
+        return fail(libc::EDESTADDRREQ);
+    }
+    mine.parts.add(from, how)?;
+    if flags & libc::MSG_MORE == 0 {
+        let (bytes, how) = mine.parts.take();
+        send_from(mine, &[IoSlice::new(&bytes)], flags, Some(how))?;
+    }
+    Ok(from.iter().map(|part| part.len()).sum::<usize>() as ssize_t)
 }
 
 /// Sends bytes of a file over a stream, which are read to where they are sent from.
@@ -644,7 +665,8 @@ unsafe fn destination(
     to: *const sockaddr,
     to_len: socklen_t,
 ) -> Answer<Option<SocketAddr>> {
-    if to.is_null() || to_len == 0 || mine.is_stream() {
+    // That of a datagram that was begun stands.
+    if to.is_null() || to_len == 0 || mine.is_stream() || mine.parts.is_begun() {
         return Ok(None);
     }
     // SAFETY: the caller's address is that long.

@@ -794,6 +794,22 @@ static void datagrams(void)
 		got += now;
 	}
 	CALL(recvmmsg(two, many, 2, MSG_DONTWAIT, NULL));
+	/* One datagram of several calls; where it goes is said first. */
+	static char half[40000];
+	int third = bound(SOCK_DGRAM);
+	SAY("a part to nobody", send(third, "x", 1, MSG_MORE));
+	SAY("a part", sendto(third, "par", 3, MSG_MORE, (void *)&to, self_len));
+	SAY("nothing yet", recv(two, text, sizeof(text), MSG_DONTWAIT));
+	from = name_of(third);
+	SAY("another", sendto(third, "t", 1, MSG_MORE, (void *)&from, self_len));
+	SAY("the last", send(third, "s", 1, 0));
+	SAY("all of it", recv(two, text, sizeof(text), 0));
+	printf("%.5s\n", text);
+	SAY("half", sendto(third, half, sizeof(half), MSG_MORE, (void *)&to, self_len));
+	SAY("too much", send(third, half, sizeof(half), 0));
+	SAY("alone", sendto(third, "z", 1, 0, (void *)&to, self_len));
+	SAY("one byte", recv(two, text, sizeof(text), 0));
+	close(third);
 	close(two);
 	SAY("a datagram to nobody", send(one, "x", 1, 0));
 	await(one, POLLERR);
