@@ -4,11 +4,12 @@
 #   tests/apps/suites.sh [twisted|trio|tornado|gevent|uvloop ...]      all of them without an argument (half an hour)
 #
 # Installs the libraries from PyPI below target/suites, and runs each in a network namespace of its own (root). What differs for a reason is told with it, and is no
-# failure; what else differs is. Needs python3 with venv, and `clearway` with its library below target/release or target/debug (or where CLEARWAY_BIN says).
+# failure; what else differs is. Needs Debian's python3-venv, and `clearway` with its library below target/release or target/debug (or where CLEARWAY_BIN says).
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 bin=${CLEARWAY_BIN:-$([ -x "$top/target/release/clearway" ] && echo "$top/target/release" || echo "$top/target/debug")}
 [ -x "$bin/clearway" ] || { echo "no clearway at $bin: cargo build --release" >&2; exit 2; }
+python3 -c "import ensurepip" 2> /dev/null || { echo "apt-get install python3-venv" >&2; exit 2; }
 [ "$(id -u)" = 0 ] || { echo "network namespaces need root" >&2; exit 2; }
 suites=("$@")
 [ $# -gt 0 ] || suites=(twisted trio tornado gevent uvloop)
@@ -38,7 +39,7 @@ fi
 folder=$(mktemp -d /tmp/cwsuites.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 
-# What a suite runs. Each prints names of tests that failed, one a line, to descriptor 3.
+# What a suite runs. Each prints the names of tests that failed, one a line; to stderr, how many there were.
 cat > "$folder/suite" <<'SUITE'
 #!/usr/bin/env bash
 suite=$1 venv=$2 log=$3
