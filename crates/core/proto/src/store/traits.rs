@@ -110,6 +110,11 @@ pub trait RxStore<B: Buf> {
     /// all the same, though `most` has become less.
     fn room(&self, queue: &Self::Queue, most: u32) -> u32;
 
+    /// The peer was promised `left` bytes more, which is half of what the window may be, or less:
+    /// an owner who reads without telling ([`Stack::consumed`](crate::Stack::consumed)) shall tell
+    /// when half of all is free. What is free now is looked at afterwards.
+    fn window_is_low(&self, _queue: &Self::Queue, _left: u32) {}
+
     /// What [`RxStore::room`] says of a new queue at best: no window will be larger.
     fn largest_room(&self) -> u32;
 

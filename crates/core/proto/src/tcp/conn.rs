@@ -17,7 +17,7 @@ use super::recovery::Status;
 use super::rtt::Rtt;
 use super::seldom::Seldom;
 use super::settings::Settings;
-use super::snd::{Snd, SndAhead};
+use super::snd::{FitsTwice, Snd, SndAhead, half_of};
 use super::state::{Cause, State, after};
 use crate::error::Failure;
 use crate::event::ConnEvents;
@@ -135,6 +135,7 @@ pub(crate) struct Conn<E: Env> {
     pub our_mss: u16,
     pub settings: Settings,
     pub failure: Option<Failure>,
+    pub fits_twice: FitsTwice,
     pub iss: Seq,
     pub irs: Seq,
 }
@@ -213,6 +214,7 @@ impl<E: Env> Conn<E> {
             token,
             settings,
             failure: None,
+            fits_twice: FitsTwice::UNKNOWN,
             iss,
             irs: Seq(0),
             peer_mss: MIN_MSS,
@@ -382,12 +384,25 @@ impl<E: Env> Conn<E> {
     /// Takes the window of a segment (RFC 9293 3.10.7.4, step 5).
     #[inline]
     pub(crate) fn set_window(&mut self, wnd: u32, seq: Seq, ack: Seq) {
-        if wnd > self.snd.wnd {
-            self.snd_ahead.max_wnd = self.snd_ahead.max_wnd.max(wnd);
+        if wnd > self.snd.wnd && wnd > self.snd_ahead.max_wnd {
+            self.snd_ahead.max_wnd = wnd;
+            if self.fits_twice.bytes() < self.mss.into() {
+                self.larger_buffer(wnd);
+            }
         }
         self.snd.wnd = wnd;
         self.snd.wl1 = seq;
         self.snd.wl2 = ack;
+    }
+
+    /// A window larger than any before, where these bound the segments.
+    #[cold]
+    fn larger_buffer(&mut self, wnd: u32) {
+        let fits_twice = FitsTwice::of(half_of(wnd));
+        if fits_twice.bytes() >= self.fits_twice.bytes() {
+            self.fits_twice = fits_twice;
+            self.snd.size_is_new();
+        }
     }
 
     /// RFC 5961 5.2: SND.UNA - MAX.SND.WND ≤ SEG.ACK ≤ SND.NXT, in the part of the circle behind

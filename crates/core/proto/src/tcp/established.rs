@@ -9,6 +9,7 @@ use super::context::ConnCx;
 use super::deadlines::Timer;
 use super::marks::Marks;
 use super::options;
+use super::rcv::{PUSHED, QUICK};
 use super::sizes::Sizes;
 use crate::config::MtuProbing;
 use crate::store::Env;
@@ -69,7 +70,7 @@ pub(crate) fn established<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         let refused = c.choose_congestion(cx.pools, cx.stack.now, c.settings.congestion());
         cx.counters.tcp.paced_refused += u64::from(refused);
     }
-    c.rcv.quick = QUICK_ACKS;
+    c.rcv.quick = (QUICK_ACKS * QUICK) | PUSHED;
     c.cancel(Timer::Retransmit);
     c.progress(cx.now, false);
     if let Some(rare) = c.rare.get_mut(&mut cx.pools.rare_stats) {

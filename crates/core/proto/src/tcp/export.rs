@@ -18,7 +18,7 @@ use super::fast_open::FastOpenListener;
 use super::loss::sent::Sent;
 use super::marks::Marks;
 use super::mtu_search::MtuSearch;
-use super::options::MIN_MSS;
+use super::options::{LEAST_PAYLOAD, MIN_MSS};
 use super::rare_stats::{RareStats, Undo};
 use super::reasm::Reasm;
 use super::records::{ANSWERS, SynRcvd, TimeWait};
@@ -107,9 +107,6 @@ const FAILURES: [Option<Failure>; 16] = [
 
 /// No window is larger (RFC 7323 2.3).
 const MOST_WINDOW: u32 = 1 << 30;
-
-/// The least segment size that a record may have: what [`MIN_MSS`] leaves beside timestamps.
-const LEAST_MSS: u16 = MIN_MSS - 12;
 
 /// What a buffer is tried with first when received bytes are to be kept again; what it does not
 /// take is tried in halves.
@@ -221,6 +218,7 @@ impl<E: Env> Conn<E> {
         f.choice(36, &mut self.failure, &FAILURES);
         self.snd.fields(f);
         self.snd_ahead.fields(f);
+        self.fits_twice.fields(f);
         self.rcv.fields(f);
         self.rcv_ahead.fields(f);
         self.times.fields(f);
@@ -266,7 +264,7 @@ impl<E: Env> Conn<E> {
         {
             return Some("a window that no peer can offer");
         }
-        if c.mss < LEAST_MSS || c.peer_mss < MIN_MSS || c.our_mss == 0 || c.rcv_mss == 0 {
+        if c.mss < LEAST_PAYLOAD || c.peer_mss < MIN_MSS || c.our_mss == 0 || c.rcv_mss == 0 {
             return Some("segments without room");
         }
         if c.state == State::Closed {
@@ -560,7 +558,7 @@ impl<E: Env> Tcp<E> {
             .find(|(was, _)| *was == syn_rcvd.listener)
             .map(|(_, is)| *is)
             .ok_or(Fault::Missing)?;
-        if syn_rcvd.mss < LEAST_MSS || syn_rcvd.snd_scale > MAX_SCALE {
+        if syn_rcvd.mss < LEAST_PAYLOAD || syn_rcvd.snd_scale > MAX_SCALE {
             return Err(Fault::Contradiction("a window or a segment that no peer can offer"));
         }
         if self.find(&syn_rcvd.key).is_some() {
@@ -612,7 +610,7 @@ impl<E: Env> Tcp<E> {
                 iss: Seq(0),
                 ts_offset: 0,
             };
-            Conn::fresh(now, &start, (rx, tx), LEAST_MSS)
+            Conn::fresh(now, &start, (rx, tx), LEAST_PAYLOAD)
         };
         let index = match self.fill(r, &mut c, Seldom::of(&options), made) {
             Ok(()) => self.place(c)?,

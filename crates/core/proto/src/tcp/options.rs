@@ -19,6 +19,9 @@ const DEFAULT_MSS_V6: u16 = 1220;
 /// Timestamps with their padding take this much of every segment (RFC 7323 A).
 const TIMESTAMPS_LEN: u16 = 12;
 
+/// What [`MIN_MSS`] leaves beside timestamps: no full segment has a shorter payload.
+pub(crate) const LEAST_PAYLOAD: u16 = MIN_MSS - TIMESTAMPS_LEN;
+
 /// What a SYN or SYN-ACK offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Offered {

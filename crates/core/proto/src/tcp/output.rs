@@ -22,9 +22,10 @@ use super::deadlines::Timer;
 use super::ecn::Leaving;
 use super::options;
 use super::rare_stats::RareStats;
-use super::rcv::Rcv;
+use super::rcv::{PUSHED, Rcv};
 use super::reasm::{BLOCKS, Reasm};
 use super::recovery::Next;
+use super::snd::{FitsTwice, half_of};
 use super::span::Span;
 use super::state::{Cause, State};
 use super::window::{self, Offer, Room as Offering};
@@ -638,23 +639,50 @@ impl<E: Env> Conn<E> {
     #[inline(always)]
     pub(crate) fn path_takes(&mut self, mtu: u32) {
         self.snd.fits_mtu = mtu.min(u32::from(u16::MAX)) as u16;
-        let mss = self.payload_of(mtu);
+        let full = self.path_payload_of(mtu);
+        let mss = self.within_window(full);
         if mss != self.mss {
             self.mss = mss;
-            self.cc.set_mss(mss);
+            // What a path may be sent at first does not follow from the peer's buffer.
+            self.cc.set_mss(full);
         }
     }
 
     /// The payload of a full segment in an IP packet of `mtu` bytes, within what the peer
-    /// announced.
+    /// announced, and half of the largest window that it offered.
     #[inline(always)]
     pub(super) fn payload_of(&self, mtu: u32) -> u16 {
+        self.within_window(self.path_payload_of(mtu))
+    }
+
+    #[inline(always)]
+    fn path_payload_of(&self, mtu: u32) -> u16 {
         let headers = if self.key.remote.is_v6() { 60 } else { 40 };
         let fits = mtu
             .saturating_sub(headers)
             .clamp(u32::from(options::MIN_MSS), u32::from(u16::MAX)) as u16;
         let stamps = if self.marks.has(Marks::TS) { 12 } else { 0 };
         self.peer_mss.min(fits).max(options::MIN_MSS) - stamps
+    }
+
+    #[inline(always)]
+    fn within_window(&self, payload: u16) -> u16 {
+        match self.fits_twice.bytes() < payload.into() {
+            false => payload,
+            true => self.half_of_window().min(payload),
+        }
+    }
+
+    /// Half of the largest window that the peer ever offered: exactly, unless windows became smaller.
+    #[cold]
+    fn half_of_window(&self) -> u16 {
+        let half = half_of(self.snd_ahead.max_wnd);
+        let is_exact = FitsTwice::of(half) == self.fits_twice;
+        match self.fits_twice {
+            FitsTwice::UNKNOWN => u16::MAX,
+            _ if is_exact => half.max(options::LEAST_PAYLOAD),
+            rounded => (rounded.bytes() as u16).max(options::LEAST_PAYLOAD),
+        }
     }
 
     /// The window to offer now.
@@ -681,6 +709,17 @@ impl<E: Env> Conn<E> {
         self.marks.has(Marks::HOLE)
             && !self.marks.has(Marks::SACK)
             && self.rcv.acked == self.rcv.nxt
+    }
+
+    /// Whether little of the window is left. Who reads without telling tells from now on, so what he
+    /// has read is to be looked at afterwards.
+    #[cold]
+    pub(crate) fn window_is_low(&self, p: &Pools<E>) -> bool {
+        let is_low = self.offering(p).is_low();
+        if is_low {
+            p.rx.window_is_low(&self.rx, self.rcv.wnd());
+        }
+        is_low
     }
 
     /// Whether the owner has read so much that the peer should be told at once (RFC 9293
@@ -869,6 +908,11 @@ fn fresh_offer<E: Env>(
     queue: &<E::Rx as RxStore<E::Buf>>::Queue,
     most: u32,
 ) -> Offer {
+    let room = offering::<E>(rcv, rx, queue, most);
+    if !room.is_low() {
+        return room.offer();
+    }
+    rx.window_is_low(queue, rcv.0.wnd());
     offering::<E>(rcv, rx, queue, most).offer()
 }
 
@@ -1079,6 +1123,7 @@ fn left<E: Env>(c: &mut Conn<E>, now: Instant, config: &Config, left: Left) {
         marks.set(Marks::REARM);
     }
     if !span.is_empty() {
+        c.rcv.quick &= !PUSHED;
         c.data_segs_out = c.data_segs_out.wrapping_add(segments);
     }
     c.marks = marks;

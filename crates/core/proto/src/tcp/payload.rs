@@ -11,6 +11,7 @@ use clearway_wire::{Flags, Segment, Seq};
 use super::conn::Conn;
 use super::context::{Arrival, ConnCx, Cx, Pools};
 use super::deadlines::Timer;
+use super::rcv::{DELAYED, QUICK};
 use super::reasm::{self, Reasm};
 use super::right_size;
 use super::span::Span;
@@ -145,19 +146,42 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
 ///
 /// A second segment behind which more was waiting (it was not pushed) counts as full however small
 /// it is: such are the peer's full segments.
+///
+/// Where nothing of ours takes ACKs along ([`PUSHED`]), what was pushed is answered at once: the peer
+/// may wait for that, be it for Nagle's sake or because its buffer holds no more.
 #[inline(always)]
 fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Plain) {
-    if c.rcv.quick > 0 {
-        c.rcv.quick -= 1;
+    let quick = c.rcv.quick;
+    if quick >= QUICK {
+        c.rcv.quick = quick - QUICK;
         c.ack_now();
     } else if c.rcv.nxt.since(c.rcv.acked) >= 2 * u32::from(c.rcv_mss) {
         c.ack_now();
         if c.window_is_due() {
             right_size::look(c, cx.stack.now, cx.pools);
         }
-    } else if !c.delack.is_set() {
+    } else if seg.flags.contains(Flags::PSH) && quick == DELAYED {
+        if !c.delack.is_set() {
+            c.arm(Timer::DelayedAck, cx.now + cx.config.tcp.delayed_ack);
+        }
+    } else if c.delack.is_set() || seg.flags.contains(Flags::PSH) {
+        c.ack_now();
+    } else {
         c.arm(Timer::DelayedAck, cx.now + cx.config.tcp.delayed_ack);
-    } else if !seg.flags.contains(Flags::PSH) {
+        more_may_follow(c, cx.pools);
+    }
+}
+
+/// The ACK waits for a second segment, which the peer has: but where so little of the window is left
+/// that it cannot send it, what the owner reads is to be told at once.
+#[cold]
+#[inline(never)]
+fn more_may_follow<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>) {
+    if c.rcv.wnd() <= p.sizes.window(c.rcv.step) / 2
+        && c.window_is_low(p)
+        && p.rx.unread(&c.rx) == 0
+        && c.window_update_is_due(p)
+    {
         c.ack_now();
     }
 }

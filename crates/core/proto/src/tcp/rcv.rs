@@ -10,6 +10,14 @@ use clearway_wire::Seq;
 
 use crate::export::Fields;
 
+/// [`Rcv::quick`]: an ACK waits for data of ours that takes it along.
+pub(crate) const DELAYED: u8 = 0;
+/// Nothing of ours has left since an ACK waited in vain, or ever: what was pushed is acknowledged at
+/// once, for to wait again would only keep a peer waiting whom Nagle or a small buffer holds back.
+pub(crate) const PUSHED: u8 = 1;
+/// One ACK more that is not delayed: a peer in slow start needs it.
+pub(crate) const QUICK: u8 = 2;
+
 /// The receive variables, with the RFC's names.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Rcv {
@@ -25,7 +33,7 @@ pub(crate) struct Rcv {
     pub field: u16,
     /// The shift of the windows that we send (RFC 7323 2).
     pub shift: u8,
-    /// Immediate ACKs left before ACKs are delayed: a peer in slow start needs them.
+    /// Which ACKs leave at once: [`QUICK`] for each of so many, and [`PUSHED`].
     pub quick: u8,
     /// Early segments of this turn that a peer without SACK is owed a duplicate ACK for, one each:
     /// it counts them.

@@ -52,6 +52,10 @@ impl Snd {
 /// Half of it is the least that is sent into a window that has room for no more.
 const LEAST_BUFFER: u32 = 536;
 
+/// Bits of [`FitsTwice`] beside its exponent, and the least that it says.
+const MANTISSA: u32 = 4;
+const LEAST_SAID: u32 = (1 << MANTISSA) + 1;
+
 /// What is seldom looked at of the send side.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct SndAhead {
@@ -65,10 +69,49 @@ pub(crate) struct SndAhead {
     pub small: Seq,
 }
 
+/// The longest payload that a buffer takes twice whose windows are as large as `wnd` at most: with
+/// at least two segments in it the second can leave while the first is read, and RFC 9293 3.8.6.2.1
+/// would let nothing out into less than half of it behind another. A buffer that is smaller than
+/// what all must accept takes one segment.
+pub(crate) fn half_of(wnd: u32) -> u16 {
+    let half = if wnd <= LEAST_BUFFER { wnd } else { wnd / 2 };
+    half.min(u16::MAX.into()) as u16
+}
+
+/// [`half_of`] the largest window that the peer ever offered, rounded down by less than a
+/// sixteenth: four bits of an exponent, and four of what it shifts beside a 1.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct FitsTwice(u8);
+
+impl FitsTwice {
+    /// No window was offered.
+    pub(crate) const UNKNOWN: FitsTwice = FitsTwice(0);
+
+    /// `half`, rounded.
+    pub(crate) fn of(half: u16) -> FitsTwice {
+        // The least is not that of no window.
+        let half = u32::from(half).max(LEAST_SAID);
+        let shift = half.ilog2() - MANTISSA;
+        FitsTwice((shift << MANTISSA | half >> shift & ((1 << MANTISSA) - 1)) as u8)
+    }
+
+    /// In bytes.
+    #[inline(always)]
+    pub(crate) fn bytes(self) -> u32 {
+        let said = u32::from(self.0);
+        (1 << MANTISSA | said & ((1 << MANTISSA) - 1)) << (said >> MANTISSA)
+    }
+
+    /// Its part of a record ([`crate::export`]).
+    pub(crate) fn fields(&mut self, f: &mut impl Fields) {
+        f.u8(114, &mut self.0);
+    }
+}
+
 impl Snd {
     /// Its part of a record ([`crate::export`]).
     pub(crate) fn fields(&mut self, f: &mut impl Fields) {
-        // What segments fit is found out again with the first one that leaves.
+        // See `size_is_new`.
         let Snd { una, nxt, wnd, wl1, wl2, shift, scales, fits_mtu: _ } = self;
         f.seq(100, una);
         f.seq(101, nxt);
@@ -77,6 +120,13 @@ impl Snd {
         f.seq(104, wl2);
         f.u8(105, shift);
         f.bool(106, scales);
+    }
+}
+
+impl Snd {
+    /// What segments fit is found out again with the first one that leaves.
+    pub(crate) fn size_is_new(&mut self) {
+        self.fits_mtu = 0;
     }
 }
 
@@ -95,5 +145,21 @@ impl SndAhead {
         f.u32(110, max_wnd);
         f.seq(111, end);
         f.seq(113, small);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_a_window_is_kept_with_less_than_a_sixteenth_lost() {
+        for half in 17..=u16::MAX {
+            let kept = FitsTwice::of(half);
+            assert_ne!(kept, FitsTwice::UNKNOWN);
+            let (bytes, half) = (kept.bytes(), u32::from(half));
+            assert!(bytes <= half && half - bytes <= half / 16, "{half}: {bytes}");
+        }
+        assert_eq!((half_of(536), half_of(538), half_of(1 << 30)), (536, 269, u16::MAX));
     }
 }

@@ -11,6 +11,7 @@ use super::conn::Conn;
 use super::context::{ConnCx, Cx, Pools};
 use super::deadlines::Timer;
 use super::probe;
+use super::rcv::PUSHED;
 use super::recovery::Phase;
 use super::right_size;
 use super::state::{Cause, State};
@@ -86,6 +87,7 @@ fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         Timer::DelayedAck => {
             c.cancel(timer);
             c.ack_now();
+            c.rcv.quick |= PUSHED;
             // Where the window holds hardly two segments, no two may come for one ACK.
             if c.window_is_due() {
                 right_size::look(c, cx.stack.now, cx.pools);

@@ -11,6 +11,7 @@ use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::deadlines::Timer;
 use super::rare_stats::EarlySyn;
+use super::rcv::{DELAYED, PUSHED, QUICK};
 use super::seldom::Seldom;
 use super::sizes::Sizes;
 use super::state::State;
@@ -697,7 +698,7 @@ impl<E: Env> Tcp<E> {
         on: bool,
     ) {
         let Some(c) = self.owned_mut(id) else { return };
-        c.rcv.quick = if on { QUICK_ACKS } else { 0 };
+        c.rcv.quick = if on { (QUICK_ACKS * QUICK) | PUSHED } else { DELAYED };
         if on && c.delack.is_set() {
             c.ack_now();
             c.wants_turn();
@@ -755,7 +756,7 @@ impl<E: Env> Tcp<E> {
             return;
         }
         if options.max_segment != 0 {
-            c.snd.fits_mtu = 0;
+            c.snd.size_is_new();
             c.peer_mss = c.peer_mss.min(options.max_segment.max(super::options::MIN_MSS));
         }
         let at = match options.keepalive {

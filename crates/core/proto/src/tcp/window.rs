@@ -65,6 +65,12 @@ impl Room {
         (self.limit / 2).min(self.mss).max(1)
     }
 
+    /// Whether so little is promised that what the owner reads may double it, and be worth telling
+    /// at once ([`Room::worth_telling`]).
+    pub(crate) fn is_low(&self) -> bool {
+        self.promised() <= self.limit.min(MAX_FIELD << self.scale.min(MAX_SCALE)) / 2
+    }
+
     /// The window to send now.
     ///
     /// The promised edge is never taken back. With a scale, a promise that is not a multiple of
@@ -97,8 +103,11 @@ impl Room {
     }
 
     /// Whether the owner's reading has opened the window so far that the peer should be told at
-    /// once and not with the next segment: it grows by two segments or half of all, or it was
-    /// (nearly) shut.
+    /// once and not with the next segment: it grows by two segments or half of all, it was less
+    /// than that and doubles, or it was (nearly) shut.
+    ///
+    /// A peer whose segments are as long as half of all, which is not a multiple of the scale's
+    /// step, would else wait for a delayed ACK with each of them.
     #[inline(always)]
     pub(crate) fn worth_telling(&self) -> bool {
         let scale = u32::from(self.scale.min(MAX_SCALE));
@@ -110,6 +119,7 @@ impl Room {
             grows >= self.worthwhile()
         } else {
             grows >= (2 * self.mss).min(self.limit / 2).max(1)
+                || self.is_low() && grows >= self.promised()
         }
     }
 }

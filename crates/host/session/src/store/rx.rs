@@ -336,6 +336,12 @@ impl RxStore<PoolBuf> for FifoRx {
         room.saturating_sub(self.slack)
     }
 
+    fn window_is_low(&self, queue: &Box<RxFifo>, left: u32) {
+        if left <= queue.granted() / 2 {
+            queue.ask_room();
+        }
+    }
+
     fn largest_room(&self) -> u32 {
         self.largest - self.slack
     }

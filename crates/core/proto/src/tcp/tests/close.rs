@@ -174,7 +174,11 @@ fn no_more_than_the_window_leaves_before_the_reset_of_a_close() {
     let [unread, abrupt, _] = last_words(1300, |b| {
         b.send(&[7; 5000]);
     });
-    assert_eq!(unread, [(1000, ACK), (300, ACK), (0, RST | ACK)]);
+    assert_eq!(unread, [(650, ACK), (650, ACK), (0, RST | ACK)]);
+    let [odd, _, _] = last_words(1301, |b| {
+        b.send(&[7; 5000]);
+    });
+    assert_eq!(odd, [(650, ACK), (650, ACK), (1, ACK), (0, RST | ACK)]);
     assert_eq!(abrupt, unread);
     let [_, shut, _] = last_words(0, |b| {
         b.send(&[7; 5000]);

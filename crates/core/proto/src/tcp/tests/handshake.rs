@@ -320,14 +320,14 @@ fn a_full_backlog_answers_with_cookies_that_come_back_as_connections() {
     assert_eq!(echo, 100);
     let ts = TcpOptions { ts: Some((101, ours)), ..TcpOptions::NONE };
     let ack =
-        Segment { src_port: 500, ack: answer.seg.seq + 1, opts: ts, ..b.segment(ACK, 1, 0, 10) };
+        Segment { src_port: 500, ack: answer.seg.seq + 1, opts: ts, ..b.segment(ACK, 1, 0, 200) };
     b.put(ack, b"request");
     assert_eq!(b.counters().syn_cookies_accepted, 1);
     let conn = b.net.stack.accept(listener).unwrap();
     b.conn = Some(conn);
     let i = b.info();
     assert!(i.sack && i.timestamps);
-    assert_eq!((i.snd_wscale, i.snd_mss, i.snd_wnd), (Some(4), 1360 - 12, 160));
+    assert_eq!((i.snd_wscale, i.snd_mss, i.snd_wnd), (Some(4), 1360 - 12, 3200));
     assert_eq!(b.net.stack.recv(conn).unwrap(), b"request");
 }
 

@@ -151,6 +151,10 @@ impl RxStore<TestBuf> for LiveRx {
         room.min(most)
     }
 
+    fn window_is_low(&self, _queue: &(), _left: u32) {
+        self.0.borrow_mut().asked_for_room = true;
+    }
+
     fn largest_room(&self) -> u32 {
         self.0.borrow().rx.len() as u32
     }

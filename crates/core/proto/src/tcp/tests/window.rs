@@ -26,6 +26,59 @@ fn the_peers_window_is_never_overrun_and_growth_lets_more_out() {
 }
 
 #[test]
+fn segments_are_at_most_half_of_the_largest_window_that_ever_was() {
+    let mut b = Bench::accepted(plain(), 1000, 1301);
+    b.send(&pattern(9000));
+    let sizes = |b: &mut Bench| b.out().iter().map(|s| s.data.len()).collect::<Vec<_>>();
+    assert_eq!((sizes(&mut b), b.info().snd_mss), (vec![650, 650], 650));
+    // As the first is read, the next may leave behind the second.
+    b.inject(ACK, 1, 651, 1301, &[]);
+    assert_eq!(sizes(&mut b), [650]);
+    b.inject(ACK, 1, 1951, 1999, &[]);
+    assert_eq!(sizes(&mut b), [999, 999]);
+    b.inject(ACK, 1, 3949, 2000, &[]);
+    assert_eq!(sizes(&mut b), [1000, 1000]);
+    // Smaller windows change it no more.
+    b.inject(ACK, 1, 5949, 1301, &[]);
+    assert_eq!(sizes(&mut b), [1000]);
+}
+
+#[test]
+fn a_buffer_smaller_than_all_must_have_takes_one_segment() {
+    let mut b = Bench::accepted(plain(), 1000, 500);
+    b.send(&pattern(3000));
+    assert_eq!(b.one().data.len(), 500);
+}
+
+#[test]
+fn what_is_pushed_is_answered_at_once_after_an_ack_that_waited_in_vain() {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    let id = b.id();
+    b.net.stack.set_quick_ack(id, false);
+    let mut seq = 1;
+    let mut bring = |b: &mut Bench, flags| {
+        assert_eq!(b.inject(flags, seq, 1, 8000, &[1; 100]), None);
+        seq += 100;
+        b.read_all();
+        b.out().len()
+    };
+    assert_eq!(bring(&mut b, ACK | PSH), 0);
+    assert_eq!(b.pass(ms(100)).len(), 1);
+    for _ in 0..20 {
+        assert_eq!(bring(&mut b, ACK | PSH), 1);
+    }
+    // Behind what is not pushed more will come.
+    assert_eq!(bring(&mut b, ACK), 0);
+    assert_eq!(bring(&mut b, ACK), 1);
+    // Data of ours takes ACKs along again.
+    b.send(b"answer");
+    assert_eq!(b.one().data, b"answer");
+    assert_eq!(b.inject(ACK, seq, 7, 8000, &[]), None);
+    assert_eq!(b.inject(ACK | PSH, seq, 7, 8000, &[1; 100]), None);
+    b.silent();
+}
+
+#[test]
 fn a_duplicate_ack_before_any_other_tells_the_window_of_the_syn() {
     let mut b = Bench::accepted(plain(), 1000, 8000);
     let told = b.info().rcv_wnd;

@@ -77,6 +77,19 @@ fn an_update_of_its_own_is_for_two_segments_or_a_window_that_was_shut() {
     assert!(!room(0, 0, 0, 7).worth_telling());
 }
 
+#[test]
+fn a_window_of_half_or_less_is_worth_telling_when_it_doubles() {
+    // A buffer of two segments, of which one has come and was read: less than half of it is left by
+    // a fraction of the scale's step.
+    let two = Room { limit: 130_000, mss: 65_000, ..room(0, 63_488, 129_024, 10) };
+    assert!(two.is_low() && two.worth_telling());
+    assert!(!Room { room: 120_000, ..two }.worth_telling());
+    let more = Room { edge: Seq(66_000), ..two };
+    assert!(!more.is_low() && !more.worth_telling());
+    // Half of what can be said at all, where the peer does not scale.
+    assert!(!room(0, 40_000, 65_535, 0).is_low() && room(0, 30_000, 65_535, 0).is_low());
+}
+
 proptest! {
     /// Segments of one odd size arrive, the owner reads now and then: the edge never goes back,
     /// what the peer sees is never more than one step of the scale away from it, and the window is

@@ -37,3 +37,26 @@ fn a_reader_is_asked_to_tell_of_room_when_half_of_what_the_connection_is_worth_i
     assert!(wants(&queue) && store.room(&queue, worth) < 2_048, "the window is all but shut");
     assert_eq!((queue.granted(), queue.limit_and_room().1), (worth, worth - held));
 }
+
+#[test]
+fn a_reader_is_asked_to_tell_of_room_when_half_of_the_window_is_left_or_less() {
+    let account =
+        Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
+    let plan = FifoPlan::default();
+    plan.listen(
+        7,
+        Memory::new("test".into(), account),
+        Sizes { rx: FIFO, tx: FIFO, notes_arrivals: false },
+    );
+    let mut store = FifoRx::new(plan, FIFO);
+    let queue = store.open(7).expect("a FIFO");
+    let wants = || {
+        let live = queue.live.borrow();
+        live.as_ref()
+            .is_some_and(|live| live.end.mem().head().want_room.load(Ordering::Acquire) != 0)
+    };
+    store.window_is_low(&queue, FIFO / 2 + 1);
+    assert!(!wants());
+    store.window_is_low(&queue, FIFO / 2);
+    assert!(wants());
+}
