@@ -16,7 +16,7 @@ use cargo_metadata::Message;
 
 use crate::packages::{packages, plain};
 use crate::run::{cargo, without_our_package};
-use crate::tally::{Report, Tally};
+use crate::tally::{Report, Tally, reason};
 
 /// The programs that take longest, the longest first: begun last, one of them would run alone at
 /// the end.
@@ -98,11 +98,20 @@ impl Ended {
         println!("── {name}: {how}; {} in {seconds:.1} s", report.tally);
     }
 
-    /// What failed, by name.
+    /// What failed, by name, and what each said: the last lines of a run are what is looked at
+    /// first, and what a program printed stands far above them.
     fn failures(&self) -> Vec<String> {
-        let mut failures: Vec<String> =
-            self.report.failed.iter().map(|test| format!("{test} ({})", self.name)).collect();
-        if failures.is_empty() && !self.held() {
+        if self.held() {
+            return Vec::new();
+        }
+        let printed = fs::read(&self.log).unwrap_or_default();
+        let printed = String::from_utf8_lossy(&printed);
+        let told = |test: &String| match reason(&printed, test) {
+            Some(why) => format!("{test} ({}): {why}", self.name),
+            None => format!("{test} ({})", self.name),
+        };
+        let mut failures: Vec<String> = self.report.failed.iter().map(told).collect();
+        if failures.is_empty() {
             failures.push(self.name.clone());
         }
         failures

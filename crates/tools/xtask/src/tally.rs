@@ -77,6 +77,26 @@ impl Report {
     }
 }
 
+/// How much of a panic's message is shown.
+const MESSAGE: usize = 400;
+
+/// What the test `name` said as it failed, in one line: where it panicked first, and the message, as
+/// far as that is not long. None: nothing was kept of it.
+pub fn reason(printed: &str, name: &str) -> Option<String> {
+    let section = printed.split_once(&format!("---- {name} stdout ----\n"))?.1;
+    let section = section.split("\n---- ").next()?;
+    let (_, panic) =
+        section.split_once("' panicked at ").or_else(|| section.split_once("panicked at "))?;
+    let is_over = |line: &&str| line.starts_with("stack backtrace:") || line.starts_with("note: ");
+    let message: Vec<&str> =
+        panic.lines().take_while(|line| !is_over(line)).filter(|line| !line.is_empty()).collect();
+    let message = message.join(" ");
+    Some(match message.char_indices().nth(MESSAGE) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
+    })
+}
+
 /// What the harness says of a test that takes long.
 const SLOW: &str = " has been running for over";
 

@@ -1,4 +1,4 @@
-use super::{Report, Tally};
+use super::{Report, Tally, reason};
 
 #[test]
 fn the_last_line_of_a_test_program_is_read() {
@@ -59,4 +59,36 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     assert_eq!(report.tally, Tally { passed: 3, failed: 1, skipped: 0 });
     assert_eq!(report.failed, ["b::c"]);
     assert_eq!(report.under_way, ["stuck"]);
+}
+
+#[test]
+fn why_a_test_failed_is_told_in_a_line() {
+    let printed = "\
+failures:
+
+---- b::c stdout ----
+
+thread 'b::c' (1234) panicked at src/b.rs:7:5:
+assertion `left == right` failed
+  left: 1
+ right: 2
+stack backtrace:
+   0: main
+what the host said:
+
+---- long stdout ----
+
+thread 'long' (1235) panicked at src/long.rs:1:1:
+xxx
+
+failures:
+    b::c
+    long
+";
+    let told = reason(printed, "b::c").unwrap();
+    assert_eq!(told, "src/b.rs:7:5: assertion `left == right` failed   left: 1  right: 2");
+    let long = printed.replace("xxx", &"é".repeat(1_000));
+    let told = reason(&long, "long").unwrap();
+    assert!(told.starts_with("src/long.rs:1:1: éé") && told.ends_with("é…"), "{told}");
+    assert_eq!((told.chars().count(), reason(printed, "other")), (401, None));
 }
