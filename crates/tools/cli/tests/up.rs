@@ -11,11 +11,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::executable::executable;
 use clearway_shm::attach_socket::{Hello, Kind, Reply, Request, Secret, SocketOptions, VERSION};
 use clearway_shm::socket;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+#[path = "common/executable.rs"]
+mod executable;
 #[path = "common/skip.rs"]
 mod skip;
 
@@ -748,7 +751,7 @@ fn what_is_in_the_way_is_said() {
     let nobody = |folder: &Folder| {
         // The program itself may lie where only root reads.
         let copy = folder.0.join("clearway");
-        fs::copy(env!("CARGO_BIN_EXE_clearway"), &copy).unwrap();
+        executable(&copy, &fs::read(env!("CARGO_BIN_EXE_clearway")).unwrap(), 0o755);
         let mut command = Command::new(copy);
         command.args(["ctl", "show", "version"]).env("CLEARWAY_SOCKET", folder.0.join("host.sock"));
         let output = command.uid(65_534).gid(65_534).stdin(Stdio::null()).output().unwrap();
@@ -906,7 +909,7 @@ fn a_group_may_use_the_sockets() {
     }
     // The program itself may lie where only root reads.
     let copy = folder.0.join("clearway");
-    fs::copy(env!("CARGO_BIN_EXE_clearway"), &copy).unwrap();
+    executable(&copy, &fs::read(env!("CARGO_BIN_EXE_clearway")).unwrap(), 0o755);
     let as_group = |gid| {
         let mut command = Command::new(&copy);
         command.args(["ctl", "show", "version"]).env("CLEARWAY_SOCKET", folder.0.join("host.sock"));

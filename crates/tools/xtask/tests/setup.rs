@@ -2,10 +2,15 @@
 //! programs that would are scripts of the test.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+#[path = "../../cli/tests/common/executable.rs"]
+mod executable;
+
+use executable::executable;
 
 /// What the script uses of a machine.
 const TOOLS: &[&str] =
@@ -52,8 +57,7 @@ impl Machine {
     /// A program of the machine that is this script.
     fn program(&self, file: &str, text: &str) {
         let path = self.0.join(file);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        executable(&path, format!("#!/bin/sh\n{text}\n").as_bytes(), 0o755);
     }
 
     /// The official installer can be had: it puts cargo where it does.

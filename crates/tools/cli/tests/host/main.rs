@@ -10,6 +10,8 @@ mod dhcp;
 mod drain;
 mod early;
 mod ethernet;
+#[path = "../common/executable.rs"]
+mod executable;
 mod ip;
 mod iperf;
 mod json;

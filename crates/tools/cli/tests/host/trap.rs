@@ -2,10 +2,10 @@
 //! linked, Go's, and Rust's with musl.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::executable::executable;
 use crate::netns::or_skip;
 use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER, eventually};
 
@@ -169,8 +169,7 @@ fn what_cannot_be_trapped_is_not_started_and_what_need_not_be_runs_as_ever() {
     let host = Host::new();
     let write = |name: &str, bytes: &[u8], mode: u32| -> PathBuf {
         let path = host.folder.join(name);
-        fs::write(&path, bytes).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        executable(&path, bytes, mode);
         path
     };
     let run = |program: &Path, args: &[&str]| {

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::executable::executable;
 use crate::netns::or_skip;
 use crate::world::{Host, IN_CLIENT, eventually};
 
@@ -37,8 +38,7 @@ fn is_unfit(host: &Host, program: &Path, args: &[&str], why: &str) {
 }
 
 fn write(path: PathBuf, bytes: &[u8], mode: u32) -> PathBuf {
-    fs::write(&path, bytes).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    executable(&path, bytes, mode);
     path
 }
 
