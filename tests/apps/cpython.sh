@@ -21,14 +21,6 @@ finish() {
 }
 trap finish EXIT
 
-cat > "$folder/script" <<'SCRIPT'
-create loopback interface
-set interface state loop0 up
-set interface ip address loop0 127.0.0.1/8
-set interface ip address loop0 ::1/128
-app ns add id python secret 1234 if loop0
-SCRIPT
-
 # Runs a module. A test that takes longer than two minutes is an error, and the next one has its turn. The tests of VSOCK are left out: they stand still on a virtual
 # machine whose host answers nobody, over the kernel too.
 cat > "$folder/run.py" <<'PYTHON'
@@ -67,7 +59,7 @@ bad = sorted({str(test) for test, _ in result.failures + result.errors})
 json.dump({"run": result.testsRun, "skipped": len(result.skipped), "bad": bad}, open(out, "w"))
 PYTHON
 
-"$bin/clearway" up --script "$folder/script" --socket "$folder/host.sock" > "$folder/host.log" 2>&1 &
+"$bin/clearway" up --script "$top/tests/apps/python.commands" --socket "$folder/host.sock" > "$folder/host.log" 2>&1 &
 host=$!
 for _ in $(seq 100); do [ -S "$folder/host.sock" ] && grep -q "is ready" "$folder/host.log" && break; sleep 0.1; done
 grep -q "is ready" "$folder/host.log" || { cat "$folder/host.log" >&2; exit 1; }

@@ -76,13 +76,13 @@ SUITE
 # Both ways have a namespace of their own, in which the loopback interface is up.
 cat > "$folder/way" <<'WAY'
 #!/usr/bin/env bash
-way=$1 bin=$2 folder=$3
-shift 3
+way=$1 bin=$2 folder=$3 commands=$4
+shift 4
 ip link set lo up
 host=
 trap '[ -z "$host" ] || { unset LD_PRELOAD; kill "$host" && wait "$host"; }' EXIT
 if [ "$way" = clearway ]; then
-    "$bin/clearway" up --script "$folder/script" --socket "$folder/host.sock" > "$folder/host.log" 2>&1 &
+    "$bin/clearway" up --script "$commands" --socket "$folder/host.sock" > "$folder/host.log" 2>&1 &
     host=$!
     for _ in $(seq 300); do grep -q "is ready" "$folder/host.log" && break; sleep 0.1; done
     grep -q "is ready" "$folder/host.log" || { cat "$folder/host.log" >&2; exit 1; }
@@ -92,13 +92,6 @@ else
     "$@"
 fi
 WAY
-cat > "$folder/script" <<'SCRIPT'
-create loopback interface
-set interface state loop0 up
-set interface ip address loop0 127.0.0.1/8
-set interface ip address loop0 ::1/128
-app ns add id python secret 1234 if loop0
-SCRIPT
 chmod +x "$folder/suite" "$folder/way"
 
 # Tests that may differ, and why.
@@ -114,7 +107,7 @@ for suite in "${suites[@]}"; do
     for way in kernel clearway; do
         mkdir -p "$folder/$way.work"
         echo -n "$suite over $way: " >&2
-        (cd "$folder/$way.work" && unshare --net "$folder/way" "$way" "$bin" "$folder" "$folder/suite" "$suite" "$venv" "$folder/$suite.$way.log" < /dev/null |
+        (cd "$folder/$way.work" && unshare --net "$folder/way" "$way" "$bin" "$folder" "$top/tests/apps/python.commands" "$folder/suite" "$suite" "$venv" "$folder/$suite.$way.log" < /dev/null |
             sort -u > "$folder/$way.bad") || true
         rm -rf "$folder/$way.work"
     done

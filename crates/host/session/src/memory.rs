@@ -105,6 +105,16 @@ pub struct Block {
     is_one_page: Cell<bool>,
 }
 
+#[cfg(test)]
+impl Memory {
+    /// A program's, with a bound that no test reaches.
+    pub(crate) fn of_test() -> Memory {
+        let host = Account::host(1 << 30);
+        let program = Account::within(&Account::within(&host, u64::MAX, 0), u64::MAX, 0);
+        Memory::new("test".into(), program)
+    }
+}
+
 impl Memory {
     /// No segment yet. What is touched of it is charged to `account`; `name` is what /proc shows.
     pub fn new(name: String, account: Arc<Account>) -> Memory {

@@ -85,8 +85,7 @@ const MESSAGE: usize = 400;
 pub fn reason(printed: &str, name: &str) -> Option<String> {
     let section = printed.split_once(&format!("---- {name} stdout ----\n"))?.1;
     let section = section.split("\n---- ").next()?;
-    let (_, panic) =
-        section.split_once("' panicked at ").or_else(|| section.split_once("panicked at "))?;
+    let (_, panic) = section.split_once("panicked at ")?;
     let is_over = |line: &&str| line.starts_with("stack backtrace:") || line.starts_with("note: ");
     let message: Vec<&str> =
         panic.lines().take_while(|line| !is_over(line)).filter(|line| !line.is_empty()).collect();

@@ -135,6 +135,7 @@ pub(crate) struct Conn<E: Env> {
     pub our_mss: u16,
     pub settings: Settings,
     pub failure: Option<Failure>,
+    /// What bounds segments for the sake of the peer's buffer.
     pub fits_twice: FitsTwice,
     pub iss: Seq,
     pub irs: Seq,

@@ -678,11 +678,12 @@ impl<E: Env> Conn<E> {
     fn half_of_window(&self) -> u16 {
         let half = half_of(self.snd_ahead.max_wnd);
         let is_exact = FitsTwice::of(half) == self.fits_twice;
-        match self.fits_twice {
+        let half = match self.fits_twice {
             FitsTwice::UNKNOWN => u16::MAX,
-            _ if is_exact => half.max(options::LEAST_PAYLOAD),
-            rounded => (rounded.bytes() as u16).max(options::LEAST_PAYLOAD),
-        }
+            _ if is_exact => half,
+            rounded => rounded.bytes() as u16,
+        };
+        half.max(options::LEAST_PAYLOAD)
     }
 
     /// The window to offer now.

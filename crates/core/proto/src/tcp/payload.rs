@@ -147,7 +147,7 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
 /// A second segment behind which more was waiting (it was not pushed) counts as full however small
 /// it is: such are the peer's full segments.
 ///
-/// Where nothing of ours takes ACKs along ([`PUSHED`]), what was pushed is answered at once: the peer
+/// Where nothing of ours takes ACKs along ([`super::rcv::PUSHED`]), what was pushed is answered at once: the peer
 /// may wait for that, be it for Nagle's sake or because its buffer holds no more.
 #[inline(always)]
 fn plan_ack<E: Env>(c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>, seg: &Plain) {

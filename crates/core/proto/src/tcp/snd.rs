@@ -121,9 +121,7 @@ impl Snd {
         f.u8(105, shift);
         f.bool(106, scales);
     }
-}
 
-impl Snd {
     /// What segments fit is found out again with the first one that leaves.
     pub(crate) fn size_is_new(&mut self) {
         self.fits_mtu = 0;

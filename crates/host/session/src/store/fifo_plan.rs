@@ -34,6 +34,16 @@ enum Plan {
 #[derive(Clone, Default)]
 pub struct FifoPlan(Rc<RefCell<HashMap<u64, Plan>>>);
 
+#[cfg(test)]
+impl FifoPlan {
+    /// For a listener whose word is `token`, and whose connections have FIFOs of so many bytes.
+    pub(super) fn of_test(token: u64, fifo: u32) -> FifoPlan {
+        let plan = FifoPlan::default();
+        plan.listen(token, Memory::of_test(), Sizes { rx: fifo, tx: fifo, notes_arrivals: false });
+        plan
+    }
+}
+
 impl FifoPlan {
     /// The next connection of this word gets these.
     pub fn prepare(&self, token: u64, rx: FifoBlocks, tx: FifoBlocks) {

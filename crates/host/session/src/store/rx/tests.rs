@@ -3,29 +3,20 @@ use std::sync::atomic::Ordering;
 use clearway_pkt::Pool;
 
 use super::*;
-use crate::memory::{Account, Memory};
-use crate::store::Sizes;
 
 const FIFO: u32 = 1 << 20;
 
+/// Whether the reader is asked to tell of room.
+fn wants(queue: &RxFifo) -> bool {
+    let live = queue.live.borrow();
+    live.as_ref().is_some_and(|live| live.end.mem().head().want_room.load(Ordering::Acquire) != 0)
+}
+
 #[test]
 fn a_reader_is_asked_to_tell_of_room_when_half_of_what_the_connection_is_worth_is_there() {
-    let account =
-        Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
-    let plan = FifoPlan::default();
-    plan.listen(
-        7,
-        Memory::new("test".into(), account),
-        Sizes { rx: FIFO, tx: FIFO, notes_arrivals: false },
-    );
-    let mut store = FifoRx::new(plan, FIFO);
+    let mut store = FifoRx::new(FifoPlan::of_test(7, FIFO), FIFO);
     let mut queue = store.open(7).expect("a FIFO");
     let pool = Pool::new(4, 2_048);
-    let wants = |queue: &RxFifo| {
-        let live = queue.live.borrow();
-        live.as_ref()
-            .is_some_and(|live| live.end.mem().head().want_room.load(Ordering::Acquire) != 0)
-    };
     let worth = FIFO / 2;
     let promised = store.room(&queue, worth);
     assert!(promised <= worth && promised > worth - (1 << 14), "{promised}");
@@ -40,23 +31,10 @@ fn a_reader_is_asked_to_tell_of_room_when_half_of_what_the_connection_is_worth_i
 
 #[test]
 fn a_reader_is_asked_to_tell_of_room_when_half_of_the_window_is_left_or_less() {
-    let account =
-        Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
-    let plan = FifoPlan::default();
-    plan.listen(
-        7,
-        Memory::new("test".into(), account),
-        Sizes { rx: FIFO, tx: FIFO, notes_arrivals: false },
-    );
-    let mut store = FifoRx::new(plan, FIFO);
+    let mut store = FifoRx::new(FifoPlan::of_test(7, FIFO), FIFO);
     let queue = store.open(7).expect("a FIFO");
-    let wants = || {
-        let live = queue.live.borrow();
-        live.as_ref()
-            .is_some_and(|live| live.end.mem().head().want_room.load(Ordering::Acquire) != 0)
-    };
     store.window_is_low(&queue, FIFO / 2 + 1);
-    assert!(!wants());
+    assert!(!wants(&queue));
     store.window_is_low(&queue, FIFO / 2);
-    assert!(wants());
+    assert!(wants(&queue));
 }

@@ -1,11 +1,4 @@
 use super::*;
-use crate::memory::Account;
-
-fn memory() -> Memory {
-    let account =
-        Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
-    Memory::new("test".into(), account)
-}
 
 fn sent(kind: u32, key: u32, at: u64) -> SentAt {
     SentAt { kind, key, at }
@@ -13,7 +6,7 @@ fn sent(kind: u32, key: u32, at: u64) -> SentAt {
 
 #[test]
 fn a_mark_is_told_when_its_last_byte_leaves_and_when_it_is_acknowledged() {
-    let mut departures = Departures::begin(&memory()).expect("memory");
+    let mut departures = Departures::begin(&Memory::of_test()).expect("memory");
     let mut process = Producer::new(departures.blocks.mem.clone());
     let all = u64::from(TX_SCHED | TX_SOFTWARE | TX_ACK) << 32;
     assert_eq!(process.push_stamp(StampRecord::new(all | 9, 10)), Ok(true));
@@ -39,7 +32,7 @@ fn a_mark_is_told_when_its_last_byte_leaves_and_when_it_is_acknowledged() {
 
 #[test]
 fn positions_go_round() {
-    let mut departures = Departures::begin(&memory()).expect("memory");
+    let mut departures = Departures::begin(&Memory::of_test()).expect("memory");
     let mut process = Producer::new(departures.blocks.mem.clone());
     let what = u64::from(TX_SOFTWARE) << 32;
     process.push_stamp(StampRecord::new(what, 5)).expect("honest");
@@ -49,7 +42,7 @@ fn positions_go_round() {
 
 #[test]
 fn what_a_program_asks_for_beyond_all_bounds_is_not_told() {
-    let mut departures = Departures::begin(&memory()).expect("memory");
+    let mut departures = Departures::begin(&Memory::of_test()).expect("memory");
     let mut process = Producer::new(departures.blocks.mem.clone());
     let what = u64::from(TX_SCHED | TX_SOFTWARE | TX_ACK) << 32;
     let mut end = 0;
@@ -65,7 +58,7 @@ fn what_a_program_asks_for_beyond_all_bounds_is_not_told() {
 
 #[test]
 fn times_of_arrival_that_find_no_room_become_one() {
-    let mut arrivals = Arrivals::begin(&memory(), 7).expect("memory");
+    let mut arrivals = Arrivals::begin(&Memory::of_test(), 7).expect("memory");
     let mut process = Consumer::new(arrivals.blocks.mem.clone());
     for end in 8..3000 {
         arrivals.came(end, u64::from(end));

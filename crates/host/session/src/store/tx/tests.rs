@@ -2,8 +2,6 @@ use clearway_proto::TxStore;
 use clearway_shm::Producer;
 
 use super::*;
-use crate::memory::{Account, Memory};
-use crate::store::Sizes;
 
 const FIFO: u32 = 64 * 1024;
 
@@ -18,15 +16,7 @@ fn lent(store: &FifoTx, queue: &mut Box<TxFifo>, at: u32, len: u32) -> Option<Ve
 
 #[test]
 fn bytes_of_a_program_are_lent_where_they_lie() {
-    let account =
-        Account::within(&Account::within(&Account::host(1 << 30), u64::MAX, 0), u64::MAX, 0);
-    let plan = FifoPlan::default();
-    plan.listen(
-        7,
-        Memory::new("test".into(), account),
-        Sizes { rx: FIFO, tx: FIFO, notes_arrivals: false },
-    );
-    let mut store = FifoTx::new(plan);
+    let mut store = FifoTx::new(FifoPlan::of_test(7, FIFO));
     let mut queue = store.open(7).expect("a FIFO");
     let mem = queue.live.borrow().as_ref().unwrap().end.mem().clone();
     let mut process = Producer::new(mem);
