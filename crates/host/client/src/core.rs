@@ -144,8 +144,7 @@ impl End<Producer> {
             }
         };
         // Before it is looked at: the host gives no memory back meanwhile.
-        end.begin_write();
-        let done = end.refresh().map(|()| work(end));
+        let done = end.begin().map(|()| work(end));
         end.end_write();
         done
     }

@@ -57,7 +57,7 @@ const MOST_AWAITED: u32 = 32 * 1024;
 
 /// Bytes that there is room for.
 pub(crate) fn room_in(fifo: &FifoMem) -> u32 {
-    fifo.lent().saturating_sub(bytes_in(fifo))
+    fifo.lent_to_process().saturating_sub(bytes_in(fifo))
 }
 
 /// Linux calls a socket writable when a third of its buffer is free.
@@ -152,8 +152,8 @@ impl Core {
     /// Bytes that may lie in the transmit FIFO.
     fn transmit_limit(&self, fifo: &FifoMem) -> u32 {
         match self.kind {
-            Kind::Stream => fifo.lent().min(self.send_limit()),
-            Kind::Datagram => fifo.lent(),
+            Kind::Stream => fifo.lent_to_process().min(self.send_limit()),
+            Kind::Datagram => fifo.lent_to_process(),
         }
     }
 

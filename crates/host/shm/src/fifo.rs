@@ -22,9 +22,12 @@
 use std::io::{IoSlice, IoSliceMut};
 
 use crate::Hostile;
-use crate::atomic::{Ordering, fence};
+use crate::atomic::{AtomicU32, Ordering, fence};
 use crate::layout::FifoHead;
 use crate::words::{Bytes, Words};
+
+#[cfg(not(loom))]
+use rustix::thread::futex::{self, Flags, Timespec};
 
 #[cfg(not(loom))]
 use crate::attach_socket::FifoPlace;
@@ -43,6 +46,9 @@ pub const MAX_CAPACITY: u32 = 1 << 30;
 /// Bytes in front of a FIFO's memory that a producer goes through without looking whether it may
 /// begin anew: one page.
 const NEAR: u32 = 4096;
+
+/// What `withheld` is while the consumer gives memory back: nothing is lent, however much is free.
+const GIVING_BACK: u32 = u32::MAX;
 
 /// Where a FIFO lies: its words and its bytes, checked once.
 #[derive(Clone)]
@@ -110,9 +116,71 @@ impl FifoMem {
         self.limit
     }
 
-    /// How many bytes may be in it now, as far as the consumer lends room.
+    /// How many bytes may be in it now, as far as the consumer lends room: nothing while it gives
+    /// memory back.
     pub fn lent(&self) -> u32 {
         self.limit.saturating_sub(self.head.withheld.load(Ordering::Acquire))
+    }
+
+    /// The same for a process, which waits while the consumer gives memory back: that takes a moment
+    /// and is no reason to tell a program that there is no room. None: it took too long.
+    fn lent_soon(&self) -> Option<u32> {
+        let mut brief = BriefWait::default();
+        loop {
+            let withheld = self.head.withheld.load(Ordering::Acquire);
+            if withheld != GIVING_BACK {
+                return Some(self.limit.saturating_sub(withheld));
+            }
+            if !brief.wait(&self.head.withheld) {
+                return None;
+            }
+        }
+    }
+
+    /// How many bytes may be in it, for a process that is asked whether it may write: see
+    /// [`Producer::begin`].
+    pub fn lent_to_process(&self) -> u32 {
+        self.lent_soon().unwrap_or(0)
+    }
+}
+
+/// Waits for a word of the worker's to be another than [`GIVING_BACK`], which it is within
+/// microseconds, unless the worker gets no processor.
+#[derive(Default)]
+struct BriefWait {
+    #[cfg(not(loom))]
+    looks: u32,
+}
+
+#[cfg(not(loom))]
+impl BriefWait {
+    /// Looks before the thread sleeps.
+    const SPINS: u32 = 200;
+
+    /// How often it sleeps at most, and how long, for nobody wakes it: a second altogether.
+    const SLEEPS: u32 = 2000;
+    const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
+
+    /// Waits a little. False: it has waited long enough.
+    #[cold]
+    fn wait(&mut self, word: &AtomicU32) -> bool {
+        self.looks += 1;
+        if self.looks <= Self::SPINS {
+            std::hint::spin_loop();
+        } else {
+            // One of the few calls that a confined process is left with.
+            let _ = futex::wait(word, Flags::empty(), GIVING_BACK, Some(&Self::SLEEP));
+        }
+        self.looks <= Self::SPINS + Self::SLEEPS
+    }
+}
+
+#[cfg(loom)]
+impl BriefWait {
+    /// The model's other threads go on.
+    fn wait(&mut self, _word: &AtomicU32) -> bool {
+        loom::thread::yield_now();
+        true
     }
 }
 
@@ -125,6 +193,8 @@ pub struct Producer {
     origin: u32,
     /// Bytes behind the tail up to the last one that was written ahead.
     ahead: u32,
+    /// Since it began to write there was something lent, so its memory stays until it ends.
+    has_memory: bool,
 }
 
 impl Producer {
@@ -135,7 +205,8 @@ impl Producer {
 
     /// The producer of a FIFO that is empty and new.
     pub fn new(mem: FifoMem) -> Producer {
-        Producer { lent_seen: mem.lent(), mem, tail: 0, head_seen: 0, origin: 0, ahead: 0 }
+        let lent_seen = mem.lent();
+        Producer { mem, tail: 0, head_seen: 0, lent_seen, origin: 0, ahead: 0, has_memory: false }
     }
 
     /// Goes on where the last producer stopped, as the shared memory says. For ends that several
@@ -172,8 +243,23 @@ impl Producer {
         fence(Ordering::SeqCst);
     }
 
+    /// What [`Producer::begin_write`] and [`Producer::refresh`] do, for a process: where the
+    /// consumer gives memory back just now, it waits until that is over.
+    pub fn begin(&mut self) -> Result<(), Hostile> {
+        self.begin_write();
+        let lent = self.mem.lent_soon();
+        self.refresh()?;
+        if let Some(lent) = lent {
+            // It saw, or will see, that we write. Should it withhold everything by now, then for
+            // nothing.
+            (self.lent_seen, self.has_memory) = (lent, true);
+        }
+        Ok(())
+    }
+
     /// What was to be written is written.
-    pub fn end_write(&self) {
+    pub fn end_write(&mut self) {
+        self.has_memory = false;
         self.mem.head.writing.store(0, Ordering::Release);
     }
 
@@ -344,7 +430,10 @@ impl Producer {
             return Err(Hostile);
         }
         self.head_seen = head;
-        self.lent_seen = self.mem.lent();
+        let withheld = self.mem.head.withheld.load(Ordering::Acquire);
+        if withheld != GIVING_BACK || !self.has_memory {
+            self.lent_seen = self.mem.limit.saturating_sub(withheld);
+        }
         Ok(())
     }
 }
@@ -439,7 +528,7 @@ impl Consumer {
     /// may be given back to the system. [`Consumer::lend`] must follow, and
     /// [`Consumer::room_wanted`].
     pub fn withhold(&self) -> bool {
-        self.mem.head.withheld.store(u32::MAX, Ordering::Relaxed);
+        self.mem.head.withheld.store(GIVING_BACK, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.mem.head.writing.load(Ordering::Acquire) == 0
     }

@@ -204,8 +204,8 @@ pub struct FifoHead {
     pub urgent_taken: AtomicU32,
     /// See `urgent_taken`.
     pub urgent_passed: AtomicU32,
-    /// How many bytes of the limit may not be used now; the consumer's. All of them while the
-    /// consumer gives memory back.
+    /// How many bytes of the limit may not be used now; the consumer's. All bits are set while the
+    /// consumer gives memory back: a process waits until that is over.
     pub withheld: AtomicU32,
     reserved2: [Reserved; 11],
 }

@@ -272,14 +272,14 @@ fn bytes_are_where_the_consumer_looks_after_the_fifo_began_anew() {
 }
 
 #[test]
-fn memory_is_given_back_or_written_but_not_both() {
+fn memory_is_given_back_or_written_but_not_both_and_room_is_room() {
     model(|| {
         let (mut producer, mut consumer) = fifo(4);
         let writer = thread::spawn(move || {
-            producer.begin_write();
-            producer.refresh().unwrap();
+            producer.begin().unwrap();
             let written = producer.write(&[5]).unwrap();
             producer.end_write();
+            assert_eq!(written, 1, "there was room all the time");
             written
         });
         if consumer.withhold() && consumer.len().unwrap() == 0 {

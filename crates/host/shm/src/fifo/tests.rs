@@ -1,5 +1,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -554,7 +557,7 @@ fn room_is_what_the_consumer_lends() {
 
 #[test]
 fn nothing_is_given_back_while_somebody_writes() {
-    let (producer, mut consumer) = both(64, 64);
+    let (mut producer, mut consumer) = both(64, 64);
     producer.begin_write();
     assert!(!consumer.withhold());
     consumer.lend(64);
@@ -566,4 +569,47 @@ fn nothing_is_given_back_while_somebody_writes() {
     assert_eq!(writer.write(b"now"), Ok(0), "there is no room while memory is given back");
     consumer.lend(64);
     assert_eq!(writer.room(), Ok(64));
+}
+
+#[test]
+fn a_process_waits_while_memory_is_given_back() {
+    let (mut producer, mut consumer) = both(64, 64);
+    assert!(consumer.withhold());
+    let begun = Arc::new(AtomicBool::new(false));
+    let has_begun = Arc::clone(&begun);
+    let writer = thread::spawn(move || {
+        let asked = producer.mem().lent_to_process();
+        producer.begin().unwrap();
+        has_begun.store(true, Ordering::Release);
+        let written = producer.write(b"now").unwrap();
+        producer.end_write();
+        (asked, written)
+    });
+    // However long that takes it, within reason.
+    thread::sleep(Duration::from_millis(20));
+    assert!(!begun.load(Ordering::Acquire), "it looks at the FIFO before there is memory");
+    consumer.lend(64);
+    assert_eq!(writer.join().unwrap(), (64, 3), "there was room all the time");
+}
+
+#[test]
+fn who_has_begun_to_write_keeps_its_room_whatever_is_withheld_then() {
+    let (mut producer, mut consumer) = both(64, 64);
+    producer.begin().unwrap();
+    assert!(!consumer.withhold(), "the memory is written");
+    assert_eq!(producer.room(), Ok(64));
+    assert_eq!(producer.write(&[1; 60]), Ok(60));
+    assert_eq!(producer.room(), Ok(4));
+    consumer.lend(16);
+    assert_eq!(producer.room(), Ok(0), "what is lent is heeded nevertheless");
+    producer.end_write();
+}
+
+#[test]
+fn a_worker_that_never_lends_again_is_not_waited_for_for_ever() {
+    let (mut producer, consumer) = both(64, 64);
+    assert!(consumer.withhold());
+    producer.begin().unwrap();
+    assert_eq!(producer.write(b"now"), Ok(0));
+    producer.end_write();
 }
