@@ -335,6 +335,11 @@ impl Running {
         }
     }
 
+    /// The same for the error of another program, which it may explain.
+    pub(crate) fn last_words(&self) -> String {
+        format!("while {} had said at last: {}", self.name, self.tail())
+    }
+
     /// How it ended, if it did.
     pub(crate) fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)

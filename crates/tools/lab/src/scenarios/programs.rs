@@ -388,6 +388,9 @@ impl System for Server {
                     measured.set(SERVER_CORE, busy(0).map(|share| share * 100.0));
                     measured.set(CLIENT_CORE, busy(1).map(|share| share * 100.0));
                 }
+                if let Err(error) = asked {
+                    asked = Err(error.context(running.last_words()));
+                }
                 // The server and the host end also when the client has failed.
                 let ended = running.stop(Signal::SIGTERM, world.stop);
                 asked.and_then(|measured| ended.map(|_| measured))
