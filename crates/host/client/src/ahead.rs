@@ -2,7 +2,7 @@
 //! connections that it will accept, and streams that it will connect.
 //!
 //! A process asks for as many as a quarter of those that it has needed so far, so that one that
-//! needs few holds none. They stand at high numbers, are closed by `exec`, and are closed in a
+//! needs few holds none, or for as many as connections wait to be accepted. They stand at high numbers, are closed by `exec`, and are closed in a
 //! forked child: there they would keep sessions open that the parent gave up.
 //!
 //! A session fd whose session the program closes is kept, and serves the next one, as long as no
@@ -115,9 +115,10 @@ fn within_limit(count: u32, one_in: u64) -> u32 {
     count.min((limit / one_in).try_into().unwrap_or(u32::MAX))
 }
 
-/// How many to ask for when so many were needed; fewer than two are not worth it.
-fn worth_asking(needed: u32) -> Option<u32> {
-    let count = (needed / 4).min(MOST);
+/// How many to ask for when so many were needed, and so many are needed now; fewer than two are not
+/// worth it.
+fn worth_asking(needed: u32, now: u32) -> Option<u32> {
+    let count = (needed / 4).max(now).min(MOST);
     if count < 2 {
         return None;
     }
@@ -131,16 +132,20 @@ fn named(first: u32, fds: Vec<OwnedFd>) -> impl Iterator<Item = SessionFd> {
 }
 
 impl Client {
-    /// A session fd for a connection that is about to be accepted. None: it comes with the answer
-    /// to `Claim`.
-    pub(crate) fn session_fd(&self, attachment: &Arc<Attachment>) -> Option<SessionFd> {
+    /// A session fd for a connection that is about to be accepted, of so many that wait. None: it
+    /// comes with the answer to `Claim`.
+    pub(crate) fn session_fd(
+        &self,
+        attachment: &Arc<Attachment>,
+        waiting: u32,
+    ) -> Option<SessionFd> {
         let count = {
             let mut hub = self.hub();
             let ahead = &mut hub.ahead;
             ahead.accepted = ahead.accepted.saturating_add(1);
             match ahead.fds.pop() {
                 Some(fd) => return Some(fd),
-                None => worth_asking(ahead.accepted)?,
+                None => worth_asking(ahead.accepted, waiting)?,
             }
         };
         let asked = self.ask_for(attachment, &Request::SessionFds { count }, count as usize);
@@ -179,7 +184,7 @@ impl Client {
             match ahead.streams[usize::from(v6)].pop() {
                 Some(stream) => return Some(self.fresh(attachment, stream, v6)),
                 None => {
-                    let count = worth_asking(ahead.opened);
+                    let count = worth_asking(ahead.opened, 0);
                     let from = ahead.fds.len().saturating_sub(count.unwrap_or(0) as usize);
                     (count, ahead.fds.split_off(from))
                 }
@@ -341,8 +346,15 @@ mod tests {
 
     #[test]
     fn who_needs_few_is_not_given_any_ahead() {
-        assert!((0..8).all(|needed| worth_asking(needed).is_none()));
-        assert_eq!(worth_asking(8), Some(2));
-        assert_eq!(worth_asking(u32::MAX), Some(MOST));
+        assert!((0..8).all(|needed| worth_asking(needed, 1).is_none()));
+        assert_eq!(worth_asking(8, 1), Some(2));
+        assert_eq!(worth_asking(u32::MAX, 1), Some(MOST));
+    }
+
+    #[test]
+    fn for_many_that_wait_is_asked_once() {
+        assert_eq!(worth_asking(1, 5), Some(5));
+        assert_eq!(worth_asking(40, 5), Some(10));
+        assert_eq!(worth_asking(1, 4096), Some(MOST));
     }
 }

@@ -11,6 +11,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// Kept for commands, captures, ports and the log: this many, or an eighth of all.
 const FOR_CONTROL: i32 = 128;
 
+/// Numbers for which the kernel has a table from the beginning. A table that is full doubles, and a
+/// process with threads waits for an RCU grace period then, 10 to 40 ms, with all who ask it
+/// something. Half a MiB of the kernel's memory.
+const TABLE: i32 = 65_536;
+
 /// Kept above what sessions may take for programs that come, and for those that have said nothing
 /// yet: this many, or an eighth of all.
 const FOR_ATTACHING: i32 = 256;
@@ -35,6 +40,15 @@ impl Descriptors {
         match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
             Ok(()) => hard,
             Err(_) => soft,
+        }
+    }
+
+    /// Has the kernel make its table of them now. Call before the process has threads; what goes
+    /// wrong comes back when descriptors are wanted.
+    pub fn make_table() {
+        let highest = Descriptors::of_system().limit.min(TABLE) - 1;
+        if let Ok(root) = std::fs::File::open("/") {
+            drop(clearway_shm::socket::copy_from(root.as_fd(), highest, true));
         }
     }
 
@@ -76,5 +90,19 @@ impl Descriptors {
     /// Whether a descriptor that a session got may have its number.
     pub(crate) fn fits_session(self, fd: impl AsFd) -> bool {
         fd.as_fd().as_raw_fd() < self.limit - self.for_control() as i32 - self.for_attaching()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_has_its_table_of_descriptors_before_they_are_wanted() {
+        Descriptors::make_table();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        let wanted = Descriptors::of_system().limit.min(TABLE);
+        assert!(size.trim().parse::<i32>().unwrap() >= wanted, "{size} of {wanted}");
     }
 }

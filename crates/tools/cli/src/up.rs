@@ -138,6 +138,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     keep_private(&settings)?;
     Descriptors::raise();
+    Descriptors::make_table();
     let log = Log::begin(settings.log_file.clone(), &settings.log)?;
     let served = serve(&args, &settings, &socket, given, &log);
     // Whoever started us is told by the caller, on the standard error output. A log of lines there

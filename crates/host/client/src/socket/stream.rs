@@ -335,7 +335,8 @@ impl Socket {
         }
         // Without a host there is nothing to take, as is seen by the next look.
         let Ok(attachment) = self.attachment() else { return Ok(None) };
-        let Some(session_fd) = self.client.session_fd(&attachment) else {
+        let waiting = self.core.connections_waiting();
+        let Some(session_fd) = self.client.session_fd(&attachment, waiting) else {
             return self.ask_for_connection(&attachment, close_on_exec);
         };
         // Before a connection is taken out: without a number for it, it waits for a better time.
