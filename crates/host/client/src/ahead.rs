@@ -2,8 +2,9 @@
 //! connections that it will accept, and streams that it will connect.
 //!
 //! A process asks for as many as a quarter of those that it has needed so far, so that one that
-//! needs few holds none, or for as many as connections wait to be accepted. They stand at high numbers, are closed by `exec`, and are closed in a
-//! forked child: there they would keep sessions open that the parent gave up.
+//! needs few holds none, or for as many as connections wait to be accepted. They stand at high
+//! numbers, are closed by `exec`, and are closed in a forked child: there they would keep sessions
+//! open that the parent gave up.
 //!
 //! A session fd whose session the program closes is kept, and serves the next one, as long as no
 //! copy of it can be anywhere else: none in this process, and nothing has happened since it was
@@ -132,12 +133,12 @@ fn named(first: u32, fds: Vec<OwnedFd>) -> impl Iterator<Item = SessionFd> {
 }
 
 impl Client {
-    /// A session fd for a connection that is about to be accepted, of so many that wait. None: it
-    /// comes with the answer to `Claim`.
+    /// A session fd for a connection that is about to be accepted; `waiting` tells of how many. None:
+    /// it comes with the answer to `Claim`.
     pub(crate) fn session_fd(
         &self,
         attachment: &Arc<Attachment>,
-        waiting: u32,
+        waiting: impl FnOnce() -> u32,
     ) -> Option<SessionFd> {
         let count = {
             let mut hub = self.hub();
@@ -145,7 +146,7 @@ impl Client {
             ahead.accepted = ahead.accepted.saturating_add(1);
             match ahead.fds.pop() {
                 Some(fd) => return Some(fd),
-                None => worth_asking(ahead.accepted, waiting)?,
+                None => worth_asking(ahead.accepted, waiting())?,
             }
         };
         let asked = self.ask_for(attachment, &Request::SessionFds { count }, count as usize);

@@ -335,7 +335,7 @@ impl Socket {
         }
         // Without a host there is nothing to take, as is seen by the next look.
         let Ok(attachment) = self.attachment() else { return Ok(None) };
-        let waiting = self.core.connections_waiting();
+        let waiting = || self.core.connections_waiting();
         let Some(session_fd) = self.client.session_fd(&attachment, waiting) else {
             return self.ask_for_connection(&attachment, close_on_exec);
         };
