@@ -3,6 +3,7 @@
 
 extern crate std;
 
+use std::boxed::Box;
 use std::collections::{BTreeMap, VecDeque};
 use std::vec;
 use std::vec::Vec;
@@ -160,6 +161,8 @@ pub(crate) struct Net {
     pub(crate) now: Instant,
     /// What was dropped, in order.
     pub(crate) drops: Vec<Drop>,
+    /// Empty but while frames are handed in.
+    burst: Box<Burst<TestBuf>>,
 }
 
 impl Net {
@@ -181,7 +184,13 @@ impl Net {
                 stack.add_address(now, iface, cidr(a)).expect("an address");
             }
         }
-        let mut net = Net { stack, sink: TestSink::default(), now, drops: Vec::new() };
+        let mut net = Net {
+            stack,
+            sink: TestSink::default(),
+            now,
+            drops: Vec::new(),
+            burst: Box::new(Burst::new()),
+        };
         net.emit();
         net
     }
@@ -205,12 +214,22 @@ impl Net {
 
     /// Hands frames in as one burst.
     pub(crate) fn ingest_all(&mut self, frames: &[(RxMeta, Vec<u8>)]) {
-        let mut burst = Burst::new();
         for (meta, frame) in frames {
-            burst.push(TestBuf(frame.clone()), *meta).expect("at most one burst");
+            self.burst.push(TestBuf(frame.clone()), *meta).expect("at most one burst");
         }
+        self.ingest_burst();
+    }
+
+    /// Hands in one frame that nobody needs any more.
+    pub(crate) fn ingest_own(&mut self, meta: RxMeta, frame: Vec<u8>) {
+        self.burst.push(TestBuf(frame), meta).expect("an empty burst");
+        self.ingest_burst();
+    }
+
+    fn ingest_burst(&mut self) {
         let drops = &mut self.drops;
-        self.stack.ingest_with(self.now, &mut burst, &mut |why, _, _| drops.push(why));
+        self.stack.ingest_with(self.now, &mut self.burst, &mut |why, _, _| drops.push(why));
+        self.burst.clear();
     }
 
     /// Hands one frame in on the first interface; why it was dropped, if it was.

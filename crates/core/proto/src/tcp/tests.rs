@@ -475,7 +475,7 @@ impl World {
                 break;
             }
             let meta = RxMeta { iface: Iface(0), ..RxMeta::default() };
-            self.ends[to].ingest_all(&[(meta, packet)]);
+            self.ends[to].ingest_own(meta, packet);
         }
         self.emit();
         true
@@ -534,6 +534,35 @@ impl World {
         }
         read
     }
+
+    /// As [`World::transfer`], of so many zeros; how many arrived.
+    fn transfer_zeros(
+        &mut self,
+        from: usize,
+        a: ConnId,
+        b: ConnId,
+        total: usize,
+        time: Duration,
+    ) -> usize {
+        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        let end = self.now + time;
+        let (mut written, mut read) = (0, 0);
+        while read < total {
+            loop {
+                let next = &ZEROS[..ZEROS.len().min(total - written)];
+                let taken = self.ends[from].stack.send(a, next).unwrap();
+                written += taken;
+                if taken < next.len() || written == total {
+                    break;
+                }
+            }
+            if !self.step(end) {
+                break;
+            }
+            read += drop_unread(&mut self.ends[1 - from].stack, b);
+        }
+        read
+    }
 }
 
 fn drain(stack: &mut Stack<crate::testing::TestEnv>, conn: ConnId, into: &mut Vec<u8>) {
@@ -544,6 +573,19 @@ fn drain(stack: &mut Stack<crate::testing::TestEnv>, conn: ConnId, into: &mut Ve
         };
         stack.consumed(conn, bytes.len() as u32);
         into.extend(bytes);
+    }
+}
+
+/// Takes all that is unread and looks at none of it; how much it was.
+fn drop_unread(stack: &mut Stack<crate::testing::TestEnv>, conn: ConnId) -> usize {
+    let mut all = 0;
+    loop {
+        let n = stack.recv(conn).map_or(0, <[u8]>::len);
+        if n == 0 {
+            return all;
+        }
+        stack.consumed(conn, n as u32);
+        all += n;
     }
 }
 

@@ -94,9 +94,8 @@ fn bulk(path: Path, config: Config) -> Outcome {
             }
             false => Duration::ZERO,
         });
-    let got = world
-        .transfer(0, a, b, &zeros((bytes_per_second * path.seconds) as usize), secs(path.seconds))
-        .len();
+    let total = (bytes_per_second * path.seconds) as usize;
+    let got = world.transfer_zeros(0, a, b, total, secs(path.seconds));
     let t = &world.ends[0].stack.counters().tcp;
     let segments = world.ends[0].stack.info(a).unwrap().data_segs_out;
     let vain = t.retransmitted_segs.saturating_sub(world.lost);
