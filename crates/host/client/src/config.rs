@@ -37,6 +37,9 @@ const MAX_FILE: usize = 64 * 1024;
 pub struct AppConfig {
     /// The host's attach socket, or that of a namespace; None: the default place.
     pub socket: Option<PathBuf>,
+    /// `XDG_RUNTIME_DIR`, where the default place lies, as it was when the program was started; None:
+    /// as it is.
+    pub runtime_folder: Option<OsString>,
     /// The namespace; empty for the default one.
     pub namespace: String,
     /// The namespace's secret.
@@ -175,8 +178,11 @@ impl AppConfig {
         AppConfig::from_variables(|name| std::env::var_os(name))
     }
 
-    /// What variables say.
-    fn from_variables(
+    /// What variables say, where `variable` answers what each was set to.
+    ///
+    /// # Errors
+    /// As for [`AppConfig::from_env`].
+    pub fn from_variables(
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<AppConfig, ConfigError> {
         let variable = |name| variable(name).filter(|value| !value.is_empty());
@@ -187,6 +193,7 @@ impl AppConfig {
                 .map_err(|error| ConfigError::Unreadable { path: path.clone(), error })?;
             config = AppConfig::parse(&text, &path)?;
         }
+        config.runtime_folder = variable(paths::RUNTIME_VARIABLE);
         if let Some(socket) = variable(paths::SOCKET_VARIABLE) {
             config.socket = Some(socket.into());
             config.explicit = true;
@@ -241,7 +248,12 @@ impl AppConfig {
     /// namespace's attach socket in our runtime folder, is found there: files that were written for
     /// another host stack name a place of that one.
     pub(crate) fn attach_socket(&self) -> PathBuf {
-        let Some(socket) = &self.socket else { return paths::attach_socket_of_host() };
+        let Some(socket) = &self.socket else {
+            return match &self.runtime_folder {
+                Some(folder) => paths::untold_attach_socket(Some(folder.clone())),
+                None => paths::attach_socket_of_host(),
+            };
+        };
         let nearby = socket.file_name().map(|name| {
             paths::namespace_attach_sockets(&paths::attach_socket_of_host()).join(name)
         });

@@ -3,14 +3,13 @@
 //! Unix sockets that never say anything. So where descriptors of Clearway's go along, the variables
 //! that brought the library here are put back.
 //!
-//! Where none go along the environment is left as the program made it: what took the library out of
-//! it may have been the purpose.
+//! Where none go along they are put back if they were lost with all others, or another library took
+//! this one's place: the program that says so knows nothing of Clearway. What took this library
+//! alone out of an environment did it on purpose.
 
-use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::ptr;
-use std::sync::OnceLock;
 
 use clearway_client::may_be_session_fd;
 use libc::pid_t;
@@ -21,9 +20,14 @@ use crate::export::guarded;
 use crate::object::{TABLE, ours};
 use crate::process::is_own;
 use crate::real;
+use crate::start::{self, OWN, PRELOAD};
 
-/// The variable by which the loader learns of the library.
-const PRELOAD: &[u8] = b"LD_PRELOAD=";
+#[cfg(test)]
+mod tests;
+
+/// Who is told of the host's socket needs no word of the folder in which it would lie.
+const TOLD: &[u8] = b"CLEARWAY_SOCKET=";
+const RUNTIME: &[u8] = b"XDG_RUNTIME_DIR=";
 
 /// Variables of an environment without room of its own on the heap. A child after `vfork` has its
 /// parent's heap, and would leave what it takes there behind.
@@ -32,23 +36,46 @@ type Environment = SmallVec<[*const c_char; 512]>;
 /// Descriptors that are looked at in such a child, whose own the table does not show.
 const LOW_DESCRIPTORS: c_int = 64;
 
-/// What this process was started with, of all that concerns the library: `NAME=value`.
-static VARIABLES: OnceLock<Vec<CString>> = OnceLock::new();
+/// How those begin that put the stack into a program: into that one, and not into all that it
+/// executes.
+const IN_PROCESS: &[u8] = b"CLEARWAY_INPROC";
 
-/// Remembers the variables, before the program can change them.
-pub(crate) fn remember_variables() {
-    let concerns = |name: &OsString| {
-        name == "LD_PRELOAD" || name == "VCL_CONFIG" || name.as_bytes().starts_with(b"CLEARWAY_")
-    };
-    let lines =
-        std::env::vars_os().filter(|(name, _)| concerns(name)).filter_map(|(name, value)| {
-            CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
-        });
-    let _ = VARIABLES.set(lines.collect());
+/// Whether an environment lost the library by the way: it has none of the library's variables, or it
+/// names other libraries only.
+///
+/// # Safety
+/// `given` are C strings.
+unsafe fn is_lost(variables: &[CString], given: &[*const c_char]) -> bool {
+    let begins = |with: &[u8]| variables.iter().any(|line| line.as_bytes().starts_with(with));
+    if !begins(OWN) || begins(IN_PROCESS) {
+        return false;
+    }
+    let (mut libraries, mut has_own) = (None, false);
+    for line in given {
+        // SAFETY: as the caller says.
+        let line = unsafe { CStr::from_ptr(*line) }.to_bytes();
+        libraries = libraries.or(line.strip_prefix(PRELOAD));
+        has_own |= line.starts_with(OWN) && !is_carriers(line);
+    }
+    let Some(libraries) = libraries else { return !has_own };
+    let ours = variables.iter().find_map(|line| line.as_bytes().strip_prefix(PRELOAD));
+    let ours = ours.and_then(|list| named(list).next());
+    !libraries.is_empty() && ours.is_some_and(|ours| named(libraries).all(|other| other != ours))
+}
+
+/// Says which program is to be trapped: of what is executed next, and nothing that was kept.
+fn is_carriers(line: &[u8]) -> bool {
+    line.strip_prefix(clearway_trap::PROGRAM_VARIABLE.as_bytes())
+        .is_some_and(|rest| rest.starts_with(b"="))
+}
+
+/// The libraries that a value of LD_PRELOAD names.
+fn named(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| matches!(byte, b':' | b' ')).filter(|name| !name.is_empty())
 }
 
 /// A session's descriptor goes along into the program that is executed.
-pub(crate) fn sessions_go_along(may_be_copied: bool) -> bool {
+fn sessions_go_along(may_be_copied: bool) -> bool {
     // SAFETY: reads a flag.
     let stays_open =
         |fd: c_int| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
@@ -63,6 +90,20 @@ pub(crate) fn sessions_go_along(may_be_copied: bool) -> bool {
     !is_own() && (0..LOW_DESCRIPTORS).any(is_session_fd)
 }
 
+/// The program that is executed with this environment is to have the library, whatever the
+/// environment says. The secret that may come with it is told to nobody new: another user's program
+/// is left alone.
+///
+/// # Safety
+/// `given` are C strings.
+pub(crate) unsafe fn keeps_library(given: &[*const c_char], may_be_copied: bool) -> bool {
+    sessions_go_along(may_be_copied)
+        || start::start().is_some_and(|start| {
+            // SAFETY: as the caller says.
+            start.users == start::users() && unsafe { is_lost(&start.variables, given) }
+        })
+}
+
 /// The environment with what is missing in it. None: nothing is.
 ///
 /// # Safety
@@ -74,10 +115,7 @@ unsafe fn put_back(
     both: &mut SmallVec<[u8; 4096]>,
 ) -> Option<*const *const c_char> {
     copies::may_be_made();
-    let variables = VARIABLES.get().filter(|variables| !variables.is_empty())?;
-    if !sessions_go_along(may_be_copied) {
-        return None;
-    }
+    let variables = &start::start().filter(|start| !start.variables.is_empty())?.variables;
     let mut at = given;
     // SAFETY: as the caller says.
     while let Some(&line) = unsafe { at.as_ref() }.filter(|line| !line.is_null()) {
@@ -85,8 +123,16 @@ unsafe fn put_back(
         // SAFETY: not the end yet.
         at = unsafe { at.add(1) };
     }
+    // SAFETY: as the caller says.
+    if !unsafe { keeps_library(into, may_be_copied) } {
+        return None;
+    }
+    let is_told = variables.iter().any(|line| line.as_bytes().starts_with(TOLD));
     for variable in variables {
         let variable = variable.as_bytes_with_nul();
+        if is_told && variable.starts_with(RUNTIME) {
+            continue;
+        }
         let name = variable.split_inclusive(|byte| *byte == b'=').next().unwrap_or_default();
         // SAFETY: C strings of the caller's.
         let same = into

@@ -11,7 +11,7 @@ use crate::export::guarded;
 use crate::object::{self, Object, Ours, TABLE};
 use crate::options::Extra;
 use crate::table::Held;
-use crate::{exec, process, signals};
+use crate::{process, signals, start};
 
 /// Runs before `main`, and before constructors of libraries that need this one.
 // SAFETY: a function that takes what the loader gives it, in the section of such functions.
@@ -24,7 +24,7 @@ static FIRST: extern "C" fn() = inherit;
 extern "C" fn inherit() {
     guarded(|| {
         let errno = crate::errno::get();
-        exec::remember_variables();
+        start::remember();
         signals::find_real();
         let mut known = HashMap::new();
         for fd in open_descriptors() {

@@ -13,20 +13,20 @@ use clearway_client::{AppConfig, Client};
 
 use crate::object::{self, Object, TABLE};
 use crate::process::{client, tell};
-use crate::real;
+use crate::{real, start};
 
 /// What sockets accepted is sent for so long at most when the process ends.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// The settings of the stack, where this process shall have one inside.
 pub(crate) fn settings() -> Option<OsString> {
-    std::env::var_os(SETTINGS_VARIABLE).filter(|settings| !settings.is_empty())
+    start::variable(SETTINGS_VARIABLE).filter(|settings| !settings.is_empty())
 }
 
 /// Makes the stack and enters it. An error is a sentence for the user.
 pub(crate) fn attach(settings: OsString, config: AppConfig) -> Result<Arc<Client>, String> {
     let settings = settings.into_string().map_err(|_| format!("{SETTINGS_VARIABLE} is no text"))?;
-    let path = std::env::var_os(LIBRARY_VARIABLE)
+    let path = start::variable(LIBRARY_VARIABLE)
         .ok_or_else(|| format!("{LIBRARY_VARIABLE} is not set"))?;
     let stack = load(path)?;
     stack.start(&settings, on_events)?;

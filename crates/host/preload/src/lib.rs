@@ -41,6 +41,7 @@ mod sendfile;
 mod sigio;
 mod signals;
 mod sockets;
+mod start;
 mod stdio;
 mod syscalls;
 mod table;

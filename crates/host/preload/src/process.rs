@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use clearway_client::{AppConfig, AttachError, Client};
+use clearway_client::{AppConfig, AttachError, Client, ConfigError};
 use clearway_errors::Code;
 
 use crate::cancel;
@@ -17,6 +17,7 @@ use crate::lock::Lock;
 use crate::object::TABLE;
 use crate::real;
 use crate::signals::held;
+use crate::start;
 
 /// After an attempt to attach failed, the next one is not made before this time has passed.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
@@ -81,7 +82,7 @@ pub(crate) fn in_passing<R>(
     if let Some(client) = client() {
         return wanted(client.config()).then(|| ask(client));
     }
-    let config = AppConfig::from_env().ok().filter(wanted)?;
+    let config = config().ok().filter(wanted)?;
     if inside::settings().is_none() {
         return Some(ask(&*Client::attach(config).ok()?));
     }
@@ -108,8 +109,14 @@ pub(crate) fn host_of(session_fd: BorrowedFd<'_>) -> Option<&'static Arc<Client>
         return None;
     }
     let _locked = ATTACHING.lock();
-    let client = Client::attach_as_inheritor(AppConfig::from_env().ok()?, session_fd).ok()??;
+    let client = Client::attach_as_inheritor(config().ok()?, session_fd).ok()??;
     Some(keep(client))
+}
+
+/// What the environment said when the program was started: many programs empty or overwrite theirs
+/// before they open their first socket.
+fn config() -> Result<AppConfig, ConfigError> {
+    AppConfig::from_variables(start::variable)
 }
 
 fn keep(client: Arc<Client>) -> &'static Arc<Client> {
@@ -120,7 +127,7 @@ fn keep(client: Arc<Client>) -> &'static Arc<Client> {
 }
 
 fn attach() -> Option<&'static Arc<Client>> {
-    let config = match AppConfig::from_env() {
+    let config = match config() {
         Ok(config) => config,
         Err(error) => {
             CLOSED.store(true, Ordering::Relaxed);
@@ -277,7 +284,7 @@ pub(crate) fn before_change() {
     if client().is_none() {
         let _locked = ATTACHING.lock();
         if client().is_none() {
-            if let Ok(config) = AppConfig::from_env() {
+            if let Ok(config) = config() {
                 let client = match inside::settings() {
                     // The ports may be out of reach afterwards.
                     Some(settings) => inside::attach(settings, config).ok(),

@@ -39,7 +39,7 @@ mod hooks {
             begin: interrupt::hold,
             call,
             interrupted,
-            sessions_go_along,
+            keeps_library,
             execve,
             fork,
             tell: process::tell,
@@ -68,8 +68,11 @@ mod hooks {
         unsafe { interrupt::handled(restarts, context) };
     }
 
-    fn sessions_go_along() -> bool {
-        exec::sessions_go_along(false)
+    /// # Safety
+    /// C strings.
+    unsafe fn keeps_library(environment: &[*const c_char]) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { exec::keeps_library(environment, false) }
     }
 
     /// # Safety

@@ -9,6 +9,9 @@ mod tests;
 /// The environment's word for the host's attach socket.
 pub const SOCKET_VARIABLE: &str = "CLEARWAY_SOCKET";
 
+/// The environment's word for the folder in which this user's runtime folders lie.
+pub const RUNTIME_VARIABLE: &str = "XDG_RUNTIME_DIR";
+
 /// The runtime folder of the system's host.
 const SYSTEM_FOLDER: &str = "/run/clearway";
 
@@ -21,9 +24,15 @@ const NAMESPACE_ATTACH_SOCKETS: &str = "app_ns_sockets";
 /// Where a program finds its host: what `CLEARWAY_SOCKET` says, or [`default_attach_socket`], or
 /// the system's host when this user runs none.
 pub fn attach_socket_of_host() -> PathBuf {
-    let own = attach_socket();
     let is_told = std::env::var_os(SOCKET_VARIABLE).is_some_and(|path| !path.is_empty());
-    if is_told { own } else { own_or_systems(own, Path::new(SYSTEM_FOLDER)) }
+    if is_told { attach_socket() } else { untold_attach_socket(std::env::var_os(RUNTIME_VARIABLE)) }
+}
+
+/// Where a program finds its host that was told of no socket: `host.sock` in this user's runtime
+/// folder, which lies in the folder that `XDG_RUNTIME_DIR` said, or the system's host when this
+/// user runs none.
+pub fn untold_attach_socket(runtime: Option<OsString>) -> PathBuf {
+    own_or_systems(attach_socket_in(runtime), Path::new(SYSTEM_FOLDER))
 }
 
 fn own_or_systems(own: PathBuf, system: &Path) -> PathBuf {
@@ -41,8 +50,12 @@ pub fn attach_socket() -> PathBuf {
 
 /// The attach socket of a host that was told nothing: `host.sock` in this user's runtime folder.
 pub fn default_attach_socket() -> PathBuf {
+    attach_socket_in(std::env::var_os(RUNTIME_VARIABLE))
+}
+
+fn attach_socket_in(runtime: Option<OsString>) -> PathBuf {
     let uid = rustix::process::geteuid().as_raw();
-    runtime_folder(uid, std::env::var_os("XDG_RUNTIME_DIR")).join(ATTACH_SOCKET)
+    runtime_folder(uid, runtime).join(ATTACH_SOCKET)
 }
 
 /// The name, which is no file's, of the way back into the host whose attach socket this is: for

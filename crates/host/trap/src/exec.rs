@@ -65,12 +65,13 @@ pub(crate) unsafe fn execveat(words: [usize; 6]) -> Option<isize> {
 unsafe fn execute(path: &CStr, argv: *const *const c_char, envp: *const *const c_char) -> isize {
     // SAFETY: as the caller says.
     let mut environment = unsafe { list(envp) };
-    // An environment of the program's own making lacks the variable. Where a session goes along,
-    // the library puts it back: the program would write into a descriptor that nobody reads.
+    // An environment of the program's own making lacks the variable. The library may put it back.
     let is_loaded = environment.iter().any(|line| {
         // SAFETY: a C string of the program's.
         unsafe { CStr::from_ptr(*line) }.to_bytes().starts_with(b"LD_PRELOAD=")
-    }) || (hooks().sessions_go_along)();
+    })
+    // SAFETY: C strings of the program's.
+    || unsafe { (hooks().keeps_library)(&environment) };
     let (own, arguments);
     let (mut path, mut argv) = match path.to_bytes() {
         b"/proc/self/exe" => (carrier_and_program().1, argv),

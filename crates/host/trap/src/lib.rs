@@ -62,8 +62,9 @@ pub struct Hooks {
     /// A signal came while the library runs, for which the program has a handler, with SA_RESTART
     /// or without. The pointer is what the kernel gave to ours as its third argument.
     pub interrupted: unsafe fn(bool, *mut c_void),
-    /// Whether a session's descriptor goes along into a program that is executed.
-    pub sessions_go_along: fn() -> bool,
+    /// Whether a program that is executed with these variables is to have the library, also where
+    /// they do not say so.
+    pub keeps_library: unsafe fn(&[*const c_char]) -> bool,
     /// `execve`, with what the library adds to an environment. Answers a negative errno.
     pub execve: unsafe fn(*const c_char, *const *const c_char, *const *const c_char) -> c_long,
     /// `fork` of the C library: 0 in the child, a negative errno when it failed.

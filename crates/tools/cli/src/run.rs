@@ -136,6 +136,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     };
     command.args(&args.command[1..]);
     command.env("LD_PRELOAD", preload_list(&library, std::env::var_os("LD_PRELOAD")));
+    // By it an environment that a program emptied is told from one that lacks the library on purpose.
+    command.env("CLEARWAY_RUN", "1");
     if let Some(path) = &args.socket {
         command.env(paths::SOCKET_VARIABLE, std::path::absolute(path)?);
     }

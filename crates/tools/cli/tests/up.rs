@@ -356,6 +356,7 @@ fn a_program_runs_with_the_library_and_the_words_of_its_namespace() {
         &[&args[..], &["--required", "--spin", "7", "--cut-through", "--", "env"]].concat(),
     );
     for line in [
+        "CLEARWAY_RUN=1",
         "CLEARWAY_NS=a",
         "CLEARWAY_SECRET=hush",
         "CLEARWAY_REQUIRED=1",

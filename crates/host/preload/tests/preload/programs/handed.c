@@ -144,10 +144,38 @@ static void executed(enum way way)
 	close(ends[0]);
 }
 
-/* Nothing of Clearway's goes along: the environment is the program's. */
+/* What an executed program does that nothing was handed over to: its sockets are its own. */
+static int alone(void)
+{
+	int fd = listener();
+	int client = connected_to(fd);
+	int theirs = accept(fd, NULL, NULL);
+
+	char text[8];
+
+	if (send(client, "alone", 5, 0) != 5 || recv(theirs, text, 5, MSG_WAITALL) != 5)
+		return 14;
+	return memcmp(text, "alone", 5) ? 15 : 7;
+}
+
+/* Nothing of Clearway's goes along. An environment that was emptied, or in which another library was put, says nothing against this one; neither does a program that empties its own before its first socket. */
+static void emptied(const char *what, char *given[], char *how)
+{
+	char *argv[] = {"/proc/self/exe", self_text, how, NULL};
+
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		execve(argv[0], argv, given);
+		_exit(127);
+	}
+	reap(what, pid);
+}
+
+/* What has other variables of Clearway's and not the library is as the program made it. */
 static void left_alone(void)
 {
-	char *argv[] = {"env", NULL}, *given[] = {"OTHER=1", NULL};
+	char *argv[] = {"env", NULL}, *given[] = {"OTHER=1", "CLEARWAY_RUN=1", NULL};
 
 	fflush(stdout);
 	pid_t pid = fork();
@@ -219,10 +247,23 @@ int main(int argc, char **argv)
 		return 2;
 	self_from(argv[1]);
 	snprintf(self_text, sizeof(self_text), "%s", argv[1]);
+	if (argc == 3) {
+		if (!strcmp(argv[2], "bare")) {
+			/* As programs do that write a title where their environment was. */
+			for (char **line = environ; *line; line++)
+				memset(*line, 0, strlen(*line));
+			clearenv();
+		}
+		return alone();
+	}
 	if (argc >= 4)
 		return echoes(atoi(argv[3]));
 	for (enum way way = 0; way < WAYS; way++)
 		executed(way);
+	emptied("an empty environment", (char *[]){"OTHER=1", NULL}, "alone");
+	emptied("another library", (char *[]){"LD_PRELOAD=libm.so.6", "PATH=/usr/bin:/bin", NULL}, "alone");
+	emptied("its own emptied", environ, "bare");
+	emptied("both", (char *[]){"OTHER=1", NULL}, "bare");
 	left_alone();
 	sent(0);
 	sent(1);
