@@ -544,7 +544,7 @@ impl World {
         total: usize,
         time: Duration,
     ) -> usize {
-        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
         let end = self.now + time;
         let (mut written, mut read) = (0, 0);
         while read < total {
