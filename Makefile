@@ -20,6 +20,7 @@ TEST_PACKAGES := prometheus chromium python3-yaml python3-psutil net-tools fonts
 
 # The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.
 APPS_PACKAGES := $(TEST_PACKAGES) \
+	dovecot-imapd mariadb-server mariadb-client postfix squid \
 	wget apache2 apache2-utils lighttpd haproxy postgresql postgresql-contrib mosquitto mosquitto-clients \
 	openssh-server rsync vsftpd lftp git unbound chrony ntpsec-ntpdig iperf netcat-openbsd openssl \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite

@@ -248,15 +248,14 @@ impl AppConfig {
     /// namespace's attach socket in our runtime folder, is found there: files that were written for
     /// another host stack name a place of that one.
     pub(crate) fn attach_socket(&self) -> PathBuf {
-        let Some(socket) = &self.socket else {
-            return match &self.runtime_folder {
-                Some(folder) => paths::untold_attach_socket(Some(folder.clone())),
-                None => paths::attach_socket_of_host(),
-            };
+        // Where a host is that was told no other place.
+        let usual = || match &self.runtime_folder {
+            Some(folder) => paths::untold_attach_socket(Some(folder.clone())),
+            None => paths::attach_socket_of_host(),
         };
-        let nearby = socket.file_name().map(|name| {
-            paths::namespace_attach_sockets(&paths::attach_socket_of_host()).join(name)
-        });
+        let Some(socket) = &self.socket else { return usual() };
+        let nearby =
+            socket.file_name().map(|name| paths::namespace_attach_sockets(&usual()).join(name));
         match nearby {
             Some(nearby) if !exists(socket) && exists(&nearby) => nearby,
             _ => socket.clone(),
