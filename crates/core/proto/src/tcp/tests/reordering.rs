@@ -10,7 +10,7 @@ fn second_of_bulk(late: Duration, config: Config) -> (usize, counters::TcpCounte
     world.late = std::boxed::Box::new(
         move |from, n| if from == 0 && n % 20 == 7 { late } else { Duration::ZERO },
     );
-    let got = world.transfer(0, a, b, &zeros(40_000_000), secs(1)).len();
+    let got = world.transfer_zeros(0, a, b, 40_000_000, secs(1));
     (got, world.ends[0].stack.counters().tcp, world.ends[0].stack.info(a).unwrap())
 }
 
@@ -45,7 +45,7 @@ fn reordering_seen_where_there_is_none(congestion: Congestion, seed: u32, record
         drawn = drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         from == 0 && drawn >> 16 < 1966
     });
-    world.transfer(0, a, b, &zeros(40_000_000), secs(1));
+    world.transfer_zeros(0, a, b, 40_000_000, secs(1));
     assert!(world.ends[0].stack.counters().tcp.retransmitted_segs > 5);
     world.ends[0].stack.info(a).unwrap().reord_seen
 }

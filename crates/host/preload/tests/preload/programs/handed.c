@@ -150,7 +150,6 @@ static int alone(void)
 	int fd = listener();
 	int client = connected_to(fd);
 	int theirs = accept(fd, NULL, NULL);
-
 	char text[8];
 
 	if (send(client, "alone", 5, 0) != 5 || recv(theirs, text, 5, MSG_WAITALL) != 5)
