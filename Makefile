@@ -16,11 +16,11 @@ PACKAGES := \
 
 # Only tests use these: the lab's page is looked at in a browser, and some programs run over the host (tests/apps).
 TEST_PACKAGES := prometheus chromium python3-yaml python3-psutil net-tools fonts-dejavu-core mandoc strace bpftrace systemd \
-	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools bird2 golang-go
+	nginx redis-server redis-tools socat bind9-dnsutils dnsmasq memcached libmemcached-tools bird2 golang-go musl-tools
 
 # The programs that are tried over Clearway and over the kernel (tests/apps). None of them is started by being installed.
 APPS_PACKAGES := $(TEST_PACKAGES) \
-	dovecot-imapd mariadb-server mariadb-client postfix squid \
+	dovecot-imapd mariadb-server mariadb-client postfix squid caddy etcd-server etcd-client \
 	wget apache2 apache2-utils lighttpd haproxy postgresql postgresql-contrib mosquitto mosquitto-clients \
 	openssh-server rsync vsftpd lftp git unbound chrony ntpsec-ntpdig iperf netcat-openbsd openssl \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite

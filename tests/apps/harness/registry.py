@@ -24,6 +24,7 @@ WAY_MEANS = {
 #: Why programs cannot have the stack inside.
 FORKS = "a child process serves the connections that its parent accepts, or uses its parent's sockets"
 TWO_PROGRAMS = "two programs at the same time on the side that has the stack inside"
+TRAPPED = "its system calls are trapped, which is not done with the stack inside of a process"
 HANDS_OVER = "a process hands its listening sockets to another one"
 
 

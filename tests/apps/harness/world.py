@@ -233,10 +233,10 @@ class World:
     def server(self, argv, **more):
         return self.start("server", argv, **more)
 
-    def run(self, role, argv, user=None, env=None, cwd=None, data=None, seconds=TIMEOUT, code=0):
+    def run(self, role, argv, user=None, env=None, cwd=None, data=None, seconds=TIMEOUT, code=0, trap=False):
         """Runs a program to its end; it has to end with `code` (None: as it likes)."""
         what = " ".join(str(word) for word in argv)[:300]
-        argv = self._argv(role, argv, user, trap=False)
+        argv = self._argv(role, argv, user, trap)
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment(env), cwd=cwd)
         try:
             out, err = process.communicate(data or b"", timeout=seconds)

@@ -262,7 +262,7 @@ NoLibrary = 701: "a part of Clearway that is not found",
 Unfit = 702: "a program into which the library cannot be put",
     "The program would run over the kernel, and --required forbids that.",
     "It is linked statically, written in Go, set-uid, or for another machine or C library.",
-    "`--trap` takes statically linked programs over; docs/trap.md says which. Without --required it runs over the kernel.";
+    "`--trap` takes over static programs, Go's and those with musl; docs/trap.md says which. Without --required it runs over the kernel.";
 CannotRun = 703: "a program that cannot be started",
     "The system does not start the program.",
     "It is not there, not in $PATH, or not executable.",

@@ -7,8 +7,10 @@
 //! this one's place: the program that says so knows nothing of Clearway. What took this library
 //! alone out of an environment did it on purpose.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::ptr;
 
 use clearway_client::may_be_session_fd;
@@ -170,13 +172,95 @@ fn own() -> *const *const c_char {
     unsafe { environ }
 }
 
+/// What is to be executed, as the functions below are told.
+#[derive(Clone, Copy)]
+enum Program {
+    /// A path.
+    At(*const c_char),
+    /// A name, looked for in the folders of PATH where it has no slash.
+    Named(*const c_char),
+    /// A descriptor.
+    Open(c_int),
+    /// A path in a folder that is open, and flags of `execveat(2)`.
+    In(c_int, *const c_char, c_int),
+}
+
+impl Program {
+    /// A path that leads to it, from here.
+    ///
+    /// # Safety
+    /// Paths are null or C strings.
+    unsafe fn path(self) -> Option<CString> {
+        // SAFETY: as the caller says.
+        let text = |path: *const c_char| (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
+        match self {
+            Program::At(path) => text(path).map(CStr::to_owned),
+            Program::Named(name) => {
+                let name = text(name)?;
+                if name.to_bytes().contains(&b'/') {
+                    return Some(name.to_owned());
+                }
+                let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+                let name = OsStr::from_bytes(name.to_bytes());
+                let mut paths = std::env::split_paths(&folders).map(|folder| folder.join(name));
+                let found = paths.find(|path| {
+                    path.metadata()
+                        .is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0)
+                })?;
+                CString::new(found.into_os_string().into_vec()).ok()
+            }
+            Program::Open(fd) => clearway_trap::path_in(fd, c"", libc::AT_EMPTY_PATH),
+            Program::In(folder, path, flags) => clearway_trap::path_in(folder, text(path)?, flags),
+        }
+    }
+}
+
+/// What is executed in the place of a program that has to be trapped, where `clearway run --trap`
+/// says so and the program is to have the library.
+///
+/// # Safety
+/// `program` and `argv` are as the functions below have them, `envp` is null or an environment.
+unsafe fn carried(
+    program: Program,
+    argv: *const *const c_char,
+    mut envp: *const *const c_char,
+    has_actions: bool,
+) -> Option<clearway_trap::Carried> {
+    let carrier = start::variable(clearway_trap::CARRIER_VARIABLE)?;
+    let carrier = CString::new(carrier.into_vec()).ok()?;
+    let mut environment = Environment::new();
+    // SAFETY: as the caller says.
+    while let Some(&line) = unsafe { envp.as_ref() }.filter(|line| !line.is_null()) {
+        environment.push(line);
+        // SAFETY: not the end yet.
+        envp = unsafe { envp.add(1) };
+    }
+    // SAFETY: as above.
+    let is_loaded = environment
+        .iter()
+        .any(|line| unsafe { CStr::from_ptr(*line) }.to_bytes().starts_with(PRELOAD));
+    if !is_loaded {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    let path = unsafe { program.path() }?;
+    // Actions may change the folder.
+    let leads_there = !has_actions || path.as_bytes().starts_with(b"/");
+    // SAFETY: as the caller says.
+    unsafe { clearway_trap::carried(&path, argv, &environment, &carrier) }
+        .ok()?
+        .filter(|_| leads_there)
+}
+
 /// Defines functions that execute a program with the environment that `$envp` says. Nothing of ours
-/// is left behind on the stack when they succeed: after `vfork` it is the parent's too.
+/// is left behind on the stack when they succeed: after `vfork` it is the parent's too. What is left
+/// on its heap is the little that a program takes that has to be trapped.
 macro_rules! executes {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident($($arg:ident: $type:ty),*), $envp:expr,
-            $copied:expr => |$new:ident| $call:expr;
+        fn $name:ident($($arg:ident: $type:ty),*), $program:expr, $argv:ident, $envp:expr,
+            $copied:expr => |$new:ident| $call:expr,
+            |$carrier:ident, $words:ident, $env:ident| $carried:expr;
     )*) => {$(
         $(#[$doc])*
         ///
@@ -191,6 +275,13 @@ macro_rules! executes {
             let changed = guarded(|| unsafe { put_back(given, $copied, &mut room, &mut both) });
             let $new = changed.unwrap_or(given);
             // SAFETY: the caller's own arguments, and an environment.
+            if let Some(carried) = guarded(|| unsafe { carried($program, $argv, $new, $copied) }) {
+                let ($carrier, $words) = (carried.path.as_ptr(), carried.argv.as_ptr());
+                let $env = carried.environment.as_ptr();
+                // SAFETY: as above, with the path of a program of ours.
+                return unsafe { $carried };
+            }
+            // SAFETY: as above.
             unsafe { $call }
         }
     )*};
@@ -198,43 +289,50 @@ macro_rules! executes {
 
 executes! {
     /// `execve(2)`
-    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char), envp,
-        false => |new| real::execve(path, argv, new);
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char),
+        Program::At(path), argv, envp, false => |new| real::execve(path, argv, new),
+        |path, words, new| real::execve(path, words, new);
 
     /// `execv(3)`
-    fn execv(path: *const c_char, argv: *const *const c_char), own(),
-        false => |new| real::execve(path, argv, new);
+    fn execv(path: *const c_char, argv: *const *const c_char),
+        Program::At(path), argv, own(), false => |new| real::execve(path, argv, new),
+        |path, words, new| real::execve(path, words, new);
 
     /// `execvp(3)`
-    fn execvp(file: *const c_char, argv: *const *const c_char), own(),
-        false => |new| real::execvpe(file, argv, new);
+    fn execvp(file: *const c_char, argv: *const *const c_char),
+        Program::Named(file), argv, own(), false => |new| real::execvpe(file, argv, new),
+        |path, words, new| real::execve(path, words, new);
 
     /// `execvpe(3)`
-    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char), envp,
-        false => |new| real::execvpe(file, argv, new);
+    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char),
+        Program::Named(file), argv, envp, false => |new| real::execvpe(file, argv, new),
+        |path, words, new| real::execve(path, words, new);
 
     /// `fexecve(3)`
-    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char), envp,
-        false => |new| real::fexecve(fd, argv, new);
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char),
+        Program::Open(fd), argv, envp, false => |new| real::fexecve(fd, argv, new),
+        |path, words, new| real::execve(path, words, new);
 
     /// `execveat(2)`
     fn execveat(folder: c_int, path: *const c_char, argv: *const *const c_char,
-        envp: *const *const c_char, flags: c_int), envp,
-            false => |new| real::execveat(folder, path, argv, new, flags);
+        envp: *const *const c_char, flags: c_int),
+        Program::In(folder, path, flags), argv, envp,
+        false => |new| real::execveat(folder, path, argv, new, flags),
+        |path, words, new| real::execve(path, words, new);
 
     /// `posix_spawn(3)`. What its actions duplicate goes along too; they cannot be looked into.
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void,
-        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char), envp,
-            !actions.is_null() => |new| {
-        real::posix_spawn(pid, path, actions, attributes, argv, new)
-    };
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char),
+        Program::At(path), argv, envp,
+        !actions.is_null() => |new| real::posix_spawn(pid, path, actions, attributes, argv, new),
+        |path, words, new| real::posix_spawn(pid, path, actions, attributes, words, new);
 
     /// `posix_spawnp(3)`
     fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void,
-        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char), envp,
-            !actions.is_null() => |new| {
-        real::posix_spawnp(pid, file, actions, attributes, argv, new)
-    };
+        attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char),
+        Program::Named(file), argv, envp,
+        !actions.is_null() => |new| real::posix_spawnp(pid, file, actions, attributes, argv, new),
+        |path, words, new| real::posix_spawn(pid, path, actions, attributes, words, new);
 }
 
 /// Arguments of a function that is declared with `...`: the words that came in registers, and where

@@ -59,7 +59,12 @@ interpose! {
 
     /// `ioctl(2)`, declared with `...` as well.
     fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> c_int, if TABLE.has(fd)
-        || interfaces::is_asked(request) => inside_ioctl(fd, request, word);
+        || interfaces::is_asked(number(request)) => inside_ioctl(fd, number(request), word);
+}
+
+/// As Linux reads a request: 32 bits, whatever a program's `int` left in the others.
+pub(crate) const fn number(request: c_ulong) -> c_ulong {
+    request & u32::MAX as c_ulong
 }
 
 /// `fcntl` by the name that programs with 64-bit file offsets call it.

@@ -12,8 +12,8 @@ use libc::{msghdr, size_t, sockaddr, socklen_t, timespec};
 use crate::export::depth;
 use crate::object::TABLE;
 use crate::{
-    answered, copies, epoll, errno, files, process, real, received, rights, sendfile, sockets,
-    transfer, wait,
+    answered, copies, epoll, errno, files, interfaces, process, real, received, rights, sendfile,
+    sockets, transfer, wait,
 };
 
 /// The six words that a system call can have.
@@ -132,7 +132,9 @@ pub(crate) unsafe fn ours(number: c_long, words: Words) -> Option<c_long> {
             libc::SYS_fcntl if known() => {
                 Some(files::fcntl(fd, words[1] as c_int, words[2]).into())
             }
-            libc::SYS_ioctl if known() || crate::interfaces::is_asked(words[1] as c_ulong) => {
+            libc::SYS_ioctl
+                if known() || interfaces::is_asked(files::number(words[1] as c_ulong)) =>
+            {
                 Some(files::ioctl(fd, words[1] as c_ulong, words[2]).into())
             }
             libc::SYS_prctl if rights::confines(fd) => {

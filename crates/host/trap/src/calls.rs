@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use libc::ucontext_t;
 
 use crate::block::Block;
-use crate::start::{DESCRIPTORS, carrier_and_program, hooks};
+use crate::carry::DESCRIPTORS;
+use crate::start::{carrier_and_program, hooks};
 use crate::{RESTART, brk, entry, exec, range, raw, signals, sites, spawn};
 
 /// What becomes of a call.

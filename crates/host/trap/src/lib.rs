@@ -1,38 +1,64 @@
-//! System calls of programs that go round the C library: statically linked ones and Go's.
+//! System calls of programs that go round the C library: statically linked ones, Go's, and those with
+//! another C library.
 //!
-//! No library can be loaded before such a program. So it is the other way round: a process with the
-//! C library and Clearway's library in it maps the program, as the kernel would, and goes on as it
-//! ([`start`]). Syscall User Dispatch of Linux then makes a signal (SIGSYS) of each system call
-//! that is not made from where the libraries lie. Its handler goes over to a stack and a thread
-//! pointer that belong to the libraries, and asks [`Hooks::call`]. What is none of Clearway's is
-//! made by the program itself, from one of the places in `sites`, with its own registers, stack
-//! and signal mask; so the kernel does what it always does with it.
+//! No library can be loaded before such a program, or it sees little. So it is the other way round: a
+//! process with the C library and Clearway's library in it maps the program, as the kernel would,
+//! with its loader where it names one, and goes on as it (`start`). Syscall User Dispatch of Linux
+//! then makes a signal (SIGSYS) of each system call that is not made from where the libraries lie.
+//! Its handler goes over to a stack and a thread pointer that belong to the libraries, and asks
+//! [`Hooks::call`]. What is none of Clearway's is made by the program itself, from one of the places
+//! in `sites`, with its own registers, stack and signal mask; so the kernel does what it always does
+//! with it.
 //!
 //! Handlers of the program never interrupt the libraries: a signal that comes while they run ends
 //! the call, and is sent once more when the program goes on (`signals`).
 
-#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
-
+#[cfg(target_arch = "x86_64")]
 mod block;
+#[cfg(target_arch = "x86_64")]
 mod brk;
+#[cfg(target_arch = "x86_64")]
 mod calls;
+mod carry;
+#[cfg(target_arch = "x86_64")]
 mod entry;
+#[cfg(target_arch = "x86_64")]
 mod exec;
+#[cfg(target_arch = "x86_64")]
 mod image;
+#[cfg(target_arch = "x86_64")]
+mod preload;
+#[cfg(target_arch = "x86_64")]
 mod range;
+#[cfg(target_arch = "x86_64")]
 mod raw;
+#[cfg(target_arch = "x86_64")]
 mod signals;
+#[cfg(target_arch = "x86_64")]
 mod sites;
+#[cfg(target_arch = "x86_64")]
 mod spawn;
+#[cfg(target_arch = "x86_64")]
 mod start;
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
+pub use carry::{Carried, carried, path_in};
+#[cfg(target_arch = "x86_64")]
 pub use signals::signal_entry;
+#[cfg(target_arch = "x86_64")]
 pub use start::start;
 
 /// The variable that names the program to be mapped.
 pub const PROGRAM_VARIABLE: &str = "CLEARWAY_TRAP_PROGRAM";
+
+/// The variable that says that programs are to be trapped which a program executes that has the
+/// library in it: the file of `clearway-trap`.
+pub const CARRIER_VARIABLE: &str = "CLEARWAY_TRAP";
+
+/// The variable by which a program that has a loader hands the library on to what it executes,
+/// since it does not see it in LD_PRELOAD.
+pub const PRELOAD_VARIABLE: &str = "CLEARWAY_TRAP_PRELOAD";
 
 /// What [`Hooks::call`] answers for a call that was interrupted and begins again when the handler
 /// has run. Linux has the same number for it (ERESTARTSYS), and no program sees it.
@@ -74,6 +100,7 @@ pub struct Hooks {
 }
 
 /// Adds what an argument is to an error's sentence.
+#[cfg(target_arch = "x86_64")]
 fn context(what: &str, errno: c_int) -> String {
     format!("{what}: {}", std::io::Error::from_raw_os_error(errno))
 }

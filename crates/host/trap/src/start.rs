@@ -6,11 +6,10 @@ use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
+use crate::carry::DESCRIPTORS;
 use crate::image::Image;
+use crate::preload::{self, NAME as PRELOAD};
 use crate::{Hooks, PROGRAM_VARIABLE, block, brk, entry, image, range, raw, signals};
-
-/// Where the kernel shows what a process has open.
-pub(crate) const DESCRIPTORS: &str = "/proc/self/fd/";
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 static PATHS: OnceLock<(CString, CString)> = OnceLock::new();
@@ -122,43 +121,52 @@ unsafe fn enter(argv: *mut *mut c_char, image: &Image) -> ! {
         while !(*at).is_null() {
             at = at.add(1);
         }
-        let auxiliary = environment(at.add(1)).cast::<[usize; 2]>();
+        let auxiliary = environment(at.add(1), image.loader.is_some()).cast::<[usize; 2]>();
         correct(auxiliary, image);
-        entry::clearway_trap_enter(argv.sub(1) as usize, image.entry)
+        let first = image.loader.map_or(image.entry, |loader| loader.entry);
+        entry::clearway_trap_enter(argv.sub(1) as usize, first)
     }
 }
 
-/// Takes our variable out. What lies behind the environment.
+/// Takes out what is not for the program: which program it is, and, where it has a loader, the
+/// library, which must not be loaded once more. What lies behind the environment.
 ///
 /// # Safety
 /// An environment that ends in a null pointer, followed by the auxiliary vector.
-unsafe fn environment(first: *mut *mut c_char) -> *mut c_void {
-    let is_ours = |line: *mut c_char| {
-        // SAFETY: as the caller says.
-        let line = unsafe { CStr::from_ptr(line) }.to_bytes();
-        line.split(|byte| *byte == b'=').next() == Some(PROGRAM_VARIABLE.as_bytes())
+unsafe fn environment(first: *mut *mut c_char, has_loader: bool) -> *mut c_void {
+    // SAFETY: as the caller says; each line is a C string of this process, and never freed.
+    let lines = unsafe {
+        let mut len = 0;
+        while !(*first.add(len)).is_null() {
+            len += 1;
+        }
+        std::slice::from_raw_parts_mut(first, len)
     };
-    let (mut at, mut other) = (first, ptr::null_mut());
-    // SAFETY: as the caller says.
-    unsafe {
-        while !(*at).is_null() {
-            if !is_ours(*at) {
-                other = *at;
-            }
-            at = at.add(1);
-        }
-        let end = at;
-        // Programs look for the auxiliary vector right behind the environment, so nothing can be
-        // moved: another variable stands there twice. There is one, by which the library came.
-        at = first;
-        while at < end {
-            if is_ours(*at) && !other.is_null() {
-                *at = other;
-            }
-            at = at.add(1);
-        }
-        end.add(1).cast()
+    // SAFETY: as above.
+    let line = |at: *mut c_char| unsafe { CStr::from_ptr(at) }.to_bytes();
+    let is_program = |at: *mut c_char| {
+        line(at)
+            .strip_prefix(PROGRAM_VARIABLE.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"="))
+    };
+    let is_preload = |at: *mut c_char| has_loader && line(at).starts_with(PRELOAD);
+    // Programs look for the auxiliary vector right behind the environment, so nothing can be
+    // moved: another variable stands there twice.
+    let mut spare = lines.iter().copied().find(|at| !is_program(*at) && !is_preload(*at));
+    let mut hidden = None;
+    if has_loader {
+        let list = lines.iter().find_map(|at| line(*at).strip_prefix(PRELOAD));
+        let (ours, others) = preload::split(list.unwrap_or_default());
+        hidden = preload::hidden(&ours).map(CString::into_raw);
+        spare = preload::line(&others).map(CString::into_raw).or(spare);
     }
+    for at in lines.iter_mut().filter(|at| is_preload(**at)) {
+        *at = spare.or(hidden).unwrap_or(*at);
+    }
+    for at in lines.iter_mut().filter(|at| is_program(**at)) {
+        *at = hidden.or(spare).unwrap_or(*at);
+    }
+    lines.as_mut_ptr_range().end.wrapping_add(1).cast()
 }
 
 /// Has the auxiliary vector tell of the program.
@@ -172,7 +180,7 @@ unsafe fn correct(mut at: *mut [usize; 2], image: &Image) {
             libc::AT_PHDR => *value = image.headers,
             libc::AT_PHNUM => *value = image.count,
             libc::AT_ENTRY => *value = image.entry,
-            libc::AT_BASE => *value = 0,
+            libc::AT_BASE => *value = image.loader.map_or(0, |loader| loader.base),
             libc::AT_EXECFN => *value = carrier_and_program().1.as_ptr() as usize,
             _ => {}
         }

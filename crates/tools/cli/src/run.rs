@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::Context as _;
 use clearway_dev::PortSpec;
@@ -31,10 +30,10 @@ pub(crate) mod trap;
   clearway run --inproc --port tap:cw0 -a 10.0.0.2/24 -- redis-server
   clearway run --trap -- ./a-server-written-in-go
 
-A program into which the library cannot be put (statically linked, written in Go, set-uid, for \
-another machine or C library) is started with a
-warning, and with --required it is not started. --trap takes the statically linked ones over, Go's \
-among them.")]
+A program into which the library cannot be put (statically linked, written in Go, with another C \
+library, set-uid, for another
+machine) is started with a warning, and with --required it is not started. --trap takes over all but \
+the last two.")]
 pub(crate) struct Args {
     /// The host's socket [default: $CLEARWAY_SOCKET, or host.sock in the runtime folder]
     #[arg(long, value_name = "PATH")]
@@ -94,8 +93,8 @@ pub(crate) struct Args {
     #[arg(short, long = "gateway", value_name = "ADDR", requires = "inproc")]
     gateways: Vec<Addr>,
 
-    /// Take over the system calls of a statically linked program, such as Go makes: at the cost of
-    /// a signal each. Other programs run as without it, or are not started
+    /// Take over the system calls of programs into which the library cannot be put, such as those
+    /// in Go: at the cost of a signal each. It is so for what the program executes, too
     #[arg(long, conflicts_with = "inproc")]
     trap: bool,
 
@@ -119,8 +118,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let unfit = fit::unfit(&args.command[0], &library);
     let required =
         args.required || std::env::var_os("CLEARWAY_REQUIRED").is_some_and(|value| value == "1");
-    let trapped = if args.trap { trap::plan(&args.command[0], unfit.as_ref())? } else { None };
-    let unfit = unfit.filter(|_| trapped.is_none());
+    let trap = if args.trap { Some(trap::plan(&args.command[0], unfit.as_ref())?) } else { None };
+    let unfit = unfit.filter(|_| trap.is_none());
     if let (Some(unfit), true) = (&unfit, required) {
         let sentence = format!(
             "{} {}; with --required it is not started{}",
@@ -130,9 +129,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         );
         return Err(Coded::wrong_use(Code::Unfit, sentence).into());
     }
-    let mut command = match &trapped {
-        Some(trapped) => trapped.command(&args.command[0]),
-        None => Command::new(&args.command[0]),
+    let mut command = match &trap {
+        Some(trap) => trap.command(&args.command[0]),
+        None => trap::none(&args.command[0]),
     };
     command.args(&args.command[1..]);
     command.env("LD_PRELOAD", preload_list(&library, std::env::var_os("LD_PRELOAD")));

@@ -503,3 +503,21 @@ fn statically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
         );
     }
 }
+
+/// As programs in Go that call C are, whose own system calls a library does not see. The loader and
+/// the C library are then the program's, and trapped too.
+#[test]
+fn dynamically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
+    if !prepared(true) {
+        return;
+    }
+    let host = Host::start();
+    for program in TRAPPED {
+        let path = build(program);
+        compare(
+            &format!("{program}, with its loader, trapped over Clearway"),
+            &plain(&path, KERNEL[0]),
+            &trapped(&path, Host::ADDRESSES[0], &host.environment()),
+        );
+    }
+}

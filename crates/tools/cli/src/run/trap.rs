@@ -1,13 +1,13 @@
 //! `clearway run --trap`: programs into which no library can be put, in a process that has it
 //! (`docs/trap.md`).
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::find_part;
-use super::fit::Unfit;
+use super::fit::{ByTrap, Unfit};
 use crate::error::WrongUse;
 
 /// The program that maps others, installed beside this one.
@@ -16,39 +16,83 @@ pub(crate) const CARRIER: &str = "clearway-trap";
 /// How it is told which (`clearway_trap::PROGRAM_VARIABLE`).
 const PROGRAM_VARIABLE: &str = "CLEARWAY_TRAP_PROGRAM";
 
-/// A program that is mapped by another.
-pub(super) struct Trapped {
+/// How programs with the library in them learn of it (`clearway_trap::CARRIER_VARIABLE`).
+const CARRIER_VARIABLE: &str = "CLEARWAY_TRAP";
+
+/// How a program is started whose system calls are to be trapped, and so are those of what it
+/// executes.
+pub(super) struct Trap {
     carrier: PathBuf,
-    program: PathBuf,
+    program: Option<Program>,
 }
 
-/// How the program is started. None: the library can be put into it, as without `--trap`.
-pub(super) fn plan(command: &OsStr, unfit: Option<&Unfit>) -> anyhow::Result<Option<Trapped>> {
-    let Some(unfit) = unfit else { return Ok(None) };
-    if !unfit.by_trap {
-        let sentence = format!(
-            "{}: {} {}. --trap takes over statically linked programs for x86-64, named themselves \
-             and not by a script; it is not started",
-            Path::new(command).display(),
-            unfit.path.display(),
-            unfit.why
-        );
-        return Err(WrongUse(sentence).into());
-    }
-    let carrier = find_part(CARRIER, "")?;
-    Ok(Some(Trapped { carrier, program: std::path::absolute(&unfit.path)? }))
+/// A program that is mapped by the carrier.
+struct Program {
+    path: PathBuf,
+    /// The name under which it runs where it is not the command.
+    name: Option<OsString>,
+    /// Arguments before those of the command.
+    words: Vec<OsString>,
 }
 
-impl Trapped {
-    /// The carrier under the program's name.
+/// How the program is started: by the carrier, or, where the library can be put into it, as without
+/// `--trap`.
+pub(super) fn plan(command: &OsStr, unfit: Option<&Unfit>) -> anyhow::Result<Trap> {
+    let by_trap = match unfit {
+        Some(unfit) => Some((unfit, unfit.by_trap.clone().ok_or_else(|| refused(command, unfit))?)),
+        None => None,
+    };
+    let program = match by_trap {
+        Some((unfit, ByTrap::Itself)) => Some((unfit, None, Vec::new())),
+        Some((unfit, ByTrap::Interpreter(words))) => {
+            Some((unfit, Some(unfit.path.clone().into_os_string()), words))
+        }
+        Some((_, ByTrap::Executed)) | None => None,
+    };
+    let program = match program {
+        Some((unfit, name, words)) => {
+            Some(Program { path: std::path::absolute(&unfit.path)?, name, words })
+        }
+        None => None,
+    };
+    Ok(Trap { carrier: find_part(CARRIER, "")?, program })
+}
+
+fn refused(command: &OsStr, unfit: &Unfit) -> WrongUse {
+    WrongUse(format!(
+        "{}: {} {}. --trap takes over programs for x86-64 that have no more rights than who starts \
+         them; it is not started",
+        Path::new(command).display(),
+        unfit.path.display(),
+        unfit.why
+    ))
+}
+
+impl Trap {
+    /// The carrier under the program's name, or the program.
     pub(super) fn command(&self, name: &OsStr) -> Command {
-        let mut command = Command::new(&self.carrier);
-        command.arg0(name).env(PROGRAM_VARIABLE, &self.program);
+        let mut command = match &self.program {
+            Some(program) => {
+                let mut command = Command::new(&self.carrier);
+                command.arg0(program.name.as_deref().unwrap_or(name));
+                command.args(&program.words).env(PROGRAM_VARIABLE, &program.path);
+                command
+            }
+            None => Command::new(name),
+        };
+        command.env(CARRIER_VARIABLE, &self.carrier);
         command
     }
 }
 
+/// A program that is started without.
+pub(super) fn none(name: &OsStr) -> Command {
+    let mut command = Command::new(name);
+    command.env_remove(CARRIER_VARIABLE);
+    command
+}
+
 /// What can be done about a program into which no library can be put.
 pub(super) fn advice(unfit: &Unfit) -> &'static str {
-    if unfit.by_trap { " (--trap takes them over)" } else { "" }
+    if unfit.by_trap.is_some() { " (--trap takes them over)" } else { "" }
 }

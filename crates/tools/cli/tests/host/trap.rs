@@ -1,5 +1,5 @@
 //! Programs whose system calls are trapped (`clearway run --trap`): busybox, which is statically
-//! linked, Go's, and Rust's with musl.
+//! linked, Go's with and without C, and Rust's with musl, all of it in them or loaded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,18 +24,19 @@ fn has_busybox() -> bool {
     or_skip(Path::new(BUSYBOX).exists(), "busybox-static is not here. Install it (make test does).")
 }
 
-/// The program in Go, built. None: Go is not here.
-fn built(host: &Host) -> Option<String> {
+/// The program in Go, built: with its loader and the C library, which it asks for names, or without
+/// them. None: Go is not here.
+fn built(host: &Host, has_c: bool) -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let places = path.split(':').chain(["/usr/local/go/bin", "/usr/lib/go/bin"]);
     let go = places.map(|place| Path::new(place).join("go")).find(|go| go.exists());
     if !or_skip(go.is_some(), "Go is not here. Install golang-go (make test does).") {
         return None;
     }
-    let program = host.folder.join("http");
+    let program = host.folder.join(format!("http-{has_c}"));
     let output = Command::new(go?)
         .args(["build", "-o", program.to_str()?, HTTP])
-        .env("CGO_ENABLED", "0")
+        .env("CGO_ENABLED", if has_c { "1" } else { "0" })
         .current_dir(&*host.folder)
         .output()
         .unwrap();
@@ -43,21 +44,45 @@ fn built(host: &Host) -> Option<String> {
     Some(program.to_str()?.to_owned())
 }
 
-/// Whether the compiler has Rust's library for musl.
-fn has_musl() -> bool {
+/// Where the compiler has Rust's library for musl.
+fn musl_folder() -> Option<PathBuf> {
     let asked = Command::new("rustc").args(["--target", MUSL, "--print", "target-libdir"]).output();
-    let folder = asked.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
-    let is_there = folder.is_ok_and(|folder| !folder.is_empty() && Path::new(&folder).exists());
-    or_skip(is_there, &format!("Say `rustup target add {MUSL}` (make test does)."))
+    let folder = String::from_utf8_lossy(&asked.ok()?.stdout).trim().to_owned();
+    Some(folder).filter(|folder| !folder.is_empty()).map(PathBuf::from).filter(|path| path.exists())
 }
 
-/// The program in Rust, built for musl: to be mapped anywhere (`pic`), or where it says itself
-/// (`static`).
-fn built_for_musl(host: &Host, relocation: &str) -> String {
-    let program = host.folder.join(format!("exchange-{relocation}"));
+fn has_musl() -> bool {
+    or_skip(musl_folder().is_some(), &format!("Say `rustup target add {MUSL}` (make test does)."))
+}
+
+/// How musl comes into a program in Rust.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Musl {
+    /// All of it is in a program that can be mapped anywhere.
+    Anywhere,
+    /// It is in a program with addresses of its own.
+    Fixed,
+    /// Its loader brings it.
+    Loaded,
+}
+
+/// The program in Rust, built for musl.
+fn built_for_musl(host: &Host, musl: Musl) -> String {
+    let program = host.folder.join(format!("exchange-{musl:?}"));
+    // Debian has what unwinds stacks for glibc only, Rust brings one for musl.
+    let unwinder = host.folder.join("unwinder");
+    fs::create_dir_all(&unwinder).unwrap();
+    let brought = musl_folder().unwrap().join("self-contained/libunwind.a");
+    fs::write(unwinder.join("libgcc_s.so"), format!("INPUT({})\n", brought.display())).unwrap();
+    let unwinder = format!("-L{}", unwinder.display());
+    let options: &[&str] = match musl {
+        Musl::Anywhere => &["-Crelocation-model=pic"],
+        Musl::Fixed => &["-Crelocation-model=static"],
+        Musl::Loaded => &["-Ctarget-feature=-crt-static", "-Clinker=musl-gcc", &unwinder],
+    };
     let output = Command::new("rustc")
-        .args(["--edition", "2024", "--target", MUSL, "-O", "-C"])
-        .arg(format!("relocation-model={relocation}"))
+        .args(["--edition", "2024", "--target", MUSL, "-O"])
+        .args(options)
         .args(["-o", program.to_str().unwrap(), EXCHANGE])
         .output()
         .unwrap();
@@ -97,6 +122,44 @@ fn statically_linked_programs_serve_and_fetch_over_clearway() {
     host.stop();
 }
 
+/// Scripts and programs that have the library in them: what they execute is trapped where it has to
+/// be.
+#[test]
+fn what_a_preloaded_program_executes_is_trapped_where_it_has_to_be() {
+    if !has_busybox() {
+        return;
+    }
+    let host = Host::new();
+    fs::write(host.folder.join("page"), "a page\n").unwrap();
+    let folder = host.folder.to_str().unwrap();
+    let at = format!("{SERVER}:8080");
+    let serve = ["-u", "-m", "http.server", "-d", folder, "-b", SERVER, "8080"];
+    let mut server = host.spawn(IN_SERVER, "python3", &serve);
+    server.await_text("Serving HTTP");
+    let fetch = format!("{BUSYBOX} wget -q -O - http://{at}/page");
+    let script = |name: &str, text: String| {
+        let path = host.folder.join(name);
+        executable(&path, text.as_bytes(), 0o755);
+        path.to_str().unwrap().to_owned()
+    };
+    // The shell, `env` and Python execute it, each by another function; busybox is trapped itself.
+    let python = format!("import subprocess as s; s.run('{fetch}'.split(), close_fds=False)");
+    let programs = [
+        script("shell", format!("#!/bin/sh\n{fetch}\n")),
+        script("by-env", format!("#!/usr/bin/env -S busybox sh\n{fetch}\n")),
+        script("busybox", format!("#!{BUSYBOX} sh\n{fetch}\n")),
+        script("python", format!("#!/usr/bin/python3\n{python}\n")),
+        script("forks", format!("#!/usr/bin/python3\n{}\n", python.replace("False", "True"))),
+        script("replaced", format!("#!/bin/bash\nexec {fetch}\n")),
+    ];
+    for program in programs {
+        assert_eq!(trapped(&host, &program, &[]), "a page\n", "{program}");
+    }
+    server.kill();
+    host.await_empty();
+    host.stop();
+}
+
 #[test]
 fn programs_that_a_trapped_program_executes_are_trapped_or_preloaded() {
     if !has_busybox() {
@@ -120,10 +183,9 @@ fn programs_that_a_trapped_program_executes_are_trapped_or_preloaded() {
     host.stop();
 }
 
-#[test]
-fn a_server_and_a_client_in_go_exchange_ten_thousand_requests_while_memory_is_collected() {
+fn exchange_requests_in_go(has_c: bool) {
     let host = Host::new();
-    let Some(program) = built(&host) else { return };
+    let Some(program) = built(&host, has_c) else { return };
     let at = format!("{SERVER}:8080");
     let options = ["--trap", "--required"];
     let mut server = host.spawn_with(&options, IN_SERVER, &program, &["serve", &at]);
@@ -138,6 +200,17 @@ fn a_server_and_a_client_in_go_exchange_ten_thousand_requests_while_memory_is_co
     host.stop();
 }
 
+#[test]
+fn a_server_and_a_client_in_go_exchange_ten_thousand_requests_while_memory_is_collected() {
+    exchange_requests_in_go(false);
+}
+
+/// As Debian's programs in Go are: the loader brings the C library, which makes their threads.
+#[test]
+fn a_server_and_a_client_in_go_with_c_exchange_ten_thousand_requests() {
+    exchange_requests_in_go(true);
+}
+
 /// Each connection has a thread at the server that ends without its stack.
 #[test]
 fn a_server_and_a_client_in_rust_with_musl_exchange_bytes() {
@@ -145,20 +218,35 @@ fn a_server_and_a_client_in_rust_with_musl_exchange_bytes() {
         return;
     }
     let host = Host::new();
-    let [server, client] = ["pic", "static"].map(|relocation| built_for_musl(&host, relocation));
+    exchange_with_musl(&host, Musl::Anywhere, Musl::Fixed);
+    host.stop();
+}
+
+#[test]
+fn a_server_and_a_client_in_rust_whose_loader_is_musls_exchange_bytes() {
+    let has_compiler = Command::new("musl-gcc").arg("--version").output().is_ok();
+    if !has_musl() || !or_skip(has_compiler, "Install musl-tools (make test does).") {
+        return;
+    }
+    let host = Host::new();
+    exchange_with_musl(&host, Musl::Loaded, Musl::Loaded);
+    host.stop();
+}
+
+fn exchange_with_musl(host: &Host, server: Musl, client: Musl) {
+    let [server, client] = [server, client].map(|musl| built_for_musl(host, musl));
     let at = format!("{SERVER}:8080");
     let options = ["--trap", "--required"];
     let mut server = host.spawn_with(&options, IN_SERVER, &server, &["serve", &at]);
     server.await_text("serving");
     for _ in 0..2 {
-        let said = trapped(&host, &client, &["get", &at, "8", "25"]);
+        let said = trapped(host, &client, &["get", &at, "8", "25"]);
         let expected = "200 connections, 0 exchanges wrong\na datagram\nno datagram: true\n\
             refused: true\n";
         assert_eq!(said, expected);
     }
     server.kill();
     host.await_empty();
-    host.stop();
 }
 
 #[test]
@@ -177,13 +265,10 @@ fn what_cannot_be_trapped_is_not_started_and_what_need_not_be_runs_as_ever() {
         let output = host.command_with(&["--trap"], IN_CLIENT, program, args).output().unwrap();
         (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.success())
     };
-    let script = write("script", b"#!/bin/busybox true\n", 0o755);
     let mut foreign = fs::read("/bin/true").unwrap();
     foreign[18] = 183;
-    for program in [script, write("foreign", &foreign, 0o755)] {
-        let (said, ran) = run(&program, &[]);
-        assert!(!ran && said.contains("--trap takes over"), "{said}");
-    }
+    let (said, ran) = run(&write("foreign", &foreign, 0o755), &[]);
+    assert!(!ran && said.contains("--trap takes over"), "{said}");
     let (said, ran) = run(Path::new("/bin/true"), &[]);
     assert!(ran && said.is_empty(), "{said}");
     let (said, ran) = run(Path::new(BUSYBOX), &["true"]);

@@ -4,6 +4,7 @@
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
 #include <linux/sockios.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #define OLD_NUMBERS {SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING}
@@ -418,6 +419,8 @@ static void asked(void)
 		printf("in time: %d, the same: %d\n", at >= times[0] && at <= times[1], fine.tv_sec == time.tv_sec && fine.tv_nsec / 1000 == time.tv_usec);
 	}
 	printf("by the new number: %d", ioctl(to, 0x80108907, &fine));
+	/* Of a number the kernel reads 32 bits. musl says it as an int. */
+	printf(", as an int: %d, %d", ioctl(to, (int)0x80108907, &fine), (int)syscall(SYS_ioctl, to, (long)(int)0x80108907, &fine));
 	printf(", to nowhere: %d", ioctl(to, SIOCGSTAMP, NULL));
 	printf(" %s\n", strerrorname_np(errno));
 	pair(ends);
