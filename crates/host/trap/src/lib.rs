@@ -41,7 +41,7 @@ mod spawn;
 #[cfg(target_arch = "x86_64")]
 mod start;
 
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{c_char, c_long, c_void};
 
 pub use carry::{Carried, carried, path_in};
 #[cfg(target_arch = "x86_64")]
@@ -101,6 +101,6 @@ pub struct Hooks {
 
 /// Adds what an argument is to an error's sentence.
 #[cfg(target_arch = "x86_64")]
-fn context(what: &str, errno: c_int) -> String {
+fn context(what: &str, errno: i32) -> String {
     format!("{what}: {}", std::io::Error::from_raw_os_error(errno))
 }
