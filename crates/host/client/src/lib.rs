@@ -33,8 +33,8 @@ mod wait;
 pub use attach::AttachError;
 pub use back::Renew;
 pub use clearway_shm::attach_socket::{
-    Congestion, Dns, DnsServer, ErrorReport, GroupChange, Info, Interface, Kind, LONGEST_QUOTE,
-    SentStamp, SocketOptions, SocketTable,
+    Congestion, Dns, DnsServer, ErrorReport, GroupChange, Info, Interface, InterfaceCounts, Kind,
+    LONGEST_QUOTE, SentStamp, SocketOptions, SocketTable,
 };
 pub use clearway_shm::in_process;
 pub use clearway_shm::interrupt;

@@ -20,7 +20,7 @@ use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new
 /// value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// Bytes of a packet that a report quotes at most, so that it fits into a message.
 pub const LONGEST_QUOTE: usize = 7 * 1024;
@@ -544,6 +544,25 @@ pub struct Interface {
     pub link_addr: Option<[u8; 6]>,
     /// Its addresses with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
+    /// What passed by it.
+    pub counts: InterfaceCounts,
+}
+
+/// Frames and bytes of an interface since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct InterfaceCounts {
+    /// Frames received.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames lost on the way in.
+    pub rx_dropped: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames lost on the way out.
+    pub tx_dropped: u64,
 }
 
 /// Bytes of the longest list of interfaces, encoded; those that do not fit are left out.

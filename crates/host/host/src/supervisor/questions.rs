@@ -356,11 +356,29 @@ impl Supervisor {
         });
     }
 
+    /// One worker knows the interfaces, and each has counted a part of what passed.
     fn ask_interfaces(&mut self, asker: Asker) {
-        self.delegate(0, asker, move |worker, asker| {
+        let workers = Arc::clone(&self.workers);
+        let job = move |worker: &mut Worker| {
+            asker.hear(worker);
             let (sessions, stack) = worker.both();
-            Ok(Reply::Interfaces(fitting(sessions.interfaces(stack, &asker.program))))
-        });
+            let mut list = fitting(sessions.interfaces(stack, &asker.program));
+            add_counts(&mut list, worker);
+            if workers.count() == 1 {
+                return asker.answer(Ok(Reply::Interfaces(list)), &[]);
+            }
+            let list = Arc::new(Mutex::new(list));
+            let summed = Arc::clone(&list);
+            let add = move |worker: &mut Worker| {
+                add_counts(&mut locked(&list), worker);
+                true
+            };
+            let answer = move |_: &Arc<Workers>, _| {
+                asker.answer(Ok(Reply::Interfaces(locked(&summed).clone())), &[]);
+            };
+            through_others(&workers, 0, add, answer);
+        };
+        self.workers.to_worker(0, Box::new(job));
     }
 
     /// The worker has the sessions, and the supervisor the names of their descriptors.
@@ -541,11 +559,29 @@ pub(super) fn no_session_fd(errno: Errno) -> Refusal {
     )
 }
 
+/// Adds what this worker counted.
+fn add_counts(list: &mut [attach_socket::Interface], worker: &mut Worker) {
+    for port in worker.engine().ports() {
+        // Counted from 1, as in the list.
+        let number = u32::from(port.iface.0) + 1;
+        if let Some(one) = list.iter_mut().find(|one| one.number == number) {
+            let (sum, more) = (&mut one.counts, &port.counters);
+            sum.rx_packets += more.rx_packets;
+            sum.rx_bytes += more.rx_bytes;
+            sum.rx_dropped += more.rx_dropped_total();
+            sum.tx_packets += more.tx_packets;
+            sum.tx_bytes += more.tx_bytes;
+            sum.tx_dropped += more.tx_dropped_total();
+        }
+    }
+}
+
 /// As many interfaces as a message holds.
 fn fitting(list: Vec<attach_socket::Interface>) -> Vec<attach_socket::Interface> {
     let mut left = MAX_INTERFACES_LEN;
     // An encoded number takes five bytes at most, and an address one more for its family.
-    let len = |one: &attach_socket::Interface| 32 + one.name.len() + one.addresses.len() * 18;
+    // One of 64 bits takes ten, and there are six of them.
+    let len = |one: &attach_socket::Interface| 92 + one.name.len() + one.addresses.len() * 18;
     list.into_iter()
         .take_while(|one| {
             let fits = len(one) <= left;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use clearway_client::Interface;
 use libc::{ifaddrs, sockaddr_ll, sockaddr_storage};
 
+use super::netlink::{COUNTS, counts};
 use super::{NAME_LEN, c_name, flags, hardware, kernels_too, ours, shown};
 use crate::addr;
 use crate::export::guarded;
@@ -21,6 +22,8 @@ struct Node {
     addr: sockaddr_storage,
     mask: sockaddr_storage,
     broadcast: sockaddr_storage,
+    /// Of a link: `struct rtnl_link_stats`.
+    counts: [u32; COUNTS],
 }
 
 /// Our parts of lists that the program has: where each begins, and how many entries it has.
@@ -137,6 +140,10 @@ fn link(one: &Interface) -> Node {
     at.sll_addr[..6].copy_from_slice(&one.link_addr.unwrap_or_default());
     // SAFETY: a storage holds any address.
     unsafe { (&raw mut node.addr).cast::<sockaddr_ll>().write(at) };
+    for (count, known) in node.counts.iter_mut().zip(counts(one)) {
+        // In 32 bits they begin anew, as Linux's do.
+        *count = known as u32;
+    }
     if one.link_addr.is_some() {
         at.sll_addr[..6].fill(0xff);
         // SAFETY: as above.
@@ -211,5 +218,8 @@ impl Node {
         self.entry.ifa_addr = given(&mut self.addr);
         self.entry.ifa_netmask = given(&mut self.mask);
         self.entry.ifa_ifu = given(&mut self.broadcast);
+        if c_int::from(self.addr.ss_family) == libc::AF_PACKET {
+            self.entry.ifa_data = self.counts.as_mut_ptr().cast();
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::io::IoSliceMut;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use clearway_client::Interface;
+use clearway_client::{Interface, InterfaceCounts};
 use libc::{sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
 use super::list::broadcast;
@@ -245,11 +245,38 @@ fn of_link(one: &Interface, question: Question, port: u32) -> Vec<u8> {
     message.attribute(libc::IFLA_TXQLEN, &1000u32.to_ne_bytes());
     // IF_OPER_UP and IF_OPER_DOWN.
     message.attribute(libc::IFLA_OPERSTATE, &[if one.up { 6 } else { 2 }]);
+    // What Linux says of every link, and programs take for granted.
+    message.attribute(libc::IFLA_LINKMODE, &[0]);
+    message.attribute(libc::IFLA_GROUP, &0u32.to_ne_bytes());
+    message.attribute(libc::IFLA_PROMISCUITY, &0u32.to_ne_bytes());
+    message.attribute(libc::IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes());
+    message.attribute(libc::IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
+    message.attribute(libc::IFLA_CARRIER, &[one.up.into()]);
+    message.attribute(libc::IFLA_QDISC, b"noqueue\0");
+    let counts = counts(one);
+    message.attribute(libc::IFLA_STATS64, &counts.map(u64::to_ne_bytes).concat());
+    // In 32 bits they begin anew, as Linux's do.
+    let short = counts[..COUNTS].iter().map(|count| (*count as u32).to_ne_bytes());
+    message.attribute(libc::IFLA_STATS, &short.collect::<Vec<_>>().concat());
     if one.link_addr.is_some() || one.loopback {
         message.attribute(libc::IFLA_ADDRESS, &one.link_addr.unwrap_or_default());
         message.attribute(libc::IFLA_BROADCAST, &[if one.loopback { 0 } else { 0xff }; 6]);
     }
     message.end()
+}
+
+/// Counters of `struct rtnl_link_stats` (`linux/if_link.h`); that of 64 bits has one more.
+pub(super) const COUNTS: usize = 24;
+
+/// They in their order there: packets received and sent, bytes, errors, drops, and others that an
+/// interface of ours does not have.
+pub(super) fn counts(one: &Interface) -> [u64; COUNTS + 1] {
+    let InterfaceCounts { rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped } =
+        one.counts;
+    let mut counts = [0; COUNTS + 1];
+    let known = [rx_packets, tx_packets, rx_bytes, tx_bytes, 0, 0, rx_dropped, tx_dropped];
+    counts[..known.len()].copy_from_slice(&known);
+    counts
 }
 
 /// A name with one NUL at its end.

@@ -1,4 +1,4 @@
-use clearway_client::Interface;
+use clearway_client::{Interface, InterfaceCounts};
 
 use super::netlink::{datagrams, question};
 use super::*;
@@ -11,6 +11,7 @@ fn one() -> Interface {
         loopback: false,
         mtu: 1500,
         link_addr: Some([2, 0, 0, 0, 0, 9]),
+        counts: InterfaceCounts { rx_packets: 1 << 33, tx_bytes: 7, ..Default::default() },
         addresses: vec![("10.1.0.9".parse().unwrap(), 24), ("fe80::9".parse().unwrap(), 64)],
     }
 }
@@ -77,6 +78,23 @@ fn a_link_has_its_name_where_programs_look_for_it() {
     assert_eq!(half(&told, 4), 16);
     assert_eq!(half(&told, 34), 3, "IFLA_IFNAME is the first attribute");
     assert_eq!(&told[36..41], b"tap0\0");
+}
+
+#[test]
+fn a_link_has_its_counters_in_both_widths() {
+    let told = datagrams(&[one()], question(&asked(18, 0)).unwrap(), 1).concat();
+    let attribute = |wanted: u16| {
+        let mut rest = &told[32..];
+        while half(rest, 2) != wanted {
+            rest = &rest[usize::from(half(rest, 0)).next_multiple_of(4)..];
+        }
+        rest[4..usize::from(half(rest, 0))].to_vec()
+    };
+    let (long, short) = (attribute(libc::IFLA_STATS64), attribute(libc::IFLA_STATS));
+    assert_eq!((long.len(), short.len()), (200, 96));
+    assert_eq!(long[..8], (1u64 << 33).to_ne_bytes(), "packets received");
+    assert_eq!(short[..4], [0; 4], "begun anew");
+    assert_eq!((&long[24..32], &short[12..16]), (&7u64.to_ne_bytes()[..], &7u32.to_ne_bytes()[..]));
 }
 
 #[test]

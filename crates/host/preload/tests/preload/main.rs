@@ -207,7 +207,7 @@ recv: -1 EAGAIN
 
 /// What `interfaces.c` says of the namespace's interface.
 const LOOP0: &str = "\
-loop0: packet, hatype 772 mask none up loopback
+loop0: packet, hatype 772 mask none up loopback counted
 loop0: 172.16.1.1 mask 255.255.255.0 up loopback
 loop0: fd00:1::1 mask ffff:ffff:ffff:ffff:: up loopback
 others: 1
@@ -222,7 +222,8 @@ of no name: ENODEV
 and back: loop0
 no name: 0 ENODEV
 listed: with its index
-a link: type 772 up
+a link: type 772 up, without:, in 64 bits more more more more, in 32 bits more more more more
+a link: type 772 up, without:, in 64 bits more more more more, in 32 bits more more more more
 an address: 172.16.1.1/24
 an address: 172.16.1.1/24
 an address: fd00:1::1/64

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
 use clearway_proto::{InterfaceInfo, Link, NextHop, State};
-use clearway_shm::attach_socket::{Info, Interface, SessionId};
+use clearway_shm::attach_socket::{Info, Interface, InterfaceCounts, SessionId};
 use nix::errno::Errno;
 
 use super::place;
@@ -103,5 +103,7 @@ fn told(info: &InterfaceInfo, name: &str, addresses: Vec<(IpAddr, u8)>) -> Inter
         mtu: info.mtu,
         link_addr,
         addresses,
+        // Every worker counts what passes by it; who asks adds that up.
+        counts: InterfaceCounts::default(),
     }
 }

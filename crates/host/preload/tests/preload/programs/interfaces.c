@@ -9,6 +9,10 @@
 
 static const char *wanted;
 
+/* What Linux says of every link, and programs take for granted. */
+static const int always[] = {IFLA_ADDRESS, IFLA_BROADCAST, IFLA_IFNAME, IFLA_MTU, IFLA_QDISC, IFLA_STATS, IFLA_TXQLEN, IFLA_OPERSTATE, IFLA_LINKMODE, IFLA_STATS64,
+			     IFLA_GROUP, IFLA_PROMISCUITY, IFLA_NUM_TX_QUEUES, IFLA_NUM_RX_QUEUES, IFLA_CARRIER};
+
 static const char *text_of(const struct sockaddr *addr)
 {
 	static char text[64];
@@ -35,7 +39,8 @@ static void by_getifaddrs(void)
 			continue;
 		}
 		printf("%s: %s", one->ifa_name, text_of(one->ifa_addr));
-		printf(" mask %s%s%s\n", text_of(one->ifa_netmask), one->ifa_flags & IFF_UP ? " up" : "", one->ifa_flags & IFF_LOOPBACK ? " loopback" : "");
+		printf(" mask %s%s%s%s\n", text_of(one->ifa_netmask), one->ifa_flags & IFF_UP ? " up" : "", one->ifa_flags & IFF_LOOPBACK ? " loopback" : "",
+		       one->ifa_data ? " counted" : "");
 	}
 	printf("others: %d\n", others);
 	freeifaddrs(list);
@@ -80,6 +85,38 @@ static void by_names(void)
 	if_freenameindex(list);
 }
 
+/* Sends something that comes back by the interface. */
+static void passes(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	struct ifreq asked = {};
+	struct sockaddr_in to;
+
+	strcpy(asked.ifr_name, wanted);
+	if (ioctl(fd, SIOCGIFADDR, &asked))
+		return;
+	memcpy(&to, &asked.ifr_addr, sizeof(to));
+	to.sin_port = htons(9);
+	for (int i = 0; i < 3; i++)
+		sendto(fd, "1234567890", 10, 0, (void *)&to, sizeof(to));
+	usleep(100000);
+	close(fd);
+}
+
+/* Packets and bytes received and sent: more than the last time? */
+static void counted(const char *what, const void *counts, int width)
+{
+	static uint64_t before[2][4];
+
+	printf(", %s", what);
+	for (int i = 0; i < 4; i++) {
+		uint64_t count = width == 8 ? ((const uint64_t *)counts)[i] : ((const uint32_t *)counts)[i];
+
+		printf(" %s", count > before[width == 8][i] ? "more" : "no more");
+		before[width == 8][i] = count;
+	}
+}
+
 /* A dump, read as careful programs do: how long is it, and then all of it. */
 static void by_netlink(int kind, int family)
 {
@@ -118,8 +155,23 @@ static void by_netlink(int kind, int family)
 
 						printf("an address: %s/%d\n", inet_ntop(of_address->ifa_family, RTA_DATA(at), text, sizeof(text)), of_address->ifa_prefixlen);
 					}
-			if (head->nlmsg_type == RTM_NEWLINK && of_link->ifi_index == index)
-				printf("a link: type %d%s\n", of_link->ifi_type, of_link->ifi_flags & IFF_UP ? " up" : "");
+			if (head->nlmsg_type == RTM_NEWLINK && of_link->ifi_index == index) {
+				const void *known[64] = {};
+
+				printf("a link: type %d%s", of_link->ifi_type, of_link->ifi_flags & IFF_UP ? " up" : "");
+				for (struct rtattr *at = IFLA_RTA(of_link), *end = (void *)((char *)head + head->nlmsg_len); at < end; at = (void *)((char *)at + RTA_ALIGN(at->rta_len)))
+					if (at->rta_type < 64)
+						known[at->rta_type] = RTA_DATA(at);
+				printf(", without:");
+				for (int i = 0; i < (int)(sizeof(always) / sizeof(*always)); i++)
+					if (!known[always[i]])
+						printf(" %d", always[i]);
+				if (known[IFLA_STATS64] && known[IFLA_STATS]) {
+					counted("in 64 bits", known[IFLA_STATS64], 8);
+					counted("in 32 bits", known[IFLA_STATS], 4);
+				}
+				printf("\n");
+			}
 		}
 		free(part.iov_base);
 	}
@@ -135,6 +187,9 @@ int main(int argc, char **argv)
 	by_getifaddrs();
 	by_ioctl();
 	by_names();
+	passes();
+	by_netlink(RTM_GETLINK, AF_UNSPEC);
+	passes();
 	by_netlink(RTM_GETLINK, AF_UNSPEC);
 	by_netlink(RTM_GETADDR, AF_INET);
 	by_netlink(RTM_GETADDR, AF_UNSPEC);
