@@ -554,6 +554,12 @@ impl Inner {
     /// said: who is awake before it, to move the news or to look for more, may come first.
     pub(crate) fn wake_acceptors(&mut self, key: usize) {
         let Some(socket) = self.sockets.get(key) else { return };
+        if !socket.watches.iter().any(|watch| matches!(watch, Watch::Acceptor { .. })) {
+            return;
+        }
+        // What tells of a connection may come behind who took it, and wakes nobody then. Who sleeps
+        // on has asked before it was told, so it is asked once more, before it is counted.
+        socket.core.arm(IN);
         let mut waiting = socket.core.connections_waiting();
         let mut index = 0;
         while let Some(&watch) = self.sockets.get(key).and_then(|socket| socket.watches.get(index))

@@ -4,7 +4,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use clearway_client::{
     AppConfig, AttachError, Client, EpollEvent, EpollSet, Errno, How, Kind, PollEntry, Socket,
@@ -172,6 +173,34 @@ fn who_was_told_too_early_asks_again() {
     while unread > 0 {
         unread -= recv_all(&socket, 5000, 0).unwrap().len();
     }
+}
+
+/// A worker leaves a connection, and is not run before somebody took it; what it tells then another
+/// thread finds, and wakes nobody for it. The next connection must be told of all the same.
+#[test]
+fn who_is_blocked_in_accept_hears_of_the_next_connection_after_late_news() {
+    let host = FakeHost::start_late();
+    let client = attach(&host, 0);
+    let (socket, _session_fd) =
+        client.open(Kind::Stream, false, &SocketOptions::default()).unwrap();
+    socket.listen(4).unwrap();
+    let (other, _other_fd) = connected(&client);
+    std::thread::scope(|scope| {
+        let acceptor = scope.spawn(|| socket.accept().map(|_| ()));
+        let begun = Instant::now();
+        while !host.asked_again.load(Ordering::Relaxed) {
+            // Before it sleeps it finds what nobody was woken for.
+            let entry =
+                PollEntry { target: Target::Ours(&other), events: libc::EPOLLIN as u16, found: 0 };
+            assert_eq!(poll(&client, &mut [entry], Some(Duration::from_millis(1)), None), Ok(0));
+            if begun.elapsed() > AGAINST_HANGS {
+                // The thread would never end.
+                eprintln!("nobody asked to be told of the next connection");
+                std::process::abort();
+            }
+        }
+        assert_eq!(acceptor.join().unwrap(), Err(Errno::INVAL), "it listens no longer");
+    });
 }
 
 #[test]

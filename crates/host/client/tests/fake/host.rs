@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use clearway_shm::attach_socket::{
     self, FifoPlace, Kind, Place, Prefixes, Reply, Request, RingPlaces, SessionId, Token, Welcome,
 };
-use clearway_shm::layout::{MAGIC, Message, QueuePairHead, event, request, state};
+use clearway_shm::layout::{MAGIC, Message, QueuePairHead, accept_counter, event, request, state};
 use clearway_shm::notifier::RemoteNotifier;
 use clearway_shm::ring::ring_len;
 use clearway_shm::wait::{self, PollFd};
@@ -42,11 +42,14 @@ enum Manner {
     Prompt,
     Hasty,
     Deaf,
+    Late,
 }
 
 /// A host that runs until this is dropped.
 pub(crate) struct FakeHost {
     pub(crate) attach_socket: PathBuf,
+    /// A late host was asked to tell of the next connection.
+    pub(crate) asked_again: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -71,6 +74,12 @@ impl FakeHost {
         FakeHost::run(FakeHost::free_attach_socket(), Manner::Deaf)
     }
 
+    /// One that tells of a connection, without waking anybody, when it was taken already; and once it
+    /// is asked to tell of the next, its listeners end.
+    pub(crate) fn start_late() -> FakeHost {
+        FakeHost::run(FakeHost::free_attach_socket(), Manner::Late)
+    }
+
     pub(crate) fn start_at(attach_socket: PathBuf) -> FakeHost {
         FakeHost::run(attach_socket, Manner::Prompt)
     }
@@ -78,9 +87,10 @@ impl FakeHost {
     fn run(attach_socket: PathBuf, manner: Manner) -> FakeHost {
         let listener = socket::listen(&attach_socket, 0o600, None).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut host = Host::new(listener, stop.clone(), manner);
+        let asked_again = Arc::new(AtomicBool::new(false));
+        let mut host = Host::new(listener, stop.clone(), manner, asked_again.clone());
         let thread = Some(std::thread::spawn(move || host.run()));
-        FakeHost { attach_socket, stop, thread }
+        FakeHost { attach_socket, asked_again, stop, thread }
     }
 }
 
@@ -104,6 +114,7 @@ struct Host {
     notifier_fd: OwnedFd,
     guests: Vec<Guest>,
     manner: Manner,
+    asked_again: Arc<AtomicBool>,
 }
 
 /// A process.
@@ -123,6 +134,7 @@ struct Member {
     sessions: HashMap<SessionId, Echo>,
     news: bool,
     manner: Manner,
+    asked_again: Arc<AtomicBool>,
 }
 
 struct Echo {
@@ -138,10 +150,17 @@ struct Echo {
     rests_until: Option<Instant>,
     /// Since when nobody asks it for room, though there is little.
     unasked_since: Option<Instant>,
+    /// A late host has told of a connection that is there no more.
+    told_late: bool,
 }
 
 impl Host {
-    fn new(listener: OwnedFd, stop: Arc<AtomicBool>, manner: Manner) -> Host {
+    fn new(
+        listener: OwnedFd,
+        stop: Arc<AtomicBool>,
+        manner: Manner,
+        asked_again: Arc<AtomicBool>,
+    ) -> Host {
         let boot = u64::from(HOSTS.fetch_add(1, Ordering::Relaxed));
         let (page, page_fd) = HostPage::create(boot, 1).unwrap();
         let notifier = Notifier::new().unwrap();
@@ -156,6 +175,7 @@ impl Host {
             notifier_fd,
             guests: Vec::new(),
             manner,
+            asked_again,
         }
     }
 
@@ -220,7 +240,8 @@ impl Host {
                 refuse(guest, libc::EACCES);
                 return true;
             }
-            let (member, welcome, queue_pair_fd, notifier_fd) = Member::new(self.manner);
+            let (member, welcome, queue_pair_fd, notifier_fd) =
+                Member::new(self.manner, self.asked_again.clone());
             let welcome = Welcome { boot: self.boot, host_len: self.page.len() as u32, ..welcome };
             let descriptors = [
                 queue_pair_fd.as_fd(),
@@ -256,7 +277,7 @@ fn readable(fd: &OwnedFd) -> bool {
 }
 
 impl Member {
-    fn new(manner: Manner) -> (Member, Welcome, OwnedFd, OwnedFd) {
+    fn new(manner: Manner, asked_again: Arc<AtomicBool>) -> (Member, Welcome, OwnedFd, OwnedFd) {
         let requests = size_of::<QueuePairHead>() as u32;
         let events = requests + ring_len(SLOTS);
         let queue_pair_len = (events + ring_len(SLOTS)).next_multiple_of(4096);
@@ -279,6 +300,7 @@ impl Member {
             sessions: HashMap::new(),
             news: false,
             manner,
+            asked_again,
         };
         let welcome = Welcome {
             boot: 0,
@@ -319,6 +341,7 @@ impl Member {
                     closing: false,
                     rests_until: None,
                     unasked_since: None,
+                    told_late: false,
                 };
                 self.sessions.insert(id, echo);
                 Ok((Reply::Opened(self.describe(id)), Some(theirs)))
@@ -330,6 +353,15 @@ impl Member {
                 let echo = self.sessions.get_mut(&session).ok_or(libc::EBADF)?;
                 (echo.fifos, echo.ends, echo.remote) = (Some(fifos), Some(ends), remote);
                 echo.head.state.store(state::CONNECTED, Ordering::Release);
+                Ok((Reply::Opened(self.describe(session)), None))
+            }
+            Request::Listen { session, .. } if self.manner == Manner::Late => {
+                let fifos = (self.fifo(), self.fifo());
+                let mem = |place| FifoMem::new(&self.memory, &self.memory, place).unwrap();
+                let ends = (Producer::new(mem(&fifos.0)), Consumer::new(mem(&fifos.1)));
+                let echo = self.sessions.get_mut(&session).ok_or(libc::EBADF)?;
+                (echo.fifos, echo.ends) = (Some(fifos), Some(ends));
+                echo.head.state.store(state::LISTENING, Ordering::Release);
                 Ok((Reply::Opened(self.describe(session)), None))
             }
             Request::Subscribe { session } if self.sessions.contains_key(&session) => {
@@ -384,6 +416,9 @@ impl Member {
                 self.sessions.iter_mut().map(|(id, echo)| (*id, echo.pump_later())).collect();
             news.into_iter().for_each(|(id, news)| self.tell(id, news));
         }
+        if self.manner == Manner::Late {
+            worked |= self.tell_late();
+        }
         let closed: Vec<_> = self
             .sessions
             .iter()
@@ -398,6 +433,42 @@ impl Member {
         }
         if std::mem::take(&mut self.news) && sleep::is_asleep(&self.queue_pair.sleepers) {
             self.remote_notifier.notify();
+        }
+        worked
+    }
+
+    /// What a worker does that was not run between leaving a connection and telling of it.
+    fn tell_late(&mut self) -> bool {
+        let accepts = |id: SessionId| {
+            self.queue_pair.accepting[accept_counter(id)].load(Ordering::Relaxed) != 0
+        };
+        let listeners = self
+            .sessions
+            .iter_mut()
+            .filter(|(_, echo)| echo.head.state.load(Ordering::Relaxed) == state::LISTENING);
+        let mut ended = Vec::new();
+        let mut late = Vec::new();
+        for (id, echo) in listeners {
+            let Some((rx, _)) = &echo.ends else { continue };
+            match echo.told_late {
+                false if accepts(*id) && rx.kick() => {
+                    echo.told_late = true;
+                    late.push(*id);
+                }
+                true if rx.kick() => ended.push(*id),
+                _ => {}
+            }
+        }
+        let worked = !late.is_empty() || !ended.is_empty();
+        for id in late {
+            // Nobody is woken: another thread of the process finds it.
+            self.tell(id, event::READABLE);
+            self.news = false;
+        }
+        for id in ended {
+            self.asked_again.store(true, Ordering::Relaxed);
+            self.sessions[&id].head.state.store(0, Ordering::Release);
+            self.tell(id, event::READABLE | event::STATE);
         }
         worked
     }
