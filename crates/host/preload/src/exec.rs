@@ -10,10 +10,10 @@
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::ptr;
 
 use clearway_client::may_be_session_fd;
+use clearway_program::{PRELOAD, find, libraries};
 use libc::pid_t;
 use smallvec::SmallVec;
 
@@ -22,7 +22,7 @@ use crate::export::guarded;
 use crate::object::{TABLE, ours};
 use crate::process::is_own;
 use crate::real;
-use crate::start::{self, OWN, PRELOAD};
+use crate::start::{self, OWN};
 
 #[cfg(test)]
 mod tests;
@@ -52,28 +52,23 @@ unsafe fn is_lost(variables: &[CString], given: &[*const c_char]) -> bool {
     if !begins(OWN) || begins(IN_PROCESS) {
         return false;
     }
-    let (mut libraries, mut has_own) = (None, false);
+    let (mut listed, mut has_own) = (None, false);
     for line in given {
         // SAFETY: as the caller says.
         let line = unsafe { CStr::from_ptr(*line) }.to_bytes();
-        libraries = libraries.or(line.strip_prefix(PRELOAD));
+        listed = listed.or(line.strip_prefix(PRELOAD));
         has_own |= line.starts_with(OWN) && !is_carriers(line);
     }
-    let Some(libraries) = libraries else { return !has_own };
+    let Some(listed) = listed else { return !has_own };
     let ours = variables.iter().find_map(|line| line.as_bytes().strip_prefix(PRELOAD));
-    let ours = ours.and_then(|list| named(list).next());
-    !libraries.is_empty() && ours.is_some_and(|ours| named(libraries).all(|other| other != ours))
+    let ours = ours.and_then(|list| libraries(list).next());
+    !listed.is_empty() && ours.is_some_and(|ours| libraries(listed).all(|other| other != ours))
 }
 
 /// Says which program is to be trapped: of what is executed next, and nothing that was kept.
 fn is_carriers(line: &[u8]) -> bool {
     line.strip_prefix(clearway_trap::PROGRAM_VARIABLE.as_bytes())
         .is_some_and(|rest| rest.starts_with(b"="))
-}
-
-/// The libraries that a value of LD_PRELOAD names.
-fn named(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    list.split(|byte| matches!(byte, b':' | b' ')).filter(|name| !name.is_empty())
 }
 
 /// A session's descriptor goes along into the program that is executed.
@@ -196,17 +191,7 @@ impl Program {
         match self {
             Program::At(path) => text(path).map(CStr::to_owned),
             Program::Named(name) => {
-                let name = text(name)?;
-                if name.to_bytes().contains(&b'/') {
-                    return Some(name.to_owned());
-                }
-                let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-                let name = OsStr::from_bytes(name.to_bytes());
-                let mut paths = std::env::split_paths(&folders).map(|folder| folder.join(name));
-                let found = paths.find(|path| {
-                    path.metadata()
-                        .is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0)
-                })?;
+                let found = find(OsStr::from_bytes(text(name)?.to_bytes()))?;
                 CString::new(found.into_os_string().into_vec()).ok()
             }
             Program::Open(fd) => clearway_trap::path_in(fd, c"", libc::AT_EMPTY_PATH),

@@ -5,9 +5,6 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
 
-/// The variable by which the loader learns of the library.
-pub(crate) const PRELOAD: &[u8] = b"LD_PRELOAD=";
-
 /// How the names of the library's own variables begin. `clearway run` always sets one of them.
 pub(crate) const OWN: &[u8] = b"CLEARWAY_";
 

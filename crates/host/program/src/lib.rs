@@ -5,7 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod elf;
+mod find;
+mod preload;
 mod script;
 
 pub use elf::{Elf, Kind, PAGE, Segment};
+pub use find::find;
+pub use preload::{PRELOAD, libraries};
 pub use script::{Script, script};

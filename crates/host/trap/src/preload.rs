@@ -6,16 +6,14 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use crate::PRELOAD_VARIABLE;
+use clearway_program::{PRELOAD, libraries};
 
-/// How the loader's variable begins.
-pub(crate) const NAME: &[u8] = b"LD_PRELOAD=";
+use crate::PRELOAD_VARIABLE;
 
 /// Splits a value of LD_PRELOAD: this library, and all others.
 pub(crate) fn split(list: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let own = own_file();
-    let names = list.split(|byte| matches!(byte, b':' | b' ')).filter(|name| !name.is_empty());
-    let (ours, others): (Vec<&[u8]>, Vec<&[u8]>) = names.partition(|name| *name == own);
+    let (ours, others): (Vec<&[u8]>, Vec<&[u8]>) = libraries(list).partition(|name| *name == own);
     (ours.first().copied().unwrap_or_default().to_vec(), others.join(&b':'))
 }
 
@@ -39,7 +37,7 @@ pub(crate) fn hidden(library: &[u8]) -> Option<CString> {
 
 /// LD_PRELOAD with these libraries. None: with none.
 pub(crate) fn line(libraries: &[u8]) -> Option<CString> {
-    named(NAME.to_vec(), libraries)
+    named(PRELOAD.to_vec(), libraries)
 }
 
 fn named(mut name: Vec<u8>, value: &[u8]) -> Option<CString> {
@@ -53,7 +51,7 @@ fn named(mut name: Vec<u8>, value: &[u8]) -> Option<CString> {
 /// C strings.
 pub(crate) unsafe fn is_in(environment: &[*const c_char]) -> bool {
     // SAFETY: as the caller says.
-    environment.iter().any(|at| unsafe { CStr::from_ptr(*at) }.to_bytes().starts_with(NAME))
+    environment.iter().any(|at| unsafe { CStr::from_ptr(*at) }.to_bytes().starts_with(PRELOAD))
 }
 
 /// Has an environment for another program name the library as it did before it was hidden. What it
@@ -69,17 +67,15 @@ pub(crate) unsafe fn show(environment: &mut Vec<*const c_char>) -> Option<CStrin
     };
     let ours = environment.iter().find_map(|at| library(line_of(*at)))?;
     environment.retain(|at| library(line_of(*at)).is_none());
-    let theirs = environment.iter().find_map(|at| line_of(*at).strip_prefix(NAME));
+    let theirs = environment.iter().find_map(|at| line_of(*at).strip_prefix(PRELOAD));
     let list = match theirs.filter(|list| !list.is_empty()) {
         // The program knows of the library after all.
-        Some(list) if list.split(|byte| matches!(byte, b':' | b' ')).any(|name| *name == *ours) => {
-            return None;
-        }
+        Some(list) if libraries(list).any(|name| *name == *ours) => return None,
         Some(list) => [&ours[..], list].join(&b':'),
         None => ours,
     };
     let shown = line(&list)?;
-    environment.retain(|at| !line_of(*at).starts_with(NAME));
+    environment.retain(|at| !line_of(*at).starts_with(PRELOAD));
     environment.push(shown.as_ptr());
     Some(shown)
 }

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
+use clearway_program::PRELOAD;
+
 use crate::carry::DESCRIPTORS;
 use crate::image::Image;
-use crate::preload::{self, NAME as PRELOAD};
-use crate::{Hooks, PROGRAM_VARIABLE, block, brk, entry, image, range, raw, signals};
+use crate::{Hooks, PROGRAM_VARIABLE, block, brk, entry, image, preload, range, raw, signals};
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 static PATHS: OnceLock<(CString, CString)> = OnceLock::new();

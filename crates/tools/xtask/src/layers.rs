@@ -65,7 +65,7 @@ const TABLE: &[Row] = &[
         "ports", "pkt", "wire"]),
     row("program", &[],                                               &[]),
     row("trap",    &["program"],                                      &[]),
-    row("preload", &["errors", "options", "client", "trap"],                    &[]),
+    row("preload", &["errors", "options", "client", "program", "trap"],         &[]),
     row("command", &["errors", "wire"],                               &[]),
     row("ports",   &["base", "errors", "wire", "pkt", "dev", "tap", "dpdk", "xdp"], &[]),
     row("probes",  &[],                                               &[]),

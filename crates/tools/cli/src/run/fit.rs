@@ -4,10 +4,10 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use clearway_program::{Elf, Script, script};
+use clearway_program::{Elf, Script, find, script};
 use nix::unistd::{getgid, getuid};
 
 /// Scripts whose interpreter is a script and so on, as many as Linux follows.
@@ -61,18 +61,6 @@ pub(super) fn unfit(command: &OsStr, library: &Path) -> Option<Unfit> {
     let (why, is_for_this_machine) = foreign(&read(&path)?, read(library).as_ref())?;
     let by_trap = by_trap.filter(|_| is_for_this_machine && cfg!(target_arch = "x86_64"));
     Some(Unfit { path, why, by_trap })
-}
-
-/// Where `execvp` finds it.
-fn find(command: &OsStr) -> Option<PathBuf> {
-    let is_program = |path: &Path| {
-        fs::metadata(path).is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0)
-    };
-    if command.as_bytes().contains(&b'/') {
-        return Some(command.into()).filter(|path: &PathBuf| is_program(path));
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    std::env::split_paths(&folders).map(|folder| folder.join(command)).find(|path| is_program(path))
 }
 
 /// What runs a script: the program behind `env`, where that starts it.
