@@ -48,8 +48,8 @@ pub struct Carried {
 /// library in it, or the kernel shall say what is wrong with it.
 ///
 /// # Safety
-/// `argv` is null, or ends in a null pointer; the environment are C strings. All of them are the
-/// caller's, and have to live as long as what is answered.
+/// `argv` is null, or ends in a null pointer; the environment are C strings. What both point to has
+/// to live as long as what is answered.
 pub unsafe fn carried(
     path: &CStr,
     argv: *const *const c_char,
@@ -63,7 +63,8 @@ pub unsafe fn carried(
         // As Linux does: the interpreter, its word, the script, and the other arguments.
         words.push(interpreter);
         words.extend(word);
-        let before = words.iter().map(|word| word.as_ptr()).chain([path.as_ptr()]);
+        words.push(path.to_owned());
+        let before = words.iter().map(|word| word.as_ptr());
         argv.splice(..argv.len().min(1), before);
     } else if !can_be_carried(path) {
         return Ok(None);

@@ -144,10 +144,13 @@ fn what_a_preloaded_program_executes_is_trapped_where_it_has_to_be() {
     };
     // The shell, `env` and Python execute it, each by another function; busybox is trapped itself.
     let python = format!("import subprocess as s; s.run('{fetch}'.split(), close_fds=False)");
+    let by_busybox = script("busybox", format!("#!{BUSYBOX} sh\n{fetch}\n"));
     let programs = [
         script("shell", format!("#!/bin/sh\n{fetch}\n")),
         script("by-env", format!("#!/usr/bin/env -S busybox sh\n{fetch}\n")),
-        script("busybox", format!("#!{BUSYBOX} sh\n{fetch}\n")),
+        by_busybox.clone(),
+        // A script that is to be trapped, executed by one that is not.
+        script("within", format!("#!/bin/sh\nPATH=/nowhere {by_busybox}\n")),
         script("python", format!("#!/usr/bin/python3\n{python}\n")),
         script("forks", format!("#!/usr/bin/python3\n{}\n", python.replace("False", "True"))),
         script("replaced", format!("#!/bin/bash\nexec {fetch}\n")),
