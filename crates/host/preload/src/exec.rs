@@ -13,7 +13,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::ptr;
 
 use clearway_client::may_be_session_fd;
-use clearway_program::{PRELOAD, find, libraries};
+use clearway_program::{CARRIER_VARIABLE, PRELOAD, TRAPPED_VARIABLE, find, libraries, value_of};
 use libc::pid_t;
 use smallvec::SmallVec;
 
@@ -57,18 +57,13 @@ unsafe fn is_lost(variables: &[CString], given: &[*const c_char]) -> bool {
         // SAFETY: as the caller says.
         let line = unsafe { CStr::from_ptr(*line) }.to_bytes();
         listed = listed.or(line.strip_prefix(PRELOAD));
-        has_own |= line.starts_with(OWN) && !is_carriers(line);
+        // Which program is to be trapped says nothing that was kept: it is of what is executed next.
+        has_own |= line.starts_with(OWN) && value_of(line, TRAPPED_VARIABLE).is_none();
     }
     let Some(listed) = listed else { return !has_own };
     let ours = variables.iter().find_map(|line| line.as_bytes().strip_prefix(PRELOAD));
     let ours = ours.and_then(|list| libraries(list).next());
     !listed.is_empty() && ours.is_some_and(|ours| libraries(listed).all(|other| other != ours))
-}
-
-/// Says which program is to be trapped: of what is executed next, and nothing that was kept.
-fn is_carriers(line: &[u8]) -> bool {
-    line.strip_prefix(clearway_trap::PROGRAM_VARIABLE.as_bytes())
-        .is_some_and(|rest| rest.starts_with(b"="))
 }
 
 /// A session's descriptor goes along into the program that is executed.
@@ -101,6 +96,19 @@ pub(crate) unsafe fn keeps_library(given: &[*const c_char], may_be_copied: bool)
         })
 }
 
+/// The lines of an environment.
+///
+/// # Safety
+/// `at` is null or an environment.
+unsafe fn collect(mut at: *const *const c_char, into: &mut Environment) {
+    // SAFETY: as the caller says.
+    while let Some(&line) = unsafe { at.as_ref() }.filter(|line| !line.is_null()) {
+        into.push(line);
+        // SAFETY: not the end yet.
+        at = unsafe { at.add(1) };
+    }
+}
+
 /// The environment with what is missing in it. None: nothing is.
 ///
 /// # Safety
@@ -113,13 +121,8 @@ unsafe fn put_back(
 ) -> Option<*const *const c_char> {
     copies::may_be_made();
     let variables = &start::start().filter(|start| !start.variables.is_empty())?.variables;
-    let mut at = given;
     // SAFETY: as the caller says.
-    while let Some(&line) = unsafe { at.as_ref() }.filter(|line| !line.is_null()) {
-        into.push(line);
-        // SAFETY: not the end yet.
-        at = unsafe { at.add(1) };
-    }
+    unsafe { collect(given, into) };
     // SAFETY: as the caller says.
     if !unsafe { keeps_library(into, may_be_copied) } {
         return None;
@@ -208,18 +211,14 @@ impl Program {
 unsafe fn carried(
     program: Program,
     argv: *const *const c_char,
-    mut envp: *const *const c_char,
+    envp: *const *const c_char,
     has_actions: bool,
 ) -> Option<clearway_trap::Carried> {
-    let carrier = start::variable(clearway_trap::CARRIER_VARIABLE)?;
+    let carrier = start::variable(CARRIER_VARIABLE)?;
     let carrier = CString::new(carrier.into_vec()).ok()?;
     let mut environment = Environment::new();
     // SAFETY: as the caller says.
-    while let Some(&line) = unsafe { envp.as_ref() }.filter(|line| !line.is_null()) {
-        environment.push(line);
-        // SAFETY: not the end yet.
-        envp = unsafe { envp.add(1) };
-    }
+    unsafe { collect(envp, &mut environment) };
     // SAFETY: as above.
     let is_loaded = environment
         .iter()
@@ -229,12 +228,12 @@ unsafe fn carried(
     }
     // SAFETY: as the caller says.
     let path = unsafe { program.path() }?;
-    // Actions may change the folder.
-    let leads_there = !has_actions || path.as_bytes().starts_with(b"/");
+    if has_actions && !path.as_bytes().starts_with(b"/") {
+        // They may change the folder.
+        return None;
+    }
     // SAFETY: as the caller says.
-    unsafe { clearway_trap::carried(&path, argv, &environment, &carrier) }
-        .ok()?
-        .filter(|_| leads_there)
+    unsafe { clearway_trap::carried(&path, argv, &environment, &carrier).ok()? }
 }
 
 /// Defines functions that execute a program with the environment that `$envp` says. Nothing of ours

@@ -5,6 +5,8 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
 
+use clearway_program::{TRAPPED_VARIABLE, value_of};
+
 /// How the names of the library's own variables begin. `clearway run` always sets one of them.
 pub(crate) const OWN: &[u8] = b"CLEARWAY_";
 
@@ -26,7 +28,7 @@ pub(crate) struct Start {
 pub(crate) fn remember() {
     let concerns = |name: &OsString| {
         OTHERS.iter().any(|other| name == other)
-            || name.as_bytes().starts_with(OWN) && name != clearway_trap::PROGRAM_VARIABLE
+            || name.as_bytes().starts_with(OWN) && name != TRAPPED_VARIABLE
     };
     let lines =
         std::env::vars_os().filter(|(name, _)| concerns(name)).filter_map(|(name, value)| {
@@ -45,8 +47,7 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     debug_assert!(name.as_bytes().starts_with(OWN) || OTHERS.contains(&name), "{name} is not kept");
     let Some(start) = start() else { return std::env::var_os(name) };
     let value = |line: &CString| {
-        let value = line.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        Some(OsStr::from_bytes(value).to_owned())
+        value_of(line.as_bytes(), name).map(|value| OsStr::from_bytes(value).to_owned())
     };
     start.variables.iter().find_map(value)
 }

@@ -10,6 +10,10 @@ use std::path::PathBuf;
 /// Headers of a kind at most; a program has a few dozen.
 const MAX_HEADERS: usize = 4096;
 
+/// Bytes of a program header, in files of 64 bits and of 32.
+const HEADER: u16 = 56;
+const SHORT_HEADER: u16 = 32;
+
 /// Bytes of a loader's path at most, and of all names of sections.
 const MAX_PATH: u64 = 4096;
 const MAX_NAMES: u64 = 1 << 20;
@@ -40,7 +44,7 @@ pub enum Kind {
     Fixed,
     /// A program or library that can lie anywhere.
     Anywhere,
-    /// Nothing that can be started.
+    /// Nothing that Linux starts.
     Other,
 }
 
@@ -141,10 +145,12 @@ impl Elf {
         }
         let wide = head[4] == 2;
         let layout = Layout { wide };
+        let entry = layout.half(&head, if wide { 54 } else { 42 });
         let mut elf = Elf {
             wide,
             machine: layout.half(&head, 18),
             kind: match layout.half(&head, 16) {
+                _ if entry != if wide { HEADER } else { SHORT_HEADER } => Kind::Other,
                 ET_EXEC => Kind::Fixed,
                 ET_DYN => Kind::Anywhere,
                 _ => Kind::Other,
@@ -161,7 +167,6 @@ impl Elf {
             elf.machine = u16::from_be_bytes([head[18], head[19]]) | BIG_ENDIAN;
             return Ok(Some(elf));
         }
-        let entry = layout.half(&head, if wide { 54 } else { 42 });
         let programs = Table { at: elf.headers_at, entry, count: elf.headers };
         elf.read_programs(file, layout, programs)?;
         let [entry, count, names] = if wide { [58, 60, 62] } else { [46, 48, 50] };

@@ -10,9 +10,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use clearway_program::{Elf, Kind, PAGE, Script, Segment, script};
+use clearway_program::{Elf, Kind, PAGE, Script, Segment, TRAPPED_VARIABLE, script};
 
-use crate::PROGRAM_VARIABLE;
+/// Program headers at most (as Linux, which reads one page of them).
+const MAX_HEADERS: u16 = 73;
 
 /// Where the kernel shows what a process has open.
 pub(crate) const DESCRIPTORS: &str = "/proc/self/fd/";
@@ -71,7 +72,7 @@ pub unsafe fn carried(
     }
     let program = words.first().map_or(path, |interpreter| interpreter);
     let (name, open) = lasting_name(OsStr::from_bytes(program.to_bytes()))?;
-    let variable = [PROGRAM_VARIABLE.as_bytes(), b"=", name.as_os_str().as_bytes()].concat();
+    let variable = [TRAPPED_VARIABLE.as_bytes(), b"=", name.as_os_str().as_bytes()].concat();
     let variable = CString::new(variable)?;
     let mut environment = environment.to_vec();
     environment.push(variable.as_ptr());
@@ -147,6 +148,9 @@ pub(crate) fn mappable(file: &File) -> Option<Elf> {
             && segment.offset % PAGE == segment.address % PAGE
             && segment.address.checked_add(segment.in_memory).is_some_and(|end| end < 1 << 46)
     };
-    let known = elf.is_for_this_machine() && elf.kind != Kind::Other && !elf.segments.is_empty();
+    let known = elf.is_for_this_machine()
+        && elf.kind != Kind::Other
+        && elf.headers <= MAX_HEADERS
+        && !elf.segments.is_empty();
     (known && elf.segments.iter().all(fits)).then_some(elf)
 }

@@ -49,13 +49,6 @@ pub use signals::signal_entry;
 #[cfg(target_arch = "x86_64")]
 pub use start::start;
 
-/// The variable that names the program to be mapped.
-pub const PROGRAM_VARIABLE: &str = "CLEARWAY_TRAP_PROGRAM";
-
-/// The variable that says that programs are to be trapped which a program executes that has the
-/// library in it: the file of `clearway-trap`.
-pub const CARRIER_VARIABLE: &str = "CLEARWAY_TRAP";
-
 /// The variable by which a program that has a loader hands the library on to what it executes,
 /// since it does not see it in LD_PRELOAD.
 pub const PRELOAD_VARIABLE: &str = "CLEARWAY_TRAP_PRELOAD";

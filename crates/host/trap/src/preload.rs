@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use clearway_program::{PRELOAD, libraries};
+use clearway_program::{PRELOAD, libraries, value_of};
 
 use crate::PRELOAD_VARIABLE;
 
@@ -62,11 +62,9 @@ pub(crate) unsafe fn is_in(environment: &[*const c_char]) -> bool {
 pub(crate) unsafe fn show(environment: &mut Vec<*const c_char>) -> Option<CString> {
     // SAFETY: as the caller says.
     let line_of = |at: *const c_char| unsafe { CStr::from_ptr(at) }.to_bytes();
-    let library = |line: &[u8]| -> Option<Vec<u8>> {
-        Some(line.strip_prefix(PRELOAD_VARIABLE.as_bytes())?.strip_prefix(b"=")?.to_vec())
-    };
-    let ours = environment.iter().find_map(|at| library(line_of(*at)))?;
-    environment.retain(|at| library(line_of(*at)).is_none());
+    let library = |at: &*const c_char| value_of(line_of(*at), PRELOAD_VARIABLE).map(<[u8]>::to_vec);
+    let ours = environment.iter().find_map(library)?;
+    environment.retain(|at| library(at).is_none());
     let theirs = environment.iter().find_map(|at| line_of(*at).strip_prefix(PRELOAD));
     let list = match theirs.filter(|list| !list.is_empty()) {
         // The program knows of the library after all.

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
-use clearway_program::PRELOAD;
+use clearway_program::{PRELOAD, TRAPPED_VARIABLE, value_of};
 
 use crate::carry::DESCRIPTORS;
 use crate::image::Image;
-use crate::{Hooks, PROGRAM_VARIABLE, block, brk, entry, image, preload, range, raw, signals};
+use crate::{Hooks, block, brk, entry, image, preload, range, raw, signals};
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 static PATHS: OnceLock<(CString, CString)> = OnceLock::new();
@@ -31,7 +31,7 @@ pub(crate) fn carrier_and_program() -> (&'static CStr, &'static CStr) {
     (carrier, program)
 }
 
-/// Maps the program that [`PROGRAM_VARIABLE`] names and goes on as it. It comes back when it
+/// Maps the program that [`TRAPPED_VARIABLE`] names and goes on as it. It comes back when it
 /// cannot, with a sentence that says why.
 ///
 /// # Safety
@@ -55,7 +55,7 @@ fn prepared(hooks: Hooks) -> Result<Image, String> {
             Linux 5.9)"
             .into());
     }
-    let program = std::env::var_os(PROGRAM_VARIABLE)
+    let program = std::env::var_os(TRAPPED_VARIABLE)
         .ok_or("`clearway run --trap` starts this, with the program to be run")?;
     let carrier = std::fs::read_link("/proc/self/exe")
         .map_err(|error| format!("/proc/self/exe cannot be read: {error}"))?;
@@ -145,11 +145,7 @@ unsafe fn environment(first: *mut *mut c_char, has_loader: bool) -> *mut c_void 
     };
     // SAFETY: as above.
     let line = |at: *mut c_char| unsafe { CStr::from_ptr(at) }.to_bytes();
-    let is_program = |at: *mut c_char| {
-        line(at)
-            .strip_prefix(PROGRAM_VARIABLE.as_bytes())
-            .is_some_and(|rest| rest.starts_with(b"="))
-    };
+    let is_program = |at: *mut c_char| value_of(line(at), TRAPPED_VARIABLE).is_some();
     let is_preload = |at: *mut c_char| has_loader && line(at).starts_with(PRELOAD);
     // Programs look for the auxiliary vector right behind the environment, so nothing can be
     // moved: another variable stands there twice.

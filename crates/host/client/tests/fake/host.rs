@@ -347,21 +347,11 @@ impl Member {
                 Ok((Reply::Opened(self.describe(id)), Some(theirs)))
             }
             Request::Connect { session, remote } => {
-                let fifos = (self.fifo(), self.fifo());
-                let mem = |place| FifoMem::new(&self.memory, &self.memory, place).unwrap();
-                let ends = (Producer::new(mem(&fifos.0)), Consumer::new(mem(&fifos.1)));
-                let echo = self.sessions.get_mut(&session).ok_or(libc::EBADF)?;
-                (echo.fifos, echo.ends, echo.remote) = (Some(fifos), Some(ends), remote);
-                echo.head.state.store(state::CONNECTED, Ordering::Release);
+                self.lay_fifos(session, state::CONNECTED)?.remote = remote;
                 Ok((Reply::Opened(self.describe(session)), None))
             }
             Request::Listen { session, .. } if self.manner == Manner::Late => {
-                let fifos = (self.fifo(), self.fifo());
-                let mem = |place| FifoMem::new(&self.memory, &self.memory, place).unwrap();
-                let ends = (Producer::new(mem(&fifos.0)), Consumer::new(mem(&fifos.1)));
-                let echo = self.sessions.get_mut(&session).ok_or(libc::EBADF)?;
-                (echo.fifos, echo.ends) = (Some(fifos), Some(ends));
-                echo.head.state.store(state::LISTENING, Ordering::Release);
+                self.lay_fifos(session, state::LISTENING)?;
                 Ok((Reply::Opened(self.describe(session)), None))
             }
             Request::Subscribe { session } if self.sessions.contains_key(&session) => {
@@ -378,6 +368,17 @@ impl Member {
             Request::Stayed { .. } | Request::Options { .. } => Ok((Reply::Done, None)),
             _ => Err(libc::EOPNOTSUPP),
         }
+    }
+
+    /// Gives a session its FIFOs, and this state.
+    fn lay_fifos(&mut self, session: SessionId, state: u32) -> Result<&mut Echo, i32> {
+        let fifos = (self.fifo(), self.fifo());
+        let mem = |place| FifoMem::new(&self.memory, &self.memory, place).unwrap();
+        let ends = (Producer::new(mem(&fifos.0)), Consumer::new(mem(&fifos.1)));
+        let echo = self.sessions.get_mut(&session).ok_or(libc::EBADF)?;
+        (echo.fifos, echo.ends) = (Some(fifos), Some(ends));
+        echo.head.state.store(state, Ordering::Release);
+        Ok(echo)
     }
 
     fn fifo(&mut self) -> FifoPlace {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use clearway_client::Interface;
 use libc::{ifaddrs, sockaddr_ll, sockaddr_storage};
 
-use super::netlink::{COUNTS, counts};
+use super::netlink::{COUNTS, short_counts};
 use super::{NAME_LEN, c_name, flags, hardware, kernels_too, ours, shown};
 use crate::addr;
 use crate::export::guarded;
@@ -140,10 +140,7 @@ fn link(one: &Interface) -> Node {
     at.sll_addr[..6].copy_from_slice(&one.link_addr.unwrap_or_default());
     // SAFETY: a storage holds any address.
     unsafe { (&raw mut node.addr).cast::<sockaddr_ll>().write(at) };
-    for (count, known) in node.counts.iter_mut().zip(counts(one)) {
-        // In 32 bits they begin anew, as Linux's do.
-        *count = known as u32;
-    }
+    node.counts = short_counts(one);
     if one.link_addr.is_some() {
         at.sll_addr[..6].fill(0xff);
         // SAFETY: as above.

@@ -253,11 +253,8 @@ fn of_link(one: &Interface, question: Question, port: u32) -> Vec<u8> {
     message.attribute(libc::IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
     message.attribute(libc::IFLA_CARRIER, &[one.up.into()]);
     message.attribute(libc::IFLA_QDISC, b"noqueue\0");
-    let counts = counts(one);
-    message.attribute(libc::IFLA_STATS64, &counts.map(u64::to_ne_bytes).concat());
-    // In 32 bits they begin anew, as Linux's do.
-    let short = counts[..COUNTS].iter().map(|count| (*count as u32).to_ne_bytes());
-    message.attribute(libc::IFLA_STATS, &short.collect::<Vec<_>>().concat());
+    message.attribute(libc::IFLA_STATS64, &counts(one).map(u64::to_ne_bytes).concat());
+    message.attribute(libc::IFLA_STATS, &short_counts(one).map(u32::to_ne_bytes).concat());
     if one.link_addr.is_some() || one.loopback {
         message.attribute(libc::IFLA_ADDRESS, &one.link_addr.unwrap_or_default());
         message.attribute(libc::IFLA_BROADCAST, &[if one.loopback { 0 } else { 0xff }; 6]);
@@ -270,13 +267,19 @@ pub(super) const COUNTS: usize = 24;
 
 /// They in their order there: packets received and sent, bytes, errors, drops, and others that an
 /// interface of ours does not have.
-pub(super) fn counts(one: &Interface) -> [u64; COUNTS + 1] {
+fn counts(one: &Interface) -> [u64; COUNTS + 1] {
     let InterfaceCounts { rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped } =
         one.counts;
     let mut counts = [0; COUNTS + 1];
     let known = [rx_packets, tx_packets, rx_bytes, tx_bytes, 0, 0, rx_dropped, tx_dropped];
     counts[..known.len()].copy_from_slice(&known);
     counts
+}
+
+/// The same in 32 bits, in which they begin anew, as Linux's do.
+pub(super) fn short_counts(one: &Interface) -> [u32; COUNTS] {
+    let counts = counts(one);
+    std::array::from_fn(|at| counts[at] as u32)
 }
 
 /// A name with one NUL at its end.

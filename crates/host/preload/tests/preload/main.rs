@@ -488,27 +488,9 @@ const TRAPPED: [&str; 17] = [
     "connects",
 ];
 
+/// Each of them says over Clearway what it says over the kernel.
 #[cfg(target_arch = "x86_64")]
-#[test]
-fn statically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
-    if !prepared(true) {
-        return;
-    }
-    let host = Host::start();
-    for program in TRAPPED {
-        let path = build_static(program);
-        compare(
-            &format!("{program}, statically linked, over Clearway"),
-            &plain(&path, KERNEL[0]),
-            &trapped(&path, Host::ADDRESSES[0], &host.environment()),
-        );
-    }
-}
-
-/// As programs in Go that call C are, whose own system calls a library does not see. The loader and
-/// the C library are then the program's, and trapped too.
-#[test]
-fn dynamically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
+fn trapped_over_a_host(how: &str, build: impl Fn(&str) -> crate::world::Program) {
     if !prepared(true) {
         return;
     }
@@ -516,9 +498,23 @@ fn dynamically_linked_programs_see_no_difference_when_their_calls_are_trapped() 
     for program in TRAPPED {
         let path = build(program);
         compare(
-            &format!("{program}, with its loader, trapped over Clearway"),
+            &format!("{program}, {how}, over Clearway"),
             &plain(&path, KERNEL[0]),
             &trapped(&path, Host::ADDRESSES[0], &host.environment()),
         );
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn statically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
+    trapped_over_a_host("statically linked", build_static);
+}
+
+/// As programs in Go that call C are, whose own system calls a library does not see. The loader and
+/// the C library are then the program's, and trapped too.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn dynamically_linked_programs_see_no_difference_when_their_calls_are_trapped() {
+    trapped_over_a_host("with its loader", build);
 }

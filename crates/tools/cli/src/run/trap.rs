@@ -6,18 +6,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use clearway_program::{CARRIER_VARIABLE, TRAPPED_VARIABLE};
+
 use super::find_part;
 use super::fit::{ByTrap, Unfit};
 use crate::error::WrongUse;
 
 /// The program that maps others, installed beside this one.
 pub(crate) const CARRIER: &str = "clearway-trap";
-
-/// How it is told which (`clearway_trap::PROGRAM_VARIABLE`).
-const PROGRAM_VARIABLE: &str = "CLEARWAY_TRAP_PROGRAM";
-
-/// How programs with the library in them learn of it (`clearway_trap::CARRIER_VARIABLE`).
-const CARRIER_VARIABLE: &str = "CLEARWAY_TRAP";
 
 /// How a program is started whose system calls are to be trapped, and so are those of what it
 /// executes.
@@ -38,22 +34,16 @@ struct Program {
 /// How the program is started: by the carrier, or, where the library can be put into it, as without
 /// `--trap`.
 pub(super) fn plan(command: &OsStr, unfit: Option<&Unfit>) -> anyhow::Result<Trap> {
-    let by_trap = match unfit {
-        Some(unfit) => Some((unfit, unfit.by_trap.clone().ok_or_else(|| refused(command, unfit))?)),
-        None => None,
+    let mapped = |unfit: &Unfit, name, words| -> anyhow::Result<Option<Program>> {
+        Ok(Some(Program { path: std::path::absolute(&unfit.path)?, name, words }))
     };
-    let program = match by_trap {
-        Some((unfit, ByTrap::Itself)) => Some((unfit, None, Vec::new())),
-        Some((unfit, ByTrap::Interpreter(words))) => {
-            Some((unfit, Some(unfit.path.clone().into_os_string()), words))
+    let program = match unfit.map(|unfit| (unfit, &unfit.by_trap)) {
+        None | Some((_, Some(ByTrap::Executed))) => None,
+        Some((unfit, None)) => return Err(refused(command, unfit).into()),
+        Some((unfit, Some(ByTrap::Itself))) => mapped(unfit, None, Vec::new())?,
+        Some((unfit, Some(ByTrap::Interpreter(words)))) => {
+            mapped(unfit, Some(unfit.path.clone().into()), words.clone())?
         }
-        Some((_, ByTrap::Executed)) | None => None,
-    };
-    let program = match program {
-        Some((unfit, name, words)) => {
-            Some(Program { path: std::path::absolute(&unfit.path)?, name, words })
-        }
-        None => None,
     };
     Ok(Trap { carrier: find_part(CARRIER, "")?, program })
 }
@@ -75,7 +65,7 @@ impl Trap {
             Some(program) => {
                 let mut command = Command::new(&self.carrier);
                 command.arg0(program.name.as_deref().unwrap_or(name));
-                command.args(&program.words).env(PROGRAM_VARIABLE, &program.path);
+                command.args(&program.words).env(TRAPPED_VARIABLE, &program.path);
                 command
             }
             None => Command::new(name),
