@@ -268,6 +268,10 @@ impl<E: Env> Tcp<E> {
             }
             let key = key(port);
             let local = key.local_endpoint();
+            if local == key.remote_endpoint() {
+                // The peer's own: nobody listens there, or it would not be free.
+                return false;
+            }
             if asked >= PORTS_ASKED && self.flows.is_from(port) {
                 return false;
             }

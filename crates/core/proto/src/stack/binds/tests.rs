@@ -210,6 +210,23 @@ fn port_0_takes_each_free_port_once() {
     assert_eq!(net.stack.listen(listening("10.0.0.1", 0)), Err(ListenError::NoPorts));
 }
 
+#[test]
+fn the_port_that_is_connected_to_is_never_chosen_at_its_own_address() {
+    let (mut net, _) = narrow((40_000, 40_003), true);
+    for round in 0..20 {
+        // Nobody listens there: what is refused is free again.
+        let conn = net.stack.connect(net.now, to("10.0.0.1", 40_002)).unwrap();
+        assert_ne!(net.stack.local(conn).unwrap().port, 40_002, "round {round}");
+        net.loop_back();
+        net.stack.close(conn);
+        assert_eq!(net.stack.population().connections, 0, "round {round}: it was refused");
+    }
+    // There is no other.
+    let (mut net, _) = narrow((40_002, 40_002), true);
+    assert_eq!(net.stack.connect(net.now, to("10.0.0.1", 40_002)), Err(ConnectError::NoPorts));
+    net.stack.connect(net.now, to("10.0.0.9", 40_002)).expect("at another address it is any port");
+}
+
 /// A stack with these ephemeral ports, and a listener that closes after its peer.
 fn narrow(ports: (u16, u16), stamps: bool) -> (Net, ListenerId) {
     let mut config = config();
