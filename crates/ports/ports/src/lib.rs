@@ -14,5 +14,5 @@ mod port;
 
 pub use clearway_tap::{NetnsId, add_host_address, within};
 pub use error::PortError;
-pub use open::{CaptureTo, Unwrapped, Wrap, describe, open, open_one, open_queues};
+pub use open::{CaptureTo, Unwrapped, Wrap, describe, open, open_one, open_queues, try_open};
 pub use port::Port;

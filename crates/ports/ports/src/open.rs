@@ -244,6 +244,33 @@ pub fn open_queues(
     open_shared(specs, mtu, wrap, cores, Share::Queues)
 }
 
+/// Opens every port for one core and closes it again, to hear what is wrong with it. An interface
+/// that is not there is made by another name: whoever waits for it to appear would configure what is
+/// about to go away.
+pub fn try_open(specs: &[PortSpec], wrap: &Wrap) -> Result<(), PortError> {
+    let aside: Vec<PortSpec> = specs.iter().map(|spec| named_aside(spec, specs)).collect();
+    // What is wrong is said of the name that was given.
+    open(&aside, None, wrap, 1).or_else(|_| open(specs, None, wrap, 1)).map(drop)
+}
+
+/// The same port by a name that only this process uses, when its interface would have to be made.
+/// Ports of one name keep one name.
+fn named_aside(spec: &PortSpec, among: &[PortSpec]) -> PortSpec {
+    let name_of = |spec: &PortSpec| match spec {
+        PortSpec::Tap(tap) => Some((tap.name.clone(), tap.netns.clone())),
+        _ => None,
+    };
+    let mut spec = spec.clone();
+    let first = among.iter().position(|other| name_of(other) == name_of(&spec));
+    if let PortSpec::Tap(tap) = &mut spec {
+        // What cannot be asked about is opened by its own name, and says why.
+        if clearway_tap::exists(tap).is_ok_and(|exists| !exists) {
+            tap.name = format!("cw{}.{}", std::process::id(), first.unwrap_or(0));
+        }
+    }
+    spec
+}
+
 fn open_shared(
     specs: &[PortSpec],
     mtu: Option<usize>,

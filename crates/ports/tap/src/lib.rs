@@ -15,5 +15,5 @@ mod sys;
 mod vnet;
 
 pub use netns::{NetnsId, within};
-pub use open::{TapFd, add_host_address, bring_up, open};
+pub use open::{TapFd, add_host_address, bring_up, exists, open};
 pub use queue::TapQueue;

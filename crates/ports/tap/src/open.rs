@@ -61,6 +61,12 @@ pub fn open(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     within(spec.netns.as_deref(), || open_here(spec))
 }
 
+/// Whether the interface that `spec` names exists already. Making none, it asks for no privilege but
+/// that of entering another network namespace.
+pub fn exists(spec: &TapSpec) -> Result<bool, DevError> {
+    within(spec.netns.as_deref(), || Ok(sys::mtu(&spec.name).is_ok()))
+}
+
 fn open_here(spec: &TapSpec) -> Result<Vec<TapFd>, DevError> {
     let first = attach_first(spec)?;
     let multi_queue = first.multi_queue;

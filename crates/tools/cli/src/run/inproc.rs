@@ -96,14 +96,10 @@ fn beside(preload: &Path) -> Result<PathBuf, WrongUse> {
 /// Opens the ports and lets go of them again: what is wrong with them is told here, and not from
 /// inside of the program.
 fn try_ports(ports: &[PortSpec]) -> anyhow::Result<()> {
-    match clearway_ports::open(ports, None, &Wrap::default(), 1) {
-        Ok(opened) => {
-            drop(opened);
-            Ok(())
-        }
-        Err(PortError::Misuse(sentence)) => Err(WrongUse(sentence).into()),
-        Err(other) => Err(other.into()),
-    }
+    clearway_ports::try_open(ports, &Wrap::default()).map_err(|error| match error {
+        PortError::Misuse(sentence) => WrongUse(sentence).into(),
+        other => other.into(),
+    })
 }
 
 /// The ports in the language of the host's settings.

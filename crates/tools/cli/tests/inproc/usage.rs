@@ -61,3 +61,24 @@ fn a_port_that_another_program_has_is_refused_before_the_program_begins() {
     drop(holder);
     text(&world.inside(&["true"]).output().unwrap());
 }
+
+/// Who waits for the interface and gives it an address then would give it to one that goes away.
+#[test]
+fn an_interface_appears_when_it_has_come_to_stay() {
+    let Some(world) = World::with(&["stdbuf"]) else { return };
+    let monitor = world.netns.command("stdbuf", &["-oL", "ip", "monitor", "link"]);
+    let monitor = world.start(monitor, "monitor.log");
+    let seen = |name: &str| monitor.log().contains(name);
+    // The monitor is not ready at once.
+    let numbers = std::cell::Cell::new(0);
+    monitor.until("it shows what is made", || {
+        numbers.set(numbers.get() + 1);
+        world.netns.ip(&format!("tuntap add dev seen{} mode tap", numbers.get()));
+        seen("seen")
+    });
+    let run = ["run", "--inproc", "--port", "tap:new0", "-a", "10.0.1.2/24", "--", "true"];
+    text(&world.netns.command(env!("CARGO_BIN_EXE_clearway"), &run).output().unwrap());
+    world.netns.ip("tuntap add dev last0 mode tap");
+    monitor.until("it shows what was made after that", || seen("last0"));
+    assert!(!seen("new0"), "{}", monitor.log());
+}
