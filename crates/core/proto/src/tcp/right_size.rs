@@ -2,13 +2,13 @@
 //!
 //! A window has to be twice what the owner consumes in a round trip: what is on its way, and as
 //! much again until the sender hears of it. For a sender that doubles its flight in each round
-//! trip it has to be six times as much, since what is measured is a round trip old: the window
-//! would else hold it back, and let all that waited go at once when it grows, into a queue on the
-//! way that may not take it. It begins at [`TcpConfig::initial_receive_window`](crate::TcpConfig)
-//! and doubles until that is met, up to
-//! [`TcpConfig::max_receive_window`](crate::TcpConfig); not while memory is scarce, and never
-//! because of bytes that nobody reads. What lies behind a hole is added: its sender goes on while
-//! the hole is filled. What was offered is not taken back.
+//! trip it has to be ten times as much: what is measured is a round trip old, the next measurement
+//! comes a round trip later, and the window doubles as a whole. It would else hold the sender back,
+//! and let all that waited go at once when it grows, into a queue on the way that may not take it.
+//! It begins at [`TcpConfig::initial_receive_window`](crate::TcpConfig) and doubles until that is
+//! met, up to [`TcpConfig::max_receive_window`](crate::TcpConfig); not while memory is scarce, and
+//! never because of bytes that nobody reads. What lies behind a hole is added: its sender goes on
+//! while the hole is filled. What was offered is not taken back.
 //!
 //! ```text
 //!   window │                      ╭───────── what the store takes, or the most that is configured
@@ -36,6 +36,11 @@ const FARTHEST: u32 = MOST / LOOKS;
 /// Timestamps are told in milliseconds, and turns and devices hold segments back: no round trip is
 /// taken to be shorter.
 const SHORTEST: Duration = Duration::from_millis(1);
+
+/// A measurement ends when all of a round trip is over but for one of so many parts. A sender in
+/// slow start sends in one go: when each ended a little later in what it sends than the one before,
+/// the next would show what came before it, half as much.
+const ROUND_PARTS: u64 = 8;
 
 impl<E: Env> Conn<E> {
     /// Whether the window is to be looked at ([`look`]): for a connection whose peer sends more
@@ -70,9 +75,11 @@ pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
         return;
     }
     let (rtt, time) = (rtt.min(before.rtt), now.since(before.since));
+    let is_round = time.as_nanos() >= rtt.as_nanos() / ROUND_PARTS * (ROUND_PARTS - 1);
     // Within one round trip: all of it. Over more: what one of them has brought.
+    let over = if is_round { time } else { rtt };
     let consumed = u128::from(read.since(before.read)) * u128::from(rtt.as_nanos())
-        / u128::from(time.max(rtt).as_nanos().max(1));
+        / u128::from(over.as_nanos().max(1));
     let consumed = consumed.min(MOST.into()) as u32;
     if !p.rx.is_scarce() {
         let wanted = Wanted::of(consumed, before.most, early(c, p));
@@ -87,7 +94,7 @@ pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
     }
     // Nothing is consumed while something is missing, and twice as much afterwards: that is one
     // measurement.
-    let ends = time > rtt && !c.marks.has(Marks::HOLE);
+    let ends = is_round && !c.marks.has(Marks::HOLE);
     let measured = if ends {
         Measured { most: before.most.max(consumed), ..anew }
     } else {
@@ -124,12 +131,14 @@ impl Wanted {
     /// whose last byte behind a hole lies so `early`.
     ///
     /// A sender in slow start has twice as much on its way when what is measured here has been
-    /// acknowledged, and twice that when what is on its way now has been.
+    /// acknowledged, and twice that when the next measurement ends, a round trip later. A `next`
+    /// window of ten times as much leaves one of five times at least until then.
     fn of(consumed: u32, most: u32, early: u32) -> Wanted {
         let (consumed, most) = (u64::from(consumed), u64::from(most));
         let more = consumed.saturating_sub(most);
         let now = 2 * consumed + u64::from(early);
-        Wanted { now, growing: now + (4 * consumed * more / most.max(1)).min(4 * consumed) }
+        let faster = (8 * consumed * more / most.max(1)).min(8 * consumed);
+        Wanted { now, growing: now + faster }
     }
 
     /// Whether a `window` is too small, and the `next` one is not too large.

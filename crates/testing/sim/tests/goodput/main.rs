@@ -143,3 +143,19 @@ fn slow_start_ends_before_a_deep_queue_overflows() {
         assert!(share >= 930, "{share} thousandths with {congestion:?}");
     }
 }
+
+/// What a window holds back for a moment leaves in one go, into a queue that may not take it.
+#[test]
+fn no_window_holds_slow_start_back() {
+    for congestion in [Congestion::Cubic, Congestion::Reno] {
+        for (mbit, rtt_ms) in [(30, 200), (53, 100), (80, 200), (90, 100), (100, 50), (145, 66)] {
+            let path = Path::of(mbit * MBIT, rtt_ms);
+            let stream = ConnOptions { congestion, ..ConnOptions::default() };
+            let rtts = |n| Duration::from_millis(n * rtt_ms);
+            let outcome = path.run(&[stream], rtts(6), rtts(6));
+            assert!(outcome.shares[0] > 0, "{congestion:?}: nothing arrives over {path:?}");
+            let held = outcome.held_by_window;
+            assert_eq!(held, Duration::ZERO, "{congestion:?} over {path:?}");
+        }
+    }
+}

@@ -55,6 +55,8 @@ pub(crate) struct Outcome {
     pub queue_us: u32,
     /// How often the sender took the queue for a classic one.
     pub fallbacks: u64,
+    /// How long the receiver's window has held the senders back, from the beginning on.
+    pub held_by_window: Duration,
 }
 
 fn host(name: &'static str) -> HostSpec {
@@ -219,7 +221,10 @@ impl Path {
         let queue_us = link.waits.get(link.waits.len() * 99 / 100).copied().unwrap_or(0);
         let overflowed = link.tally.overflowed;
         let fallbacks = world.hosts[A].stack.counters().tcp.prague_fallbacks;
-        Outcome { shares, overflowed, queue_us, fallbacks }
+        let stack = &world.hosts[A].stack;
+        let held = stack.conn_ids().filter_map(|conn| stack.info(conn)).map(|i| i.rwnd_limited);
+        let held_by_window = held.fold(Duration::ZERO, |all, one| all + one);
+        Outcome { shares, overflowed, queue_us, fallbacks, held_by_window }
     }
 
     pub(crate) fn share(&self, congestion: Congestion, warm_s: u64, time_s: u64) -> u64 {
