@@ -42,7 +42,7 @@ interpose! {
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t,
         if TABLE.has(fd) => match ours(fd) {
         Some(mine) => Some(source(buf, len).and_then(|from| send_from(&mine, &[from], 0, None))),
-        None => netlink::note_bytes(fd, buf, len),
+        None => netlink::note_bytes(fd, buf, len, 0),
     };
 
     /// `writev(2)`
@@ -103,7 +103,7 @@ interpose! {
         if TABLE.has(fd) => match ours(fd) {
         Some(mine) => Some(source(buf, len)
             .and_then(|from| send_from(&mine, &[from], flags, None))),
-        None => netlink::note_bytes(fd, buf, len),
+        None => netlink::note_bytes(fd, buf, len, flags),
     };
 
     /// `sendto(2)`
@@ -115,7 +115,7 @@ interpose! {
         }
         let sender = sender(fd, to, to_len)
             .map(|mine| send_to(&*mine?, buf, len, flags, to, to_len));
-        sender.or_else(|| netlink::note_bytes(fd, buf, len))
+        sender.or_else(|| netlink::note_bytes(fd, buf, len, flags))
     };
 
     /// `sendmsg(2)`
@@ -129,7 +129,7 @@ interpose! {
                 |mine, flags| send_message(mine, message, flags));
         }
         let sender = sender_of(fd, message).map(|mine| send_message(&*mine?, message, flags));
-        sender.or_else(|| netlink::note_vectors(fd, message))
+        sender.or_else(|| netlink::note_vectors(fd, message, flags))
     };
 
     /// `sendmmsg(2)`

@@ -1,7 +1,7 @@
 //! Dumps of links and addresses over NETLINK_ROUTE, by which many programs ask what `getifaddrs`
-//! answers.
+//! answers, and questions about a single link.
 //!
-//! The kernel answers as always, and ends the dump. Our part is told before its part, as messages
+//! A dump the kernel answers as always, and ends the dump. Our part is told before its part, as messages
 //! of the same dump: a program that asked has something to read already, so it never waits for ours
 //! alone, and reads until the kernel says that it was all.
 
@@ -14,11 +14,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clearway_client::{Interface, InterfaceCounts};
 use libc::{sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
+use self::single::Answers;
 use super::list::broadcast;
 use super::{c_name, flags, hardware, ours, shown};
 use crate::export::Inside;
 use crate::object::{self, Object, TABLE};
 use crate::{errno, process, real};
+
+pub(super) mod single;
 
 /// From `linux/rtnetlink.h` and `linux/netlink.h`.
 const RTM_NEWLINK: u16 = 16;
@@ -38,7 +41,7 @@ const HEAD: usize = 16;
 /// Bytes of one datagram of ours at most: programs have room for a page.
 const LONGEST: usize = 3072;
 
-/// Dumps that wait to be read at most; what a program asks beyond that is answered by the kernel
+/// Dumps that wait to be read at most, and answers about single links; what a program asks beyond that is answered by the kernel
 /// alone.
 const MOST_DUMPS: usize = 16;
 
@@ -52,6 +55,7 @@ pub(crate) struct RouteSocket {
 struct State {
     asked: Vec<Question>,
     ready: VecDeque<Vec<u8>>,
+    answers: Answers,
 }
 
 /// What a program wants to be told.
@@ -78,38 +82,56 @@ pub(crate) fn remember(fd: c_int) {
     }
 }
 
-/// The program sends this by such a socket.
-fn note(fd: c_int, message: &[u8]) {
-    let Some(held) = TABLE.get(fd) else { return };
-    let Object::Route(socket) = &*held else { return };
+/// The program sends this by such a socket. None: the kernel gets it.
+fn note(fd: c_int, message: &[u8], flags: c_int) -> Inside<ssize_t> {
+    let held = TABLE.get(fd)?;
+    let Object::Route(socket) = &*held else { return None };
     let mut state = socket.state();
-    if let Some(question) = question(message) {
-        if state.asked.len() < MOST_DUMPS {
-            state.asked.push(question);
-        }
+    if let Some(asked) = single::asked(message) {
+        let one = ours().into_iter().find(|one| asked.is(one))?;
+        return state.answers.ask(fd, message, &one, flags);
     }
+    let question = question(message).filter(|_| state.asked.len() < MOST_DUMPS)?;
+    let is_ours = |one: &Interface| shown(one.number) == question.index;
+    if !question.addresses || question.index == 0 || !ours().iter().any(is_ours) {
+        state.asked.push(question);
+        return None;
+    }
+    let sent = state.answers.ask_all(fd, message, flags)?;
+    if sent.is_ok() {
+        state.asked.push(question);
+    }
+    Some(sent)
+}
+
+/// A number of 16 bits in a message.
+fn half(message: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*message.get(at..)?.first_chunk()?))
+}
+
+/// A number of 32 bits in a message.
+fn word(message: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*message.get(at..)?.first_chunk()?))
 }
 
 /// What a message asks, if it is a dump that we have a part in.
 pub(super) fn question(message: &[u8]) -> Option<Question> {
-    let half = |at: usize| Some(u16::from_ne_bytes(*message.get(at..)?.first_chunk()?));
-    let word = |at: usize| Some(u32::from_ne_bytes(*message.get(at..)?.first_chunk()?));
-    let addresses = match half(4)? {
+    let addresses = match half(message, 4)? {
         RTM_GETLINK => false,
         RTM_GETADDR => true,
         _ => return None,
     };
-    if half(6)? & NLM_F_DUMP != NLM_F_DUMP {
+    if half(message, 6)? & NLM_F_DUMP != NLM_F_DUMP {
         return None;
     }
     // Both `ifinfomsg` and `ifaddrmsg` have the index at the same place. A question of `rtgenmsg`
     // is shorter.
-    let index = word(HEAD + 4).unwrap_or(0);
+    let index = word(message, HEAD + 4).unwrap_or(0);
     Some(Question {
         addresses,
         family: c_int::from(*message.get(HEAD)?),
         index,
-        sequence: word(8)?,
+        sequence: word(message, 8)?,
     })
 }
 
@@ -125,7 +147,15 @@ pub(crate) fn take(fd: c_int, into: &mut [IoSliceMut<'_>], flags: c_int) -> Opti
         let port = port(fd);
         state.ready.extend(asked.iter().flat_map(|question| datagrams(&list, *question, port)));
     }
-    let datagram = state.ready.front()?;
+    let State { ready, answers, .. } = &mut *state;
+    let single;
+    let datagram = match ready.front() {
+        Some(datagram) => datagram,
+        None => {
+            single = answers.take(fd, flags)?;
+            &single
+        }
+    };
     let mut rest = datagram.as_slice();
     for buffer in into {
         let len = rest.len().min(buffer.len());
@@ -181,7 +211,7 @@ pub(super) fn datagrams(list: &[Interface], question: Question, port: u32) -> Ve
         list.iter().filter(|one| question.index == 0 || question.index == shown(one.number));
     let messages = wanted.flat_map(|one| match question.addresses {
         true => of_addresses(one, question, port),
-        false => vec![of_link(one, question, port)],
+        false => vec![of_link(one, question.sequence, port, NLM_F_MULTI)],
     });
     for message in messages {
         match out.last_mut() {
@@ -207,7 +237,7 @@ fn of_address(
     sequence: u32,
     port: u32,
 ) -> Vec<u8> {
-    let mut message = Message::new(RTM_NEWADDR, sequence, port);
+    let mut message = Message::new(RTM_NEWADDR, NLM_F_MULTI, sequence, port);
     let scope = match ip {
         ip if ip.is_loopback() => SCOPE_HOST,
         IpAddr::V6(ip) if ip.is_unicast_link_local() => SCOPE_LINK,
@@ -233,8 +263,8 @@ fn of_address(
     message.end()
 }
 
-fn of_link(one: &Interface, question: Question, port: u32) -> Vec<u8> {
-    let mut message = Message::new(RTM_NEWLINK, question.sequence, port);
+fn of_link(one: &Interface, sequence: u32, port: u32, how: u16) -> Vec<u8> {
+    let mut message = Message::new(RTM_NEWLINK, how, sequence, port);
     message.0.extend([libc::AF_UNSPEC as u8, 0]);
     message.0.extend(hardware(one).to_ne_bytes());
     message.0.extend(shown(one.number).to_ne_bytes());
@@ -292,10 +322,10 @@ fn terminated(name: &[u8]) -> &[u8] {
 struct Message(Vec<u8>);
 
 impl Message {
-    fn new(kind: u16, sequence: u32, port: u32) -> Message {
+    fn new(kind: u16, flags: u16, sequence: u32, port: u32) -> Message {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
-        bytes.extend(NLM_F_MULTI.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
         bytes.extend(sequence.to_ne_bytes());
         bytes.extend(port.to_ne_bytes());
         Message(bytes)
@@ -315,12 +345,16 @@ impl Message {
     }
 }
 
-/// Notes what a program sends, as one piece: questions are short. The kernel gets it too, so there
-/// is no answer.
+/// Looks at what a program sends, as one piece: questions are short. The kernel gets it too, unless
+/// it is about a link that it does not know.
 ///
 /// # Safety
 /// The vectors are the program's, and name readable bytes.
-pub(crate) unsafe fn note_vectors(fd: c_int, message: *const libc::msghdr) -> Inside<ssize_t> {
+pub(crate) unsafe fn note_vectors(
+    fd: c_int,
+    message: *const libc::msghdr,
+    flags: c_int,
+) -> Inside<ssize_t> {
     // SAFETY: null, or the caller's.
     let message = unsafe { message.as_ref() }?;
     // SAFETY: the caller's vectors.
@@ -331,18 +365,22 @@ pub(crate) unsafe fn note_vectors(fd: c_int, message: *const libc::msghdr) -> In
     for part in &parts {
         whole.extend_from_slice(&part[..part.len().min(LONGEST)]);
     }
-    note(fd, &whole);
-    None
+    note(fd, &whole, flags)
 }
 
 /// As [`note_vectors`], of one buffer.
 ///
 /// # Safety
 /// `buf` is null or points to `len` readable bytes.
-pub(crate) unsafe fn note_bytes(fd: c_int, buf: *const c_void, len: usize) -> Inside<ssize_t> {
-    if !buf.is_null() {
-        // SAFETY: the caller's.
-        note(fd, unsafe { std::slice::from_raw_parts(buf.cast(), len) });
+pub(crate) unsafe fn note_bytes(
+    fd: c_int,
+    buf: *const c_void,
+    len: usize,
+    flags: c_int,
+) -> Inside<ssize_t> {
+    if buf.is_null() {
+        return None;
     }
-    None
+    // SAFETY: the caller's.
+    note(fd, unsafe { std::slice::from_raw_parts(buf.cast(), len) }, flags)
 }

@@ -1,5 +1,6 @@
 use clearway_client::{Interface, InterfaceCounts};
 
+use super::netlink::single::{Asked, asked as asked_alone, instead, without_addresses};
 use super::netlink::{datagrams, question};
 use super::*;
 
@@ -99,9 +100,67 @@ fn a_link_has_its_counters_in_both_widths() {
 
 #[test]
 fn only_dumps_have_a_part_of_ours() {
-    let mut single = asked(18, 0);
-    single[6..8].copy_from_slice(&1u16.to_ne_bytes());
-    assert_eq!(question(&single), None);
+    assert_eq!(question(&about_one(0, &[])), None);
     assert_eq!(question(&asked(26, 0)), None, "routes");
     assert_eq!(question(&asked(22, 0)[..10]), None);
+}
+
+/// RTM_GETLINK about one link, with these attributes.
+fn about_one(index: u32, attributes: &[u8]) -> Vec<u8> {
+    let mut bytes = asked(18, 0);
+    bytes[6..8].copy_from_slice(&5u16.to_ne_bytes());
+    bytes.extend(index.to_ne_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(attributes);
+    let len = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&len.to_ne_bytes());
+    bytes
+}
+
+#[test]
+fn a_question_about_one_link_names_it_or_gives_its_index() {
+    assert_eq!(asked_alone(&about_one(shown(2), &[])), Some(Asked::Index(shown(2))));
+    // IFLA_EXT_MASK, as iproute2 has it, and one of the two attributes with a name.
+    for kind in [3, 53] {
+        let attributes =
+            [8, 0, 29, 0, 1, 0, 0, 0, 9, 0, kind, 0, b't', b'a', b'p', b'0', 0, 0, 0, 0];
+        assert_eq!(asked_alone(&about_one(0, &attributes)), Some(Asked::Name(b"tap0\0")));
+    }
+    assert!(Asked::Name(b"tap0\0").is(&one()) && Asked::Name(b"tap0").is(&one()));
+    assert!(Asked::Index(shown(2)).is(&one()));
+    assert!(!Asked::Index(2).is(&one()) && !Asked::Name(b"tap1\0").is(&one()));
+    assert_eq!(asked_alone(&asked(18, 0)), None, "a dump");
+}
+
+#[test]
+fn a_question_about_one_link_may_be_no_question_at_all() {
+    let whole = about_one(0, &[9, 0, 3, 0, b't', b'a', b'p', b'0', 0, 0, 0, 0]);
+    for len in 0..whole.len() - 3 {
+        assert_eq!(asked_alone(&whole[..len]), None, "{len} bytes");
+    }
+    for attribute in [[0, 0, 3, 0], [3, 0, 3, 0], [0xff, 0xff, 3, 0], [4, 0, 1, 0]] {
+        assert_eq!(asked_alone(&about_one(0, &attribute)), None, "{attribute:?}");
+    }
+}
+
+#[test]
+fn the_kernel_is_asked_about_its_loopback_in_the_same_words() {
+    let question = about_one(shown(2), &[8, 0, 29, 0, 1, 0, 0, 0]);
+    let other = instead(&question);
+    assert_eq!((other.len(), u32::from_ne_bytes(*other.first_chunk().unwrap())), (32, 32));
+    assert_eq!(other[4..16], question[4..16], "kind, flags, sequence and port");
+    assert_eq!(other[20..24], 1u32.to_ne_bytes());
+}
+
+#[test]
+fn of_a_dump_of_the_kernels_addresses_its_end_is_left() {
+    // NLMSG_DONE, with its four bytes.
+    let end = [&[20, 0, 0, 0, 3, 0, 2, 0, 7, 0, 0, 0, 9, 0, 0, 0][..], &[0; 4]].concat();
+    let told = datagrams(&[one()], question(&asked(22, 0)).unwrap(), 9).concat();
+    assert_eq!(without_addresses(&told), []);
+    assert_eq!(without_addresses(&[told, end.clone()].concat()), end);
+    for len in 0..end.len() {
+        assert!(without_addresses(&end[..len]).len() <= len, "what is cut off does no harm");
+    }
+    assert_eq!(without_addresses(&[0; 64]), []);
 }

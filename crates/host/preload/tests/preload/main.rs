@@ -227,6 +227,13 @@ a link: type 772 up, without:, in 64 bits more more more more, in 32 bits more m
 an address: 172.16.1.1/24
 an address: 172.16.1.1/24
 an address: fd00:1::1/64
+an address: 172.16.1.1/24
+an address: fd00:1::1/64
+of others: 0, then EAGAIN
+by index alone: answered, of its length, to us: a link of type 772 up, the index, flags 0, loop0 answered, of its length, to us: acknowledged, 0; then EAGAIN
+loop0 alone: answered, of its length, to us: a link of type 772 up, the index, flags 0, loop0 answered, of its length, to us: acknowledged, 0; then EAGAIN
+nothing alone: answered, of its length, to us: acknowledged, -19; then EAGAIN
+by index alone: answered, of its length, to us: acknowledged, -19; then EAGAIN
 ";
 
 #[test]

@@ -118,18 +118,22 @@ static void counted(const char *what, const void *counts, int width)
 }
 
 /* A dump, read as careful programs do: how long is it, and then all of it. */
-static void by_netlink(int kind, int family)
+static void by_netlink(int kind, int family, unsigned of)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), over = 0;
 	struct {
 		struct nlmsghdr head;
 		struct ifaddrmsg body;
 		char pad[16];
-	} question = {.head = {.nlmsg_len = NLMSG_LENGTH(16), .nlmsg_type = kind, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP, .nlmsg_seq = 42}, .body.ifa_family = family};
+	} question = {.head = {.nlmsg_len = NLMSG_LENGTH(16), .nlmsg_type = kind, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP, .nlmsg_seq = 42}, .body = {.ifa_family = family, .ifa_index = of}};
 	struct sockaddr_nl to = {.nl_family = AF_NETLINK}, own, from;
 	socklen_t own_len = sizeof(own);
-	unsigned index = if_nametoindex(wanted);
+	unsigned index = if_nametoindex(wanted), others = 0, on = 1;
 
+	question.head.nlmsg_len = NLMSG_LENGTH(kind == RTM_GETADDR ? sizeof(struct ifaddrmsg) : 16);
+	/* The kernel looks at what is asked for since 4.20, if it is told to. */
+	if (of && setsockopt(fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, &on, sizeof(on)))
+		die("NETLINK_GET_STRICT_CHK");
 	if (sendto(fd, &question, question.head.nlmsg_len, 0, (void *)&to, sizeof(to)) < 0)
 		die("sendto");
 	getsockname(fd, (void *)&own, &own_len);
@@ -147,7 +151,10 @@ static void by_netlink(int kind, int family)
 
 			if (head->nlmsg_seq != 42 || head->nlmsg_pid != own.nl_pid)
 				printf("not ours: %u %u\n", head->nlmsg_seq, head->nlmsg_pid);
-			over |= head->nlmsg_type == NLMSG_DONE;
+			over |= head->nlmsg_type == NLMSG_DONE || head->nlmsg_type == NLMSG_ERROR;
+			if (head->nlmsg_type == NLMSG_ERROR)
+				printf("an error: %d\n", ((struct nlmsgerr *)NLMSG_DATA(head))->error);
+			others += head->nlmsg_type == RTM_NEWADDR && of_address->ifa_index != index;
 			if (head->nlmsg_type == RTM_NEWADDR && of_address->ifa_index == index)
 				for (struct rtattr *at = IFA_RTA(of_address), *end = (void *)((char *)head + head->nlmsg_len); at < end; at = (void *)((char *)at + RTA_ALIGN(at->rta_len)))
 					if (at->rta_type == IFA_ADDRESS) {
@@ -175,6 +182,50 @@ static void by_netlink(int kind, int family)
 		}
 		free(part.iov_base);
 	}
+	if (of)
+		printf("of others: %u, then %s\n", others, recv(fd, &own, sizeof(own), MSG_DONTWAIT) < 0 ? strerrorname_np(errno) : "more");
+	close(fd);
+}
+
+/* A question about one link, by its index or, if that is 0, by a name; what is answered, the acknowledgement, and that nothing is left. */
+static void by_netlink_alone(unsigned index, const char *name)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	struct {
+		struct nlmsghdr head;
+		struct ifinfomsg body;
+		struct rtattr at;
+		char name[32];
+	} question = {.head = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)), .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK, .nlmsg_seq = 43}, .body.ifi_index = index};
+	struct sockaddr_nl own;
+	socklen_t own_len = sizeof(own);
+	char answer[8192];
+
+	if (name) {
+		question.at = (struct rtattr){.rta_len = RTA_LENGTH(strlen(name) + 1), .rta_type = IFLA_IFNAME};
+		strcpy(question.name, name);
+		question.head.nlmsg_len += RTA_ALIGN(question.at.rta_len);
+	}
+	if (send(fd, &question, question.head.nlmsg_len, 0) != (ssize_t)question.head.nlmsg_len)
+		die("send");
+	getsockname(fd, (void *)&own, &own_len);
+	printf("%s alone:", name ? name : "by index");
+	for (;;) {
+		ssize_t whole = recv(fd, NULL, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT), len = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
+		struct nlmsghdr *head = (void *)answer;
+		struct ifinfomsg *link = NLMSG_DATA(head);
+
+		if (len < 0)
+			break;
+		printf(" %s, of %s length, to %s:", head->nlmsg_seq == 43 ? "answered" : "of another", whole == len && (head->nlmsg_len == len) ? "its" : "another",
+		       head->nlmsg_pid == own.nl_pid ? "us" : "another");
+		if (head->nlmsg_type == RTM_NEWLINK)
+			printf(" a link of type %d%s,%s the index, flags %x, %s", link->ifi_type, link->ifi_flags & IFF_UP ? " up" : "", link->ifi_index == (int)if_nametoindex(wanted) ? "" : " not",
+			       head->nlmsg_flags, (char *)RTA_DATA(IFLA_RTA(link)));
+		else if (head->nlmsg_type == NLMSG_ERROR)
+			printf(" acknowledged, %d", ((struct nlmsgerr *)NLMSG_DATA(head))->error);
+	}
+	printf("; then %s\n", strerrorname_np(errno));
 	close(fd);
 }
 
@@ -188,10 +239,15 @@ int main(int argc, char **argv)
 	by_ioctl();
 	by_names();
 	passes();
-	by_netlink(RTM_GETLINK, AF_UNSPEC);
+	by_netlink(RTM_GETLINK, AF_UNSPEC, 0);
 	passes();
-	by_netlink(RTM_GETLINK, AF_UNSPEC);
-	by_netlink(RTM_GETADDR, AF_INET);
-	by_netlink(RTM_GETADDR, AF_UNSPEC);
+	by_netlink(RTM_GETLINK, AF_UNSPEC, 0);
+	by_netlink(RTM_GETADDR, AF_INET, 0);
+	by_netlink(RTM_GETADDR, AF_UNSPEC, 0);
+	by_netlink(RTM_GETADDR, AF_UNSPEC, if_nametoindex(wanted));
+	by_netlink_alone(if_nametoindex(wanted), NULL);
+	by_netlink_alone(0, wanted);
+	by_netlink_alone(0, "nothing");
+	by_netlink_alone(777777, NULL);
 	return 0;
 }
