@@ -141,8 +141,9 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
 }
 
 /// When the ACK for data in order leaves (RFC 9293 3.8.6.3, RFC 5681 4.2): at once for every second
-/// full segment, and at the start of a connection, when the peer is in slow start and each ACK lets
-/// it go faster; else with the next segment, or after a short while.
+/// full segment, and while the peer is in slow start, where each ACK lets it go faster: at the
+/// start of a connection, and as long as it brings ever more ([`right_size::look`]); else with the
+/// next segment, or after a short while.
 ///
 /// A second segment behind which more was waiting (it was not pushed) counts as full however small
 /// it is: such are the peer's full segments.

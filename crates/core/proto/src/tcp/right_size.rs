@@ -24,6 +24,7 @@ use super::ack;
 use super::conn::Conn;
 use super::context::Pools;
 use super::marks::Marks;
+use super::rcv::{PUSHED, QUICK};
 use super::sizes::{MOST, Measured};
 use crate::store::{Env, RxStore};
 
@@ -68,13 +69,16 @@ pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
     let read = c.read_to(&p.rx);
     let echoed = ack::echo_age(now, c, Some(p.ts_echo)).or_else(|| c.rtt.srtt());
     let Some(rtt) = echoed.map(|rtt| rtt.max(SHORTEST)) else { return };
+    let rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
     let before = c.suffered(p).measured;
-    let anew = Measured { since: now, read, rtt, most: before.most };
+    let anew = Measured { since: now, read, rtt_us, ..before };
     if !before.since.is_set() {
+        ack_each(c);
         c.note_rare(p, |t| t.measured = anew);
         return;
     }
-    let (rtt, time) = (rtt.min(before.rtt), now.since(before.since));
+    let rtt_us = rtt_us.min(before.rtt_us);
+    let (rtt, time) = (Duration::from_micros(rtt_us.into()), now.since(before.since));
     let is_round = time.as_nanos() >= rtt.as_nanos() / ROUND_PARTS * (ROUND_PARTS - 1);
     // Within one round trip: all of it. Over more: what one of them has brought.
     let over = if is_round { time } else { rtt };
@@ -92,13 +96,17 @@ pub(super) fn look<E: Env>(c: &mut Conn<E>, now: Instant, p: &mut Pools<E>) {
         }
         next_look(c, p);
     }
+    let doubles = doubles(consumed, before.most);
+    if doubles || before.doubled {
+        ack_each(c);
+    }
     // Nothing is consumed while something is missing, and twice as much afterwards: that is one
     // measurement.
     let ends = is_round && !c.marks.has(Marks::HOLE);
     let measured = if ends {
-        Measured { most: before.most.max(consumed), ..anew }
+        Measured { most: before.most.max(consumed), doubled: doubles, ..anew }
     } else {
-        Measured { rtt, ..before }
+        Measured { rtt_us, ..before }
     };
     c.note_rare(p, |t| t.measured = measured);
 }
@@ -108,12 +116,27 @@ fn next_look<E: Env>(c: &mut Conn<E>, p: &Pools<E>) {
     c.rcv_ahead.look = c.rcv.nxt + (p.sizes.window(c.rcv.step) / LOOKS).clamp(1, FARTHEST);
 }
 
+/// A sender in slow start gets an ACK for each segment until the next look, as far as they can be
+/// counted. With an ACK for every second it sends four segments at a time, where Linux lets it send
+/// two, and loses more of them in a short queue.
+fn ack_each<E: Env>(c: &mut Conn<E>) {
+    let ahead = c.rcv_ahead.look.since(c.rcv.nxt) / u32::from(c.rcv_mss).max(1);
+    let most = u32::from(u8::MAX / QUICK);
+    c.rcv.quick = (ahead.min(most) as u8 * QUICK) | (c.rcv.quick & PUSHED);
+}
+
 /// How far the last byte that is held behind a hole lies ahead: its sender goes on from there while
 /// the hole is filled.
 fn early<E: Env>(c: &Conn<E>, p: &Pools<E>) -> u32 {
     let map = c.reasm(p).get(&p.reasm);
     let last = map.and_then(|map| map.parts().0.last());
     last.map_or(0, |span| span.end.since(c.rcv.nxt))
+}
+
+/// Whether a sender seems to be in slow start, where a round trip brings about twice as much as any
+/// before.
+fn doubles(consumed: u32, most: u32) -> bool {
+    consumed > most && consumed - most >= most / 2
 }
 
 /// The window that a sender needs.

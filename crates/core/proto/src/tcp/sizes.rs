@@ -4,7 +4,7 @@
 //! A size is a step in a table of the stack, so that the record of a connection needs one byte for
 //! it. An owner who names a size (SO_RCVBUF) gets the step next to it, and keeps it.
 
-use clearway_base::{Duration, Instant};
+use clearway_base::Instant;
 use clearway_wire::Seq;
 
 use crate::config::TcpConfig;
@@ -102,16 +102,18 @@ pub(crate) struct Measured {
     /// When it began, and how far the owner had read then.
     pub since: Instant,
     pub read: Seq,
-    /// The shortest round trip of it.
-    pub rtt: Duration,
+    /// The shortest round trip of it, in microseconds.
+    pub rtt_us: u32,
     /// The most that a round trip has brought in those before it.
     pub most: u32,
+    /// The one before it brought about twice as much as any before that.
+    pub doubled: bool,
 }
 
 impl Measured {
     /// None has begun.
     pub(crate) const NONE: Measured =
-        Measured { since: Instant::NEVER, read: Seq(0), rtt: Duration::MAX, most: 0 };
+        Measured { since: Instant::NEVER, read: Seq(0), rtt_us: u32::MAX, most: 0, doubled: false };
 }
 
 #[cfg(test)]

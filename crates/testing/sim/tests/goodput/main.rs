@@ -159,3 +159,13 @@ fn no_window_holds_slow_start_back() {
         }
     }
 }
+
+#[test]
+fn slow_start_has_an_ack_for_each_segment_and_what_follows_for_every_second() {
+    let path = Path::of(80 * MBIT, 400);
+    let stream = ConnOptions { congestion: Congestion::Reno, ..ConnOptions::default() };
+    let rtts = |n| Duration::from_millis(n * path.rtt_ms);
+    let early = path.run(&[stream], rtts(1), rtts(4)).acks;
+    let late = path.run(&[stream], rtts(40), rtts(20)).acks;
+    assert!(early >= 900 && (500..=550).contains(&late), "{early} and {late} ACKs for 1,000");
+}

@@ -55,6 +55,8 @@ pub(crate) struct Outcome {
     pub queue_us: u32,
     /// How often the sender took the queue for a classic one.
     pub fallbacks: u64,
+    /// Segments that the receiver sends for a thousand that it gets.
+    pub acks: u64,
     /// How long the receiver's window has held the senders back, from the beginning on.
     pub held_by_window: Duration,
 }
@@ -207,6 +209,11 @@ impl Path {
         }
         world.run(start, |_| false);
         let before = read(&world);
+        let segments = |w: &World| {
+            let tcp = &w.hosts[B].stack.counters().tcp;
+            (tcp.segs_out, tcp.segs_in)
+        };
+        let (sent_before, got_before) = segments(&world);
         world.links[0].ends[A].2.waits.clear();
         world.run(start + time, |_| false);
         assert_eq!(world.failure, None, "{self:?}");
@@ -221,10 +228,12 @@ impl Path {
         let queue_us = link.waits.get(link.waits.len() * 99 / 100).copied().unwrap_or(0);
         let overflowed = link.tally.overflowed;
         let fallbacks = world.hosts[A].stack.counters().tcp.prague_fallbacks;
+        let (sent, got) = segments(&world);
+        let acks = (sent - sent_before) * 1000 / (got - got_before).max(1);
         let stack = &world.hosts[A].stack;
         let held = stack.conn_ids().filter_map(|conn| stack.info(conn)).map(|i| i.rwnd_limited);
         let held_by_window = held.fold(Duration::ZERO, |all, one| all + one);
-        Outcome { shares, overflowed, queue_us, fallbacks, held_by_window }
+        Outcome { shares, overflowed, queue_us, fallbacks, acks, held_by_window }
     }
 
     pub(crate) fn share(&self, congestion: Congestion, warm_s: u64, time_s: u64) -> u64 {
