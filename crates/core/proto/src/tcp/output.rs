@@ -23,7 +23,7 @@ use super::ecn::Leaving;
 use super::options;
 use super::rare_stats::RareStats;
 use super::rcv::{PUSHED, Rcv};
-use super::reasm::{BLOCKS, Reasm};
+use super::reasm::{BLOCKS, Earlier, Reasm};
 use super::recovery::Next;
 use super::snd::{FitsTwice, half_of};
 use super::span::Span;
@@ -480,7 +480,7 @@ fn emit_rest<E: Env, S: Sink>(
 
 /// One turn may have taken more early segments, or more duplicates, than one ACK has room to tell
 /// of (RFC 2018 4, RFC 2883 4): the peer would take for lost what is here. ACKs in front of the one
-/// that is due tell of those that came first.
+/// that is due tell of those that came first, as if they had left then.
 ///
 /// So does one tell of full segments in order behind which a hole opens: in an ACK that tells of a
 /// loss, too, they would not let the peer's window grow (RFC 5681 3.2), and it would cut a smaller
@@ -495,10 +495,12 @@ fn tell_earlier<E: Env, S: Sink>(
         return Ok(());
     }
     let due = c.marks.intersection(ACKED);
-    let in_order = c.opens_hole(cx.pools).then_some(SackBlocks::NONE);
+    let in_order = c.opens_hole(cx.pools).then_some((c.rcv.nxt, SackBlocks::NONE));
     let mut front = in_order.or_else(|| c.earlier_blocks(cx.pools));
-    while let Some(blocks) = front {
+    while let Some((nxt, blocks)) = front {
+        let now = core::mem::replace(&mut c.rcv.nxt, nxt);
         let sent = emit_ack(c, cx, c.snd.nxt, Some(blocks));
+        c.rcv.nxt = now;
         c.marks.set(due);
         sent?;
         front = c.earlier_blocks(cx.pools);
@@ -774,9 +776,9 @@ impl<E: Env> Conn<E> {
         is_due && self.reasm(p).get(&p.reasm).is_some_and(Reasm::is_untold)
     }
 
-    /// The blocks of an ACK that leaves in front of the one that is due; None when that has room
-    /// for all that is to be told.
-    fn earlier_blocks(&self, p: &mut Pools<E>) -> Option<SackBlocks> {
+    /// What an ACK acknowledges that leaves in front of the one that is due, and its blocks; None
+    /// when that has room for all that is to be told.
+    fn earlier_blocks(&self, p: &mut Pools<E>) -> Option<(Seq, SackBlocks)> {
         let is_duplicate = self.marks.has(Marks::DUPLICATE);
         let most = most_sack_blocks(self);
         let duplicate = if is_duplicate {
@@ -785,7 +787,7 @@ impl<E: Env> Conn<E> {
             None
         };
         let mut spans = [Span::new(Seq(0), Seq(0)); BLOCKS];
-        let n = match self.reasm(p).get_mut(&mut p.reasm) {
+        let earlier = match self.reasm(p).get_mut(&mut p.reasm) {
             Some(map)
                 if duplicate.is_some() || map.has_earlier(most - usize::from(is_duplicate)) =>
             {
@@ -797,10 +799,10 @@ impl<E: Env> Conn<E> {
             }
             None => {
                 spans[0] = duplicate?;
-                1
+                Earlier { nxt: self.rcv.nxt, blocks: 1 }
             }
         };
-        Some(option_of(&spans[..n]))
+        Some((earlier.nxt, option_of(&spans[..earlier.blocks])))
     }
 
     /// The blocks of the SACK option (RFC 2018, RFC 2883).

@@ -16,9 +16,18 @@ use super::span::Span;
 /// SACK blocks that one ACK can carry (RFC 2018 3: four without timestamps).
 pub(crate) const BLOCKS: usize = 4;
 
-/// Spans of one turn that wait to be told: what a burst of frames can bring. Of more the first are
+/// Runs of one turn that wait to be told: what a burst of frames can bring. Of more the first are
 /// forgotten, and told when an ACK has room for them again.
 const UNTOLD: usize = 64;
+
+/// An ACK that leaves in front of the one that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Earlier {
+    /// RCV.NXT, as it was when all that is told had come and nothing else.
+    pub nxt: Seq,
+    /// How many blocks it has.
+    pub blocks: usize,
+}
 
 /// The map of one connection.
 #[derive(Clone, Debug)]
@@ -26,10 +35,12 @@ pub(crate) struct Reasm {
     ranges: Ranges,
     /// Where the pieces that came last began, the last one first: the spans around them are
     /// reported in this order.
-    recent: [Seq; UNTOLD],
+    recent: [Seq; BLOCKS],
     recent_len: u8,
-    /// How many of them no ACK has told of, those in front.
-    untold: u8,
+    /// What no ACK has told of, in the order in which it came; pieces of which one begins where the
+    /// one before it ends are one run.
+    untold: [Span; UNTOLD],
+    untold_len: u8,
     /// An ACK has told of something since nothing was missing.
     is_known: bool,
     /// RCV.NXT, as [`Reasm::contiguous_from`] last left it.
@@ -41,9 +52,10 @@ impl Reasm {
     pub(crate) const fn new() -> Reasm {
         Reasm {
             ranges: Ranges::new(),
-            recent: [Seq(0); UNTOLD],
+            recent: [Seq(0); BLOCKS],
             recent_len: 0,
-            untold: 0,
+            untold: [Span::new(Seq(0), Seq(0)); UNTOLD],
+            untold_len: 0,
             is_known: false,
             nxt: Seq(0),
         }
@@ -100,23 +112,42 @@ impl Reasm {
         // Marks inside the span that this piece has become part of would only name it a second
         // time.
         let whole = self.ranges.around(span.start).unwrap_or(span);
-        let (mut kept, mut untold) = (1, 1);
+        let mut kept = 1;
         let mut put = span.start;
         for i in 0..usize::from(self.recent_len) {
             let mark = self.recent[i];
-            let is_untold = i < usize::from(self.untold);
-            let room = if is_untold { UNTOLD } else { BLOCKS };
             // `kept` is no more than one ahead of `i`: what is written over waits in `put`.
-            if !whole.contains(mark) && kept < room {
+            if !whole.contains(mark) && kept < BLOCKS {
                 self.recent[kept - 1] = core::mem::replace(&mut put, mark);
                 kept += 1;
-                untold += usize::from(is_untold);
             }
         }
         self.recent[kept - 1] = put;
         self.recent_len = kept as u8;
-        self.untold = untold as u8;
+        self.note_untold(span);
         Ok(())
+    }
+
+    fn note_untold(&mut self, span: Span) {
+        let len = usize::from(self.untold_len);
+        match self.untold[..len].last_mut() {
+            Some(last) if last.end == span.start => {
+                last.end = span.end;
+                return;
+            }
+            _ => {}
+        }
+        let len = len - if len == UNTOLD { self.forget(1) } else { 0 };
+        self.untold[len] = span;
+        self.untold_len = len as u8 + 1;
+    }
+
+    /// The first runs are told, or never will be; how many.
+    fn forget(&mut self, runs: usize) -> usize {
+        let len = usize::from(self.untold_len);
+        self.untold.copy_within(runs..len, 0);
+        self.untold_len = (len - runs) as u8;
+        runs
     }
 
     /// How far RCV.NXT may move on from `nxt` over bytes that are here. Those, and everything
@@ -138,48 +169,6 @@ impl Reasm {
         out: &mut [Span; BLOCKS],
         max: usize,
     ) -> usize {
-        self.blocks_from(0, dsack, out, max)
-    }
-
-    /// No ACK has told that anything is missing. One that has may not be followed by one without
-    /// blocks: the peer would take for lost what is here.
-    pub(crate) fn is_untold(&self) -> bool {
-        !self.is_known
-    }
-
-    /// More spans wait to be told than `max`, which the ACK that is due has room for.
-    pub(crate) fn has_earlier(&self, max: usize) -> bool {
-        usize::from(self.untold) > max
-    }
-
-    /// The blocks of an ACK that leaves in front of the one that is due: of what nothing has told
-    /// yet that which came first.
-    pub(crate) fn earlier_blocks(
-        &mut self,
-        dsack: Option<Span>,
-        out: &mut [Span; BLOCKS],
-        max: usize,
-    ) -> usize {
-        let spans = max.saturating_sub(usize::from(dsack.is_some()));
-        self.untold = self.untold.saturating_sub(spans as u8);
-        self.is_known = true;
-        self.blocks_from(self.untold.into(), dsack, out, max)
-    }
-
-    /// The ACK that is due tells of what is left.
-    pub(crate) fn all_is_told(&mut self) {
-        self.untold = 0;
-        self.is_known = true;
-    }
-
-    /// [`Reasm::sack_blocks`] without the `skip` pieces that came last.
-    fn blocks_from(
-        &self,
-        skip: usize,
-        dsack: Option<Span>,
-        out: &mut [Span; BLOCKS],
-        max: usize,
-    ) -> usize {
         let max = max.min(BLOCKS);
         let mut n = 0;
         if let Some(span) = dsack.filter(|_| max > 0) {
@@ -187,7 +176,7 @@ impl Reasm {
             n = 1;
         }
         let first = n;
-        let recent = self.recent[skip.min(self.recent_len.into())..usize::from(self.recent_len)]
+        let recent = self.recent[..usize::from(self.recent_len)]
             .iter()
             .filter_map(|mark| self.ranges.around(*mark));
         // RFC 2883 4.2: the second block is the span that the duplicate is part of.
@@ -204,6 +193,87 @@ impl Reasm {
             }
         }
         n
+    }
+
+    /// No ACK has told that anything is missing. One that has may not be followed by one without
+    /// blocks: the peer would take for lost what is here.
+    pub(crate) fn is_untold(&self) -> bool {
+        !self.is_known
+    }
+
+    /// More wait to be told than `max`, which the ACK that is due has room for.
+    pub(crate) fn has_earlier(&self, max: usize) -> bool {
+        usize::from(self.untold_len) > max
+    }
+
+    /// An ACK that leaves in front of the one that is due: of what nothing has told yet it tells of
+    /// that which came first, as if it had left when no more had come. The peer takes for lost what
+    /// it has sent before something that is told of (RFC 8985 6.2), be it a retransmission or not;
+    /// so nothing is told before what came earlier.
+    pub(crate) fn earlier_blocks(
+        &mut self,
+        dsack: Option<Span>,
+        out: &mut [Span; BLOCKS],
+        max: usize,
+    ) -> Earlier {
+        let max = max.min(BLOCKS);
+        let dsack = dsack.filter(|_| max > 0);
+        let is_part = dsack.is_some_and(|span| self.ranges.around(span.start).is_some());
+        let (first, mut n) = (usize::from(dsack.is_some()), usize::from(dsack.is_some()));
+        // RFC 2883 4.2: the second block is the span that the duplicate is part of.
+        n += usize::from(is_part && max > 1);
+        let len = usize::from(self.untold_len);
+        let (told, later) = self.untold[..len].split_at(len.min(max - n));
+        if later.is_empty() {
+            self.all_is_told();
+            return Earlier { nxt: self.nxt, blocks: self.sack_blocks(dsack, out, max) };
+        }
+        let nxt = self.nxt_before(later);
+        if let Some(span) = dsack {
+            let whole = self.around_before(span, later);
+            [span, whole].iter().zip(out.iter_mut()).take(n).for_each(|(from, to)| *to = *from);
+        }
+        for run in told.iter().rev() {
+            let whole = self.around_before(*run, later);
+            if run.start.ge(nxt) && !out[first..n].contains(&whole) {
+                out[n] = whole;
+                n += 1;
+            }
+        }
+        let told = told.len();
+        self.forget(told);
+        self.is_known = true;
+        Earlier { nxt, blocks: n }
+    }
+
+    /// RCV.NXT as it was before those came that are `later`.
+    fn nxt_before(&self, later: &[Span]) -> Seq {
+        let below = later.iter().map(|run| run.start).filter(|start| start.lt(self.nxt));
+        below.fold(self.nxt, Seq::min)
+    }
+
+    /// The span around a run as it was before those came that are `later`.
+    fn around_before(&self, run: Span, later: &[Span]) -> Span {
+        let passed = Span::new(run.start, run.end.max(self.nxt));
+        let mut whole = self.ranges.around(run.start).unwrap_or(passed);
+        if run.start.lt(self.nxt) {
+            // In order by now, and behind what is missing at that number then.
+            whole.start = self.nxt_before(later);
+        }
+        for other in later {
+            if other.end.le(run.start) {
+                whole.start = whole.start.max(other.end);
+            } else if other.start.ge(run.end) {
+                whole.end = whole.end.min(other.start);
+            }
+        }
+        whole
+    }
+
+    /// The ACK that is due tells of what is left.
+    pub(crate) fn all_is_told(&mut self) {
+        self.untold_len = 0;
+        self.is_known = true;
     }
 }
 

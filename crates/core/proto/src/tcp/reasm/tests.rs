@@ -119,9 +119,113 @@ fn every_second_byte_fills_the_map_but_for_the_place_of_the_bytes_in_order() {
     assert_eq!(r.contiguous_from(Seq(9)), 2);
 }
 
+/// ACKs that leave in front of the one that is due when that has room for `max` blocks: RCV.NXT, and
+/// what they tell.
+fn in_front(r: &mut Reasm, max: usize) -> Vec<(u32, Vec<Span>)> {
+    let mut acks = Vec::new();
+    while r.has_earlier(max) {
+        let mut out = [Span::default(); BLOCKS];
+        let told = r.earlier_blocks(None, &mut out, max);
+        acks.push((told.nxt.0, out[..told.blocks].to_vec()));
+    }
+    r.all_is_told();
+    acks
+}
+
+#[test]
+fn of_a_burst_nothing_is_told_before_what_came_earlier() {
+    let mut r = of(&[(20, 30), (100, 110)]);
+    r.all_is_told();
+    // New data in two pieces, a retransmission, and more of the second piece.
+    for (start, end) in [(120, 130), (140, 150), (30, 40), (150, 160), (170, 180)] {
+        r.insert(span(start, end)).unwrap();
+    }
+    let told = in_front(&mut r, 3);
+    assert_eq!(told, [(0, vec![span(20, 40), span(140, 150), span(120, 130)])]);
+    assert_eq!(blocks(&r, None, 3), [span(170, 180), span(140, 160), span(20, 40)]);
+}
+
+#[test]
+fn what_is_missing_first_is_acknowledged_when_it_came() {
+    let mut r = of(&[(20, 30)]);
+    assert_eq!(r.contiguous_from(Seq(10)), 0);
+    r.all_is_told();
+    for (start, end) in [(40, 50), (60, 70), (10, 20), (80, 90), (30, 40), (100, 110)] {
+        r.insert(span(start, end)).unwrap();
+        let nxt = r.nxt;
+        r.contiguous_from(nxt);
+    }
+    let told = in_front(&mut r, 2);
+    assert_eq!(
+        told,
+        [(10, vec![span(60, 70), span(40, 50)]), (30, vec![span(80, 90)])],
+        "the second block of the first is in order by now"
+    );
+    assert_eq!((r.nxt, blocks(&r, None, 2)), (Seq(50), vec![span(100, 110), span(80, 90)]));
+}
+
+#[test]
+fn a_duplicate_is_told_with_its_span_as_it_was() {
+    let mut r = of(&[(20, 30), (50, 60), (30, 35), (80, 90)]);
+    let mut out = [Span::default(); BLOCKS];
+    let told = r.earlier_blocks(Some(span(22, 25)), &mut out, 3);
+    assert_eq!((told.blocks, &out[..2]), (2, &[span(22, 25), span(20, 30)][..]));
+}
+
 const WIDTH: usize = 400;
 
 proptest! {
+    /// Each ACK in front of the one that is due tells what one would have told that had left when so
+    /// much had come and no more, and each tells of all that came since the one before it.
+    #[test]
+    fn acks_in_front_are_as_if_they_had_left_earlier(
+        max in 1usize..=BLOCKS,
+        before in prop::collection::vec((1u32..60, 1u32..4), 0..12),
+        pieces in prop::collection::vec((0u32..60, 1u32..4), 1..40),
+    ) {
+        let mut r = Reasm::new();
+        r.contiguous_from(Seq(0));
+        let take = |r: &mut Reasm, (start, len): (u32, u32)| {
+            let piece = Span::new(Seq(start).max(r.nxt), Seq(start + len).max(r.nxt));
+            let new = r.missing(piece).filter(|_| !piece.is_empty())?;
+            r.insert(new).unwrap();
+            let nxt = r.nxt;
+            r.contiguous_from(nxt);
+            Some(new)
+        };
+        for piece in before {
+            take(&mut r, piece);
+        }
+        r.all_is_told();
+        let mut states = vec![(Span::default(), r.nxt.0, r.parts().0.to_vec())];
+        for piece in pieces {
+            if let Some(new) = take(&mut r, piece) {
+                states.push((new, r.nxt.0, r.parts().0.to_vec()));
+            }
+        }
+        let mut told = 0;
+        for (nxt, blocks) in in_front(&mut r, max) {
+            let is_all = |until: usize| {
+                let (_, then, spans) = &states[until];
+                let is_told = |piece: &Span| {
+                    piece.end.0 <= nxt || blocks.iter().any(|b| b.start.le(piece.start) && piece.end.le(b.end))
+                };
+                *then == nxt
+                    && blocks.iter().all(|block| spans.contains(block))
+                    && states[told + 1..=until].iter().all(|(piece, ..)| is_told(piece))
+            };
+            let until = (told + 1..states.len()).rev().find(|until| is_all(*until));
+            prop_assert!(until.is_some(), "{nxt} {blocks:?} after {told} of {states:?}");
+            told = until.unwrap();
+        }
+        let mut out = [Span::default(); BLOCKS];
+        let n = r.sack_blocks(None, &mut out, max);
+        for (piece, ..) in &states[told + 1..] {
+            let is_told = |b: &Span| b.start.le(piece.start) && piece.end.le(b.end);
+            prop_assert!(piece.end.le(r.nxt) || out[..n].iter().any(is_told), "{piece:?} {states:?}");
+        }
+    }
+
     /// A receiver that cuts, stores and advances as TCP does ends with exactly the bytes that were
     /// sent, whatever the order, across both seams of the circle.
     #[test]
