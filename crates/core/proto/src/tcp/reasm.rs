@@ -137,17 +137,18 @@ impl Reasm {
             }
             _ => {}
         }
-        let len = len - if len == UNTOLD { self.forget(1) } else { 0 };
-        self.untold[len] = span;
-        self.untold_len = len as u8 + 1;
+        if len == UNTOLD {
+            self.forget(1);
+        }
+        self.untold[usize::from(self.untold_len)] = span;
+        self.untold_len += 1;
     }
 
-    /// The first runs are told, or never will be; how many.
-    fn forget(&mut self, runs: usize) -> usize {
+    /// So many of the first runs are told, or never will be.
+    fn forget(&mut self, runs: usize) {
         let len = usize::from(self.untold_len);
         self.untold.copy_within(runs..len, 0);
         self.untold_len = (len - runs) as u8;
-        runs
     }
 
     /// How far RCV.NXT may move on from `nxt` over bytes that are here. Those, and everything
@@ -219,9 +220,9 @@ impl Reasm {
         let max = max.min(BLOCKS);
         let dsack = dsack.filter(|_| max > 0);
         let is_part = dsack.is_some_and(|span| self.ranges.around(span.start).is_some());
-        let (first, mut n) = (usize::from(dsack.is_some()), usize::from(dsack.is_some()));
+        let first = usize::from(dsack.is_some());
         // RFC 2883 4.2: the second block is the span that the duplicate is part of.
-        n += usize::from(is_part && max > 1);
+        let mut n = first + usize::from(is_part && max > 1);
         let len = usize::from(self.untold_len);
         let (told, later) = self.untold[..len].split_at(len.min(max - n));
         if later.is_empty() {
@@ -254,12 +255,9 @@ impl Reasm {
 
     /// The span around a run as it was before those came that are `later`.
     fn around_before(&self, run: Span, later: &[Span]) -> Span {
-        let passed = Span::new(run.start, run.end.max(self.nxt));
-        let mut whole = self.ranges.around(run.start).unwrap_or(passed);
-        if run.start.lt(self.nxt) {
-            // In order by now, and behind what is missing at that number then.
-            whole.start = self.nxt_before(later);
-        }
+        // What is in order by now stood behind what was missing at RCV.NXT then.
+        let passed = || Span::new(self.nxt_before(later), self.nxt);
+        let mut whole = self.ranges.around(run.start).unwrap_or_else(passed);
         for other in later {
             if other.end.le(run.start) {
                 whole.start = whole.start.max(other.end);

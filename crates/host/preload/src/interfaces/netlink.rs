@@ -1,7 +1,7 @@
 //! Dumps of links and addresses over NETLINK_ROUTE, by which many programs ask what `getifaddrs`
 //! answers, and questions about a single link.
 //!
-//! A dump the kernel answers as always, and ends the dump. Our part is told before its part, as messages
+//! The kernel answers a dump as always, and ends it. Our part is told before its part, as messages
 //! of the same dump: a program that asked has something to read already, so it never waits for ours
 //! alone, and reads until the kernel says that it was all.
 
@@ -16,7 +16,7 @@ use libc::{sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
 use self::single::Answers;
 use super::list::broadcast;
-use super::{c_name, flags, hardware, ours, shown};
+use super::{c_name, flags, hardware, numbered, ours, shown};
 use crate::export::Inside;
 use crate::object::{self, Object, TABLE};
 use crate::{errno, process, real};
@@ -41,8 +41,8 @@ const HEAD: usize = 16;
 /// Bytes of one datagram of ours at most: programs have room for a page.
 const LONGEST: usize = 3072;
 
-/// Dumps that wait to be read at most, and answers about single links; what a program asks beyond that is answered by the kernel
-/// alone.
+/// Dumps that wait to be read at most, and answers about single links; what a program asks beyond
+/// that is answered by the kernel alone.
 const MOST_DUMPS: usize = 16;
 
 /// A socket of the kernel's that asks about links, addresses and routes.
@@ -88,12 +88,10 @@ fn note(fd: c_int, message: &[u8], flags: c_int) -> Inside<ssize_t> {
     let Object::Route(socket) = &*held else { return None };
     let mut state = socket.state();
     if let Some(asked) = single::asked(message) {
-        let one = ours().into_iter().find(|one| asked.is(one))?;
-        return state.answers.ask(fd, message, &one, flags);
+        return state.answers.ask(fd, message, &asked.link()?, flags);
     }
     let question = question(message).filter(|_| state.asked.len() < MOST_DUMPS)?;
-    let is_ours = |one: &Interface| shown(one.number) == question.index;
-    if !question.addresses || question.index == 0 || !ours().iter().any(is_ours) {
+    if !question.addresses || numbered(question.index).is_none() {
         state.asked.push(question);
         return None;
     }

@@ -126,9 +126,9 @@ fn a_question_about_one_link_names_it_or_gives_its_index() {
             [8, 0, 29, 0, 1, 0, 0, 0, 9, 0, kind, 0, b't', b'a', b'p', b'0', 0, 0, 0, 0];
         assert_eq!(asked_alone(&about_one(0, &attributes)), Some(Asked::Name(b"tap0\0")));
     }
-    assert!(Asked::Name(b"tap0\0").is(&one()) && Asked::Name(b"tap0").is(&one()));
-    assert!(Asked::Index(shown(2)).is(&one()));
-    assert!(!Asked::Index(2).is(&one()) && !Asked::Name(b"tap1\0").is(&one()));
+    assert!(is_called(&one(), b"tap0\0") && is_called(&one(), b"tap0"));
+    assert_eq!(inner(shown(2)), Some(one().number));
+    assert!(inner(2).is_none() && !is_called(&one(), b"tap1\0"));
     assert_eq!(asked_alone(&asked(18, 0)), None, "a dump");
 }
 

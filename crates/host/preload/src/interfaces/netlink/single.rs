@@ -14,7 +14,7 @@ use libc::ssize_t;
 use super::{HEAD, MOST_DUMPS, NLM_F_DUMP, RTM_GETLINK, RTM_NEWADDR, RTM_NEWLINK};
 use super::{half, of_link, port, word};
 use crate::errno::Answer;
-use crate::interfaces::{is_called, shown};
+use crate::interfaces::{named, numbered};
 use crate::{errno, real};
 
 /// Bytes of `ifinfomsg`, behind which attributes stand.
@@ -54,11 +54,11 @@ pub(in crate::interfaces) fn asked(message: &[u8]) -> Option<Asked<'_>> {
 }
 
 impl Asked<'_> {
-    /// Whether it is this link of ours.
-    pub(in crate::interfaces) fn is(self, one: &Interface) -> bool {
+    /// That link, if it is one of ours.
+    pub(super) fn link(self) -> Option<Interface> {
         match self {
-            Asked::Index(index) => index == shown(one.number),
-            Asked::Name(name) => is_called(one, name),
+            Asked::Index(index) => numbered(index),
+            Asked::Name(name) => named(name),
         }
     }
 }
