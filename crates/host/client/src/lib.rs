@@ -36,6 +36,7 @@ pub use clearway_shm::attach_socket::{
     Congestion, Dns, DnsServer, ErrorReport, GroupChange, Info, Interface, InterfaceCounts, Kind,
     LONGEST_QUOTE, SentStamp, SocketOptions, SocketTable,
 };
+pub use clearway_shm::fault;
 pub use clearway_shm::in_process;
 pub use clearway_shm::interrupt;
 pub use clearway_shm::layout::flags;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use libc::{sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 
 use crate::errno::{Answer, fail};
+use crate::given;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ pub(crate) enum Given {
     },
     /// AF_UNSPEC: take away what there is.
     Unspecified,
+    /// It is not there.
+    Nowhere,
     /// Something else, or too short: the kernel knows what to say to that.
     Other {
         /// Its family, when it was long enough to have one.
@@ -39,7 +42,10 @@ pub(crate) enum Given {
 /// `addr` is null or points to `len` readable bytes.
 pub(crate) unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Given {
     let len = len as usize;
-    if addr.is_null() || len < size_of::<sa_family_t>() {
+    if given::readable(addr.cast(), len.min(size_of::<libc::sockaddr_storage>())).is_err() {
+        return Given::Nowhere;
+    }
+    if len < size_of::<sa_family_t>() {
         return Given::Other { family: None };
     }
     // SAFETY: there are bytes enough for a family.
@@ -139,29 +145,18 @@ pub(crate) unsafe fn write(
     out: *mut sockaddr,
     len: *mut socklen_t,
 ) -> Answer<()> {
-    if len.is_null() {
-        return fail(libc::EFAULT);
-    }
-    // SAFETY: not null, so the caller's.
-    let room = unsafe { len.read_unaligned() };
+    // SAFETY: the caller's.
+    let room = unsafe { given::read(len) }?;
     if c_int::try_from(room).is_err() {
         return fail(libc::EINVAL);
     }
-    if out.is_null() && room > 0 {
-        return fail(libc::EFAULT);
-    }
     let (raw, whole) = Raw::new(addr, v6);
-    if room > 0 {
-        // SAFETY: `room` bytes are writable there, and `whole` bytes readable here.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                raw.as_ptr().cast::<u8>(),
-                out.cast::<u8>(),
-                room.min(whole) as usize,
-            )
-        };
+    // SAFETY: `whole` bytes are readable here.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(raw.as_ptr().cast::<u8>(), room.min(whole) as usize) };
+    // SAFETY: the caller's places.
+    unsafe {
+        given::write(out.cast(), bytes)?;
+        given::write(len.cast(), &whole.to_ne_bytes())
     }
-    // SAFETY: not null, so the caller's.
-    unsafe { len.write_unaligned(whole) };
-    Ok(())
 }

@@ -2,11 +2,11 @@
 //! here counts, and it serves one connection only.
 
 use std::ffi::{c_char, c_int, c_uint};
-use std::ptr;
 
 use libc::{FILE, mmsghdr, msghdr};
 
 use crate::export::{guarded, interpose};
+use crate::given;
 use crate::process::client;
 use crate::real;
 
@@ -23,10 +23,11 @@ pub(crate) fn may_be_made() {
 /// # Safety
 /// As `sendmsg(2)` asks of its message.
 pub(crate) unsafe fn go_along(message: *const msghdr) -> bool {
-    // SAFETY: null, or the caller's message.
-    if let (Some(message), true) = (unsafe { message.as_ref() }, client().is_some()) {
+    // SAFETY: null, or the caller's message, and any bytes are one.
+    if let (true, Ok(message)) = (client().is_some(), unsafe { given::read(message) }) {
+        let control = given::readable(message.msg_control, message.msg_controllen);
         // SAFETY: the caller's control messages are as long as it says.
-        if message.msg_controllen > 0 && unsafe { has_rights(message) } {
+        if message.msg_controllen > 0 && control.is_ok() && unsafe { has_rights(&message) } {
             may_be_made();
         }
     }
@@ -44,7 +45,7 @@ pub(crate) unsafe fn go_along_with(messages: *const mmsghdr, count: c_uint) -> b
             break;
         }
         // SAFETY: there are so many.
-        unsafe { go_along(ptr::from_ref(&(*messages.add(at)).msg_hdr)) };
+        unsafe { go_along(messages.wrapping_add(at).cast()) };
     }
     false
 }

@@ -16,6 +16,7 @@ use libc::{epoll_event, sigset_t, timespec};
 use crate::cancel::while_blocked;
 use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, guarded, interpose};
+use crate::given;
 use crate::object::{Object, TABLE, ours};
 use crate::process;
 use crate::real;
@@ -265,9 +266,9 @@ unsafe fn control(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) 
         None => return Some(not_a_set(epfd)),
     };
     let Object::Set(set) = &*held else { return Some(fail(libc::EINVAL)) };
-    // SAFETY: null, or the caller's.
-    let event =
-        unsafe { event.as_ref() }.map(|event| EpollEvent { events: event.events, data: event.u64 });
+    // SAFETY: null, or the caller's, and any bytes are an event.
+    let event = unsafe { given::read(event) }
+        .map(|event| EpollEvent { events: event.events, data: event.u64 });
     Some(control_ours(epfd, set, what, fd, event).map(|()| 0))
 }
 
@@ -283,17 +284,16 @@ fn control_ours(
     set: &Set,
     what: c_int,
     fd: c_int,
-    event: Option<EpollEvent>,
+    event: Answer<EpollEvent>,
 ) -> Answer<()> {
-    let given = || event.map_or_else(|| fail(libc::EFAULT), Ok);
     match what {
         libc::EPOLL_CTL_ADD => {
-            let event = given()?;
+            let event = event?;
             let inner = set.inner_made(epfd)?;
             join(inner, fd, event)
         }
         libc::EPOLL_CTL_MOD => match set.inner() {
-            Some(inner) => inner.modify(fd, given()?),
+            Some(inner) => inner.modify(fd, event?),
             None => fail(libc::ENOENT),
         },
         libc::EPOLL_CTL_DEL => match set.inner() {
@@ -357,9 +357,9 @@ unsafe fn control_pending(
     if answer.is_ok() {
         kernels_join(epfd);
         state.sets.retain(|&(set, member, _)| (set, member) != (epfd, fd));
-        // SAFETY: null, or the caller's.
-        let event = unsafe { event.as_ref() };
-        if let (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Some(event)) = (what, event) {
+        // SAFETY: null, or the caller's, and any bytes are an event.
+        let event = unsafe { given::read(event) };
+        if let (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Ok(event)) = (what, event) {
             state.sets.push((epfd, fd, EpollEvent { events: event.events, data: event.u64 }));
         }
     }
@@ -417,8 +417,9 @@ unsafe fn wait(
         Ok(room) if room > 0 => room,
         _ => return Some(fail(libc::EINVAL)),
     };
-    if events.is_null() {
-        return Some(fail(libc::EFAULT));
+    // What comes after the first is where that is, or it is found out too late.
+    if let Err(errno) = given::writable(events.cast(), size_of::<epoll_event>()) {
+        return Some(Err(errno));
     }
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     // SAFETY: the caller has room for so many, and the client's events are laid out as the

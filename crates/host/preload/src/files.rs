@@ -7,6 +7,7 @@ use clearway_client::{flags, is_internal};
 
 use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, depth, interpose};
+use crate::given;
 use crate::interfaces;
 use crate::object::{self, Mine, Object, Ours, TABLE, ours};
 use crate::options::stamps;
@@ -267,7 +268,10 @@ unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
     match request {
         libc::FIONBIO | libc::FIOASYNC => {
             // SAFETY: null, or the caller's number.
-            let Some(&on) = (unsafe { at.as_ref() }) else { return Some(fail(libc::EFAULT)) };
+            let on = match unsafe { given::read(at) } {
+                Ok(on) => on,
+                Err(errno) => return Some(Err(errno)),
+            };
             if request == libc::FIOASYNC {
                 // The kernel keeps the flag.
                 return asynchronous(fd, &mine, on != 0).err().map(Err);
@@ -276,12 +280,11 @@ unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
             None
         }
         libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD | SIOCATMARK => {
-            // SAFETY: null, or the caller's number.
-            let Some(out) = (unsafe { at.as_mut() }) else { return Some(fail(libc::EFAULT)) };
-            Some(queue(&mine, request).map(|number| {
-                *out = number;
-                0
-            }))
+            let give = |number: c_int| {
+                // SAFETY: null, or the caller's number.
+                unsafe { given::write(at.cast(), &number.to_ne_bytes()) }.map(|()| 0)
+            };
+            Some(queue(&mine, request).and_then(give))
         }
         // SAFETY: the caller's own argument.
         _ => unsafe { stamps::ioctl(&mine, request, word) },

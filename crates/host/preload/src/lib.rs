@@ -25,6 +25,7 @@ mod exec;
 mod export;
 mod files;
 mod fortified;
+mod given;
 mod inheritors;
 mod inside;
 mod interfaces;

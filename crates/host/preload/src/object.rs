@@ -11,6 +11,7 @@ use crate::epoll::Set;
 use crate::interfaces::netlink::RouteSocket;
 use crate::options::{Extra, Told, stamps};
 use crate::parts::Parts;
+use crate::signals::faults;
 use crate::stdio;
 use crate::table::{Held, Table};
 
@@ -21,6 +22,9 @@ pub(crate) static TABLE: Table<Object> = Table::new();
 pub(crate) fn put(fd: c_int, object: Option<Held<Object>>) -> Option<Held<Object>> {
     if object.as_deref().is_some_and(|object| matches!(object, Object::Ours(_))) {
         stdio::serve();
+    }
+    if object.is_some() {
+        faults::catch();
     }
     let old = TABLE.put(fd, object);
     stdio::follow(fd);

@@ -8,6 +8,7 @@ use clearway_client::may_be_session_fd;
 use libc::{cmsghdr, mmsghdr, msghdr, socklen_t, ssize_t, timespec, timeval};
 
 use crate::errno::{Answer, blocking};
+use crate::given;
 use crate::object::TABLE;
 use crate::signals::held;
 use crate::{inheritors, process, real};
@@ -19,8 +20,8 @@ const LEN_OF_NONE: usize = unsafe { libc::CMSG_LEN(0) } as usize;
 /// There is room for a descriptor in what a call on a descriptor of the kernel's may bring.
 /// `message` is what the program gave to `recvmsg`.
 pub(crate) fn may_bring(message: *const msghdr) -> bool {
-    // SAFETY: null, or as the C function asks.
-    let Some(message) = (unsafe { message.as_ref() }) else { return false };
+    // SAFETY: null, or the caller's, and any bytes are one.
+    let Ok(message) = (unsafe { given::read(message) }) else { return false };
     // SAFETY: computes a length.
     !message.msg_control.is_null()
         && message.msg_controllen
@@ -32,8 +33,7 @@ pub(crate) fn may_bring_one(messages: *const mmsghdr, count: c_uint) -> bool {
     // Linux receives no more at once.
     let mut each = 0..count.min(libc::UIO_MAXIOV as c_uint) as usize;
     // SAFETY: as the C function asks, there are so many.
-    !messages.is_null()
-        && each.any(|at| may_bring(unsafe { &raw const (*messages.add(at)).msg_hdr }))
+    !messages.is_null() && each.any(|at| may_bring(messages.wrapping_add(at).cast()))
 }
 
 /// `recvmsg` of the kernel's; by the system call, so that no thread is cancelled in the midst of

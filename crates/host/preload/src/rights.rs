@@ -7,6 +7,7 @@ use clearway_client::Client;
 use libc::{gid_t, pid_t, rlimit, size_t, uid_t};
 
 use crate::export::interpose;
+use crate::given;
 use crate::process::{before_change, before_confinement};
 
 /// The library watches whatever process it is in.
@@ -93,8 +94,8 @@ pub(crate) fn before_filter(operation: c_long) {
 const FEW: libc::rlim_t = 64;
 
 fn before_limit(limit: *const rlimit) {
-    // SAFETY: null, or the caller's.
-    if unsafe { limit.as_ref() }.is_some_and(|limit| limit.rlim_cur < FEW) {
+    // SAFETY: null, or the caller's, and any bytes are a limit.
+    if unsafe { given::read(limit) }.is_ok_and(|limit| limit.rlim_cur < FEW) {
         before_confinement(Client::before_last_descriptor);
     }
 }

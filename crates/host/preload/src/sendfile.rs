@@ -10,6 +10,7 @@ use libc::{off_t, size_t, ssize_t};
 
 use crate::errno::{Answer, blocking, check, fail};
 use crate::export::{Inside, interpose};
+use crate::given;
 use crate::object::{Ours, TABLE, ours};
 use crate::signals::held;
 use crate::transfer::{self, recv_into, send_from};
@@ -54,6 +55,11 @@ unsafe fn inside(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> 
         return Some(fail(libc::EINVAL));
     }
     let mine = ours(out)?;
+    if !offset.is_null() {
+        if let Err(errno) = given::writable(offset.cast(), size_of::<off_t>()) {
+            return Some(Err(errno));
+        }
+    }
     // SAFETY: null, or the caller's.
     Some(send_file(&mine, from, unsafe { offset.as_mut() }, count))
 }

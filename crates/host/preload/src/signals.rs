@@ -16,6 +16,7 @@ use libc::siginfo_t;
 
 use crate::real;
 
+pub(crate) mod faults;
 pub(crate) mod held;
 #[cfg(test)]
 mod tests;
@@ -97,7 +98,10 @@ pub(crate) unsafe extern "C" fn sigaction(
 ) -> c_int {
     let Some(slot) = slot(signal) else {
         // SAFETY: the caller's own arguments.
-        return unsafe { real::sigaction(signal, action, old) };
+        return unsafe {
+            faults::sigaction(signal, action, old)
+                .unwrap_or_else(|| real::sigaction(signal, action, old))
+        };
     };
     let before = slot.load(Ordering::Relaxed);
     // SAFETY: null, or the caller's. It may be the place of the old one too.

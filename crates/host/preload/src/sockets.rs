@@ -4,13 +4,14 @@ use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _};
 
-use clearway_client::{Errno, How, Kind, SocketOptions, flags};
+use clearway_client::{How, Kind, SocketOptions, flags};
 use libc::{sockaddr, socklen_t};
 
 use crate::addr::{self, Given};
 use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, check, fail, get};
 use crate::export::{Inside, guarded, interpose};
+use crate::given;
 use crate::interfaces;
 use crate::interfaces::scope;
 use crate::object::{self, Mine, Object, Ours, Pending, TABLE, ours};
@@ -121,6 +122,7 @@ interpose! {
 /// Does an address fit a socket's family? Says how Linux refuses it otherwise.
 pub(crate) fn fits(stream: bool, v6: bool, given: Given, len: socklen_t) -> Answer<SocketAddr> {
     match given {
+        Given::Nowhere => fail(libc::EFAULT),
         Given::Inet { addr, v6: true } if v6 => Ok(addr),
         Given::Inet { addr, v6: false } if !v6 || !stream => Ok(addr),
         _ if v6 && (len as usize) < addr::SHORTEST_IN6 => fail(libc::EINVAL),
@@ -155,20 +157,17 @@ unsafe fn inside_bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Insid
     // SAFETY: the caller's address is that long.
     let given = unsafe { addr::read(addr, len) };
     if let Some(mine) = ours(fd) {
-        return Some(bind_ours(&mine, addr, given, len));
+        return Some(bind_ours(&mine, given, len));
     }
     let local = for_pending(fd, given, len)?;
     match decide::decide(fd, Deed::Bind, local) {
-        Ok(Some(Verdict::Ours(mine))) => Some(bind_ours(&mine, addr, given, len)),
+        Ok(Some(Verdict::Ours(mine))) => Some(bind_ours(&mine, given, len)),
         Ok(_) => None,
         Err(errno) => Some(Err(errno)),
     }
 }
 
-fn bind_ours(mine: &Mine, raw: *const sockaddr, given: Given, len: socklen_t) -> Answer<c_int> {
-    if raw.is_null() && len > 0 {
-        return fail(libc::EFAULT);
-    }
+fn bind_ours(mine: &Mine, given: Given, len: socklen_t) -> Answer<c_int> {
     let local = fits(true, mine.socket.is_v6(), given, len)?;
     if local.is_ipv4() && mine.socket.is_v6() && mine.socket.options().v6_only {
         return fail(libc::EINVAL);
@@ -183,11 +182,11 @@ unsafe fn inside_connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> In
     // SAFETY: the caller's address is that long.
     let given = unsafe { addr::read(addr, len) };
     if let Some(mine) = ours(fd) {
-        return connect_ours(fd, &mine, (addr, given, len), 0);
+        return connect_ours(fd, &mine, (given, len), 0);
     }
     let remote = for_pending(fd, given, len)?;
     match decide::decide(fd, Deed::Connect, remote) {
-        Ok(Some(Verdict::Ours(mine))) => connect_ours(fd, &mine, (addr, given, len), 0),
+        Ok(Some(Verdict::Ours(mine))) => connect_ours(fd, &mine, (given, len), 0),
         Ok(_) => None,
         Err(errno) => Some(Err(errno)),
     }
@@ -219,7 +218,7 @@ pub(crate) unsafe fn connect_early(
     if let Err(errno) = mine.socket.set_options(&early) {
         return Some(Err(errno));
     }
-    let done = connect_ours(fd, &mine, (addr, given, len), flags);
+    let done = connect_ours(fd, &mine, (given, len), flags);
     // What was set for this call alone is as it was; the connection has begun, or there is none.
     // Without a host nothing has.
     let _ = mine.socket.set_options(&before);
@@ -229,12 +228,9 @@ pub(crate) unsafe fn connect_early(
 fn connect_ours(
     fd: c_int,
     mine: &Mine,
-    (raw, given, len): (*const sockaddr, Given, socklen_t),
+    (given, len): (Given, socklen_t),
     flags: c_int,
 ) -> Inside<c_int> {
-    if raw.is_null() && len > 0 {
-        return Some(fail(libc::EFAULT));
-    }
     let stream = mine.is_stream();
     let remote = match given {
         Given::Unspecified if stream => return Some(fail(libc::EOPNOTSUPP)),
@@ -381,7 +377,7 @@ unsafe fn inside_setsockopt(
         Object::Set(_) | Object::Route(_) => None,
         Object::Ours(mine) => {
             // SAFETY: the caller's value is that long.
-            let value = match unsafe { given(value, len) } {
+            let value = match unsafe { value_of(value, len) } {
                 Ok(value) => value,
                 Err(errno) => return Some(Err(errno)),
             };
@@ -390,7 +386,7 @@ unsafe fn inside_setsockopt(
         Object::Pending(pending) => {
             let mut state = pending.state();
             // SAFETY: the caller's value is that long.
-            if let Ok(value) = unsafe { given(value, len) } {
+            if let Ok(value) = unsafe { value_of(value, len) } {
                 if let Some(judged) = options::judged_for_the_kernel(level, name, value) {
                     if judged.is_ok() {
                         Told::remember(&mut state.told, Told::new(level, name, value));
@@ -401,7 +397,7 @@ unsafe fn inside_setsockopt(
             // SAFETY: the caller's own arguments.
             let answer = check(unsafe { real::setsockopt(fd, level, name, value, len) });
             // SAFETY: the kernel has just read as much.
-            if let (Ok(_), Ok(value)) = (&answer, unsafe { given(value, len) }) {
+            if let (Ok(_), Ok(value)) = (&answer, unsafe { value_of(value, len) }) {
                 Told::remember(&mut state.told, Told::new(level, name, value));
             }
             Some(answer)
@@ -411,13 +407,15 @@ unsafe fn inside_setsockopt(
 
 /// # Safety
 /// `value` is null or points to `len` readable bytes.
-unsafe fn given<'a>(value: *const c_void, len: socklen_t) -> Answer<&'a [u8]> {
-    match (c_int::try_from(len), value.is_null()) {
-        (Err(_), _) => fail(libc::EINVAL),
-        (Ok(0), _) => Ok(&[]),
-        (Ok(_), true) => fail(libc::EFAULT),
-        // SAFETY: not null, so the caller's.
-        (Ok(_), false) => Ok(unsafe { std::slice::from_raw_parts(value.cast(), len as usize) }),
+unsafe fn value_of<'a>(value: *const c_void, len: socklen_t) -> Answer<&'a [u8]> {
+    match c_int::try_from(len) {
+        Err(_) => fail(libc::EINVAL),
+        Ok(0) => Ok(&[]),
+        Ok(_) => {
+            given::readable(value, len as usize)?;
+            // SAFETY: not null, so the caller's.
+            Ok(unsafe { std::slice::from_raw_parts(value.cast(), len as usize) })
+        }
     }
 }
 
@@ -426,11 +424,8 @@ unsafe fn given<'a>(value: *const c_void, len: socklen_t) -> Answer<&'a [u8]> {
 /// # Safety
 /// `len` is null or points to the writable bytes at `out`.
 unsafe fn give(value: Answer<Value>, out: *mut c_void, len: *mut socklen_t) -> Answer<()> {
-    if len.is_null() {
-        return fail(libc::EFAULT);
-    }
-    // SAFETY: not null, so the caller's.
-    let Ok(room) = c_int::try_from(unsafe { len.read_unaligned() }) else {
+    // SAFETY: the caller's.
+    let Ok(room) = c_int::try_from(unsafe { given::read(len) }?) else {
         return fail(libc::EINVAL);
     };
     let bytes = match value? {
@@ -442,13 +437,9 @@ unsafe fn give(value: Answer<Value>, out: *mut c_void, len: *mut socklen_t) -> A
         Value::Bytes(bytes) => bytes,
     };
     let fits = bytes.len().min(room as usize);
-    if out.is_null() && fits > 0 {
-        return Err(Errno::FAULT);
-    }
-    // SAFETY: so many bytes are writable there and readable here.
+    // SAFETY: the caller's places.
     unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast::<u8>(), fits);
-        len.write_unaligned(fits as socklen_t);
+        given::write(out, &bytes[..fits])?;
+        given::write(len.cast(), &(fits as socklen_t).to_ne_bytes())
     }
-    Ok(())
 }

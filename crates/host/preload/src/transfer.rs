@@ -15,6 +15,7 @@ use crate::copies;
 use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, fail};
 use crate::export::{Inside, interpose};
+use crate::given;
 use crate::interfaces::{netlink, scope};
 use crate::object::{Mine, Object, Ours, TABLE, ours};
 use crate::received;
@@ -123,8 +124,10 @@ interpose! {
         // SAFETY: the caller's message.
         unsafe { copies::go_along(message) }
     } => {
-        if let Some(message) = message.as_ref().filter(|m| flags & libc::MSG_FASTOPEN != 0
-            && !m.msg_name.is_null() && is_stream(fd)) {
+        let early = flags & libc::MSG_FASTOPEN != 0
+            && given::readable(message.cast(), size_of::<msghdr>()).is_ok();
+        if early && !(*message).msg_name.is_null() && is_stream(fd) {
+            let message = &*message;
             return connect_and_send(fd, (message.msg_name.cast(), message.msg_namelen), flags,
                 |mine, flags| send_message(mine, message, flags));
         }
@@ -138,7 +141,7 @@ interpose! {
         // SAFETY: the caller's messages.
         unsafe { copies::go_along_with(messages, count) }
     } => {
-        sender_of(fd, &raw const (*messages).msg_hdr)
+        sender_of(fd, messages.cast())
             .map(|mine| send_messages(&*mine?, messages, count, flags))
     };
 }
@@ -210,6 +213,11 @@ pub(crate) fn recv_into(
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Answer<Received> {
+    if flags & libc::MSG_OOB != 0 {
+        // That one byte is not copied from the FIFO.
+        let first = into.iter_mut().find(|part| !part.is_empty());
+        first.map_or(Ok(()), |part| given::writable(part.as_mut_ptr().cast(), 1))?;
+    }
     if flags & libc::MSG_ERRQUEUE != 0 {
         let Queued::Error(len, flags, _) = recv_error(mine, into)? else {
             return Ok(Received { flags: libc::MSG_ERRQUEUE, ..Received::default() });
@@ -244,6 +252,7 @@ fn recv_error(mine: &Ours, into: &mut [IoSliceMut<'_>]) -> Answer<Queued> {
     let mut rest = &report.payload[..];
     for part in into {
         let len = part.len().min(rest.len());
+        given::writable(part.as_mut_ptr().cast(), len)?;
         part[..len].copy_from_slice(&rest[..len]);
         rest = &rest[len..];
     }
@@ -265,6 +274,7 @@ unsafe fn recv_error_message(
     into: &mut [IoSliceMut<'_>],
 ) -> Answer<ssize_t> {
     let queued = recv_error(mine, into)?;
+    given::writable((&raw mut *message).cast(), size_of::<msghdr>())?;
     let v6 = mine.socket.is_v6();
     let len = match &queued {
         Queued::ZeroCopy(_) => {
@@ -286,11 +296,8 @@ unsafe fn recv_error_message(
         }
     };
     let mut used = 0;
-    if !message.msg_control.is_null() {
-        // SAFETY: the caller's buffer.
-        let room = unsafe {
-            std::slice::from_raw_parts_mut(message.msg_control.cast(), message.msg_controllen)
-        };
+    // SAFETY: the caller's message.
+    if let Some(room) = unsafe { control_of(message) } {
         let mut writer = control::Writer::new(room);
         match &queued {
             Queued::Error(_, _, report) => match &report.stamp {
@@ -326,8 +333,8 @@ unsafe fn recv_from(
     if flags & libc::MSG_ERRQUEUE != 0 {
         let Queued::Error(len, _, report) = recv_error(mine, &mut into)? else { return Ok(0) };
         if report.stamp.is_some() && !from_len.is_null() {
-            // SAFETY: not null, so the caller's.
-            unsafe { from_len.write_unaligned(0) };
+            // SAFETY: the caller's.
+            unsafe { given::write(from_len.cast(), &[0; size_of::<socklen_t>()]) }?;
         } else if !from.is_null() {
             // SAFETY: the caller's pointers.
             unsafe { addr::write(report.to, mine.socket.is_v6(), from, from_len) }?;
@@ -342,12 +349,25 @@ unsafe fn recv_from(
                 // SAFETY: the caller's pointers.
                 unsafe { addr::write(sender, mine.socket.is_v6(), from, from_len) }?;
             }
-            None if from_len.is_null() => return fail(libc::EFAULT),
-            // SAFETY: not null, so the caller's. A stream says no name.
-            None => unsafe { from_len.write_unaligned(0) },
+            // SAFETY: the caller's. A stream says no name.
+            None => unsafe { given::write(from_len.cast(), &[0; size_of::<socklen_t>()]) }?,
         }
     }
     Ok(received.len as ssize_t)
+}
+
+/// Where control messages go, if the program wants any. Where its buffer is not there they are lost,
+/// as in the kernel.
+///
+/// # Safety
+/// The message names a buffer of the program's, or none.
+unsafe fn control_of<'a>(message: &msghdr) -> Option<&'a mut [u8]> {
+    let (control, len) = (message.msg_control, message.msg_controllen);
+    if control.is_null() || given::writable(control, len).is_err() {
+        return None;
+    }
+    // SAFETY: not null, so the caller's.
+    Some(unsafe { std::slice::from_raw_parts_mut(control.cast(), len) })
 }
 
 /// The kernel takes the length of a name for a number with a sign.
@@ -360,9 +380,7 @@ fn room_for_name(message: &msghdr) -> Answer<()> {
 /// The pointers are what the program gave to the C function that this serves, and valid as that
 /// function asks.
 unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answer<ssize_t> {
-    if message.is_null() {
-        return fail(libc::EFAULT);
-    }
+    given::readable(message.cast(), size_of::<msghdr>())?;
     // SAFETY: not null, so the caller's.
     let message = unsafe { &mut *message };
     room_for_name(message)?;
@@ -373,6 +391,8 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
         return unsafe { recv_error_message(mine, message, &mut into) };
     }
     let received = recv_into(mine, &mut into, flags)?;
+    // As in the kernel what was received is gone by now.
+    given::writable((&raw mut *message).cast(), size_of::<msghdr>())?;
     message.msg_flags = received.flags | (flags & libc::MSG_CMSG_CLOEXEC);
     let mut control = 0;
     match received.datagram {
@@ -389,14 +409,8 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
                     )
                 }?;
             }
-            if !message.msg_control.is_null() {
-                // SAFETY: the caller's buffer.
-                let room = unsafe {
-                    std::slice::from_raw_parts_mut(
-                        message.msg_control.cast(),
-                        message.msg_controllen,
-                    )
-                };
+            // SAFETY: the caller's message.
+            if let Some(room) = unsafe { control_of(message) } {
                 let mut writer = control::Writer::new(room);
                 writer.stamps(mine, received.arrived, false);
                 writer.datagram(mine, &arrived);
@@ -408,14 +422,9 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
         None => {
             message.msg_namelen = 0;
             let inq = mine.extra().inq;
-            if !message.msg_control.is_null() && (inq || received.arrived != 0) {
-                // SAFETY: the caller's buffer.
-                let room = unsafe {
-                    std::slice::from_raw_parts_mut(
-                        message.msg_control.cast(),
-                        message.msg_controllen,
-                    )
-                };
+            let wanted = inq || received.arrived != 0;
+            // SAFETY: the caller's message.
+            if let Some(room) = unsafe { control_of(message) }.filter(|_| wanted) {
                 let mut writer = control::Writer::new(room);
                 writer.stamps(mine, received.arrived, false);
                 if inq {
@@ -441,6 +450,9 @@ unsafe fn recv_messages(
     flags: c_int,
     timeout: *mut timespec,
 ) -> Answer<c_int> {
+    if !timeout.is_null() {
+        given::readable(timeout.cast(), size_of::<timespec>())?;
+    }
     // SAFETY: null or the caller's.
     let until = match unsafe { timeout.as_ref() } {
         Some(limit) => match limit_of(limit) {
@@ -454,8 +466,14 @@ unsafe fn recv_messages(
     flags &= !libc::MSG_WAITFORONE;
     let mut done = 0;
     for at in 0..count.min(MOST_MESSAGES) {
+        let message = messages.wrapping_add(at as usize);
+        match given::readable(message.cast(), size_of::<mmsghdr>()) {
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+            Ok(()) => {}
+        }
         // SAFETY: the caller has `count` messages there.
-        let message = unsafe { &mut *messages.add(at as usize) };
+        let message = unsafe { &mut *message };
         // SAFETY: the caller's message.
         match unsafe { recv_message(mine, &mut message.msg_hdr, flags) } {
             Ok(len) => message.msg_len = len as c_uint,
@@ -510,12 +528,11 @@ unsafe fn sender(fd: c_int, to: *const sockaddr, to_len: socklen_t) -> Option<An
 /// The pointers are what the program gave to the C function that this serves, and valid as that
 /// function asks.
 unsafe fn sender_of(fd: c_int, message: *const msghdr) -> Option<Answer<Mine>> {
-    // SAFETY: null, which the kernel refuses, or the caller's.
-    match unsafe { message.as_ref() } {
-        // SAFETY: the caller's address is that long.
-        Some(message) => unsafe { sender(fd, message.msg_name.cast(), message.msg_namelen) },
-        None => Some(fail(libc::EFAULT)),
+    if let Err(errno) = given::readable(message.cast(), size_of::<msghdr>()) {
+        return Some(Err(errno));
     }
+    // SAFETY: not null, so the caller's, and its address is that long.
+    unsafe { sender(fd, (*message).msg_name.cast(), (*message).msg_namelen) }
 }
 
 fn is_stream(fd: c_int) -> bool {
@@ -595,6 +612,7 @@ fn send_part(
     if !mine.parts.is_begun() && how.to.is_none() && mine.socket.remote().is_none() {
         return fail(libc::EDESTADDRREQ);
     }
+    from.iter().try_for_each(|part| given::readable(part.as_ptr().cast(), part.len()))?;
     mine.parts.add(from, how)?;
     if flags & libc::MSG_MORE == 0 {
         let (bytes, how) = mine.parts.take();
@@ -642,8 +660,9 @@ unsafe fn from_route(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> 
 /// The pointers are what the program gave to the C function that this serves, and valid as that
 /// function asks.
 unsafe fn message_from_route(fd: c_int, message: *mut msghdr, flags: c_int) -> Inside<ssize_t> {
-    // SAFETY: null, which the kernel refuses, or the caller's.
-    let message = unsafe { message.as_mut() }?;
+    given::writable(message.cast(), size_of::<msghdr>()).ok()?;
+    // SAFETY: not null, so the caller's.
+    let message = unsafe { &mut *message };
     // SAFETY: the caller's vectors.
     let mut into = unsafe { targets(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }.ok()?;
     let room: usize = into.iter().map(|buffer| buffer.len()).sum();
@@ -717,6 +736,7 @@ unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Ans
     let to = unsafe { destination(mine, message.msg_name.cast(), message.msg_namelen) }?;
     let mut how = SendTo { to, iface: scope::number(to), ..SendTo::default() };
     if !message.msg_control.is_null() && message.msg_controllen > 0 {
+        given::readable(message.msg_control, message.msg_controllen)?;
         // SAFETY: the caller's bytes.
         let control = unsafe {
             std::slice::from_raw_parts(message.msg_control.cast(), message.msg_controllen)
@@ -737,8 +757,14 @@ unsafe fn send_messages(
 ) -> Answer<c_int> {
     let mut done = 0;
     for at in 0..count.min(MOST_MESSAGES) {
+        let message = messages.wrapping_add(at as usize);
+        match given::writable(message.cast(), size_of::<mmsghdr>()) {
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+            Ok(()) => {}
+        }
         // SAFETY: the caller has `count` messages there.
-        let message = unsafe { &mut *messages.add(at as usize) };
+        let message = unsafe { &mut *message };
         // SAFETY: the caller's message.
         match unsafe { send_message(mine, &message.msg_hdr, flags) } {
             Ok(len) => message.msg_len = len as c_uint,

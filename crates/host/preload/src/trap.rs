@@ -11,6 +11,15 @@ pub(crate) fn is_on() -> bool {
 }
 
 #[cfg(all(target_arch = "x86_64", not(test)))]
+pub(crate) use clearway_trap::has_handled;
+
+/// There is nothing that traps here.
+#[cfg(not(all(target_arch = "x86_64", not(test))))]
+pub(crate) fn has_handled(_signal: std::ffi::c_int) -> bool {
+    false
+}
+
+#[cfg(all(target_arch = "x86_64", not(test)))]
 mod hooks {
     use std::ffi::{c_char, c_int, c_long, c_void};
     use std::sync::atomic::Ordering;
@@ -18,6 +27,7 @@ mod hooks {
     use clearway_client::interrupt;
     use clearway_trap::Hooks;
 
+    use crate::signals::faults;
     use crate::syscalls::{Words, ours};
     use crate::{errno, exec, process};
 
@@ -39,6 +49,7 @@ mod hooks {
             begin: interrupt::hold,
             call,
             interrupted,
+            recover,
             keeps_library,
             execve,
             fork,
@@ -66,6 +77,13 @@ mod hooks {
     unsafe fn interrupted(restarts: bool, context: *mut c_void) {
         // SAFETY: as the caller says.
         unsafe { interrupt::handled(restarts, context) };
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn recover(context: *mut c_void) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { faults::recover(context) }
     }
 
     /// # Safety

@@ -7,6 +7,7 @@ use libc::iovec;
 use smallvec::SmallVec;
 
 use crate::errno::{Answer, fail};
+use crate::given;
 
 /// Buffers of one call at most (UIO_MAXIOV).
 const MOST: usize = 1024;
@@ -23,19 +24,22 @@ pub(crate) type Sources<'a> = SmallVec<[IoSlice<'a>; FEW]>;
 /// Buffers to write to.
 pub(crate) type Targets<'a> = SmallVec<[IoSliceMut<'a>; FEW]>;
 
+/// A slice is not at null, where there are no bytes either; nor are there any at 1.
+fn nowhere(buf: *const c_void) -> *const c_void {
+    if buf.is_null() { std::ptr::without_provenance(1) } else { buf }
+}
+
 /// One buffer to read from.
 ///
 /// # Safety
 /// `buf` is null or points to `len` readable bytes, for `'a`.
 pub(crate) unsafe fn source<'a>(buf: *const c_void, len: usize) -> Answer<IoSlice<'a>> {
+    given::possible(buf, len.min(LONGEST))?;
     if len == 0 {
         return Ok(IoSlice::new(&[]));
     }
-    if buf.is_null() {
-        return fail(libc::EFAULT);
-    }
-    // SAFETY: not null, so the caller's.
-    Ok(IoSlice::new(unsafe { std::slice::from_raw_parts(buf.cast(), len.min(LONGEST)) }))
+    // SAFETY: the caller's, or who copies from it finds that it is not there.
+    Ok(IoSlice::new(unsafe { std::slice::from_raw_parts(nowhere(buf).cast(), len.min(LONGEST)) }))
 }
 
 /// One buffer to write to.
@@ -43,15 +47,14 @@ pub(crate) unsafe fn source<'a>(buf: *const c_void, len: usize) -> Answer<IoSlic
 /// # Safety
 /// `buf` is null or points to `len` writable bytes, for `'a`.
 pub(crate) unsafe fn target<'a>(buf: *mut c_void, len: usize) -> Answer<IoSliceMut<'a>> {
+    given::possible(buf, len.min(LONGEST))?;
     if len == 0 {
         return Ok(IoSliceMut::new(&mut []));
     }
-    if buf.is_null() {
-        return fail(libc::EFAULT);
-    }
-    // SAFETY: not null, so the caller's. What lies there may never have been written: the client
-    // only writes to it.
-    Ok(IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(buf.cast(), len.min(LONGEST)) }))
+    let buf = nowhere(buf).cast_mut().cast();
+    // SAFETY: the caller's, or who copies to it finds that it is not there. What lies there may
+    // never have been written: the client only writes to it.
+    Ok(IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(buf, len.min(LONGEST)) }))
 }
 
 /// The buffers of a `writev`; `too_many` is how this call refuses more than there may be.
@@ -99,9 +102,7 @@ unsafe fn each<'a>(
     if count > MOST {
         return fail(too_many);
     }
-    if iov.is_null() && count > 0 {
-        return fail(libc::EFAULT);
-    }
+    given::readable(iov.cast(), count * size_of::<iovec>())?;
     let vectors: &[iovec] = match count {
         0 => &[],
         // SAFETY: not null, as was seen above, so the caller's.

@@ -11,6 +11,7 @@ use crate::cancel::while_blocked;
 use crate::epoll::{Set, Visit};
 use crate::errno::{Answer, fail};
 use crate::export::{Inside, interpose};
+use crate::given;
 use crate::object::{Object, TABLE};
 use crate::process;
 use crate::table::Held;
@@ -96,8 +97,12 @@ pub(crate) unsafe fn mask_of(mask: *const sigset_t) -> Option<u64> {
 type Holds = SmallVec<[Option<Held<Object>>; FEW]>;
 
 fn any_known(fds: *const pollfd, count: nfds_t) -> bool {
-    // SAFETY: the caller of `poll` has so many there.
-    !fds.is_null() && (0..count as usize).any(|at| TABLE.has(unsafe { (*fds.add(at)).fd }))
+    let len = (count as usize).saturating_mul(size_of::<pollfd>());
+    let is_known = |at| {
+        // SAFETY: the caller of `poll` has so many there, as far as the kernel would read.
+        TABLE.has(unsafe { (*fds.add(at)).fd })
+    };
+    given::readable(fds.cast(), len).is_ok() && (0..count as usize).any(is_known)
 }
 
 /// What the client shall wait for. None: it is a matter of the kernel's.
@@ -208,7 +213,10 @@ unsafe fn poll_inside(
     limit: Option<Duration>,
     mask: *const sigset_t,
 ) -> Inside<c_int> {
-    // SAFETY: not null, as `any_known` saw, so the caller's.
+    if let Err(errno) = given::writable(fds.cast(), count as usize * size_of::<pollfd>()) {
+        return Some(Err(errno));
+    }
+    // SAFETY: not null, so the caller's.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
     let holds: Holds = fds.iter().map(|entry| TABLE.get(entry.fd)).collect();
     let wanted: SmallVec<[(c_int, u16); FEW]> =
@@ -258,7 +266,14 @@ impl Sets {
     }
 
     fn any_known(&self) -> bool {
-        self.wanted().any(|(fd, _)| TABLE.has(fd))
+        self.are(|set, len| given::readable(set.cast(), len)).is_ok()
+            && self.wanted().any(|(fd, _)| TABLE.has(fd))
+    }
+
+    /// Whether all sets that there are can be used in this way.
+    fn are(&self, can: impl Fn(*mut c_ulong, usize) -> Answer<()>) -> Answer<()> {
+        let len = self.words * size_of::<c_ulong>();
+        self.sets.iter().filter(|set| !set.is_null()).try_for_each(|set| can(*set, len))
     }
 
     /// Replaces the sets by what was found; counts the bits.
@@ -303,6 +318,9 @@ unsafe fn select_inside(
     limit: Option<Duration>,
     mask: *const sigset_t,
 ) -> Inside<c_int> {
+    if let Err(errno) = sets.are(|set, len| given::writable(set.cast(), len)) {
+        return Some(Err(errno));
+    }
     let wanted: SmallVec<[(c_int, u16); FEW]> = sets.wanted().collect();
     let holds: Holds = wanted.iter().map(|&(fd, _)| TABLE.get(fd)).collect();
     let mut found: SmallVec<[(c_int, u16, u16); FEW]> = SmallVec::new();

@@ -195,6 +195,7 @@ pub struct Producer {
     ahead: u32,
     /// Since it began to write there was something lent, so its memory stays until it ends.
     has_memory: bool,
+    faulted: bool,
 }
 
 impl Producer {
@@ -206,7 +207,16 @@ impl Producer {
     /// The producer of a FIFO that is empty and new.
     pub fn new(mem: FifoMem) -> Producer {
         let lent_seen = mem.lent();
-        Producer { mem, tail: 0, head_seen: 0, lent_seen, origin: 0, ahead: 0, has_memory: false }
+        Producer {
+            mem,
+            tail: 0,
+            head_seen: 0,
+            lent_seen,
+            origin: 0,
+            ahead: 0,
+            has_memory: false,
+            faulted: false,
+        }
     }
 
     /// Goes on where the last producer stopped, as the shared memory says. For ends that several
@@ -322,13 +332,29 @@ impl Producer {
     }
 
     /// Copies bytes to `at` bytes behind the tail, as many as there is room for, and publishes
-    /// nothing.
+    /// nothing. When `bytes` are not there it writes nothing, and what was written ahead before is
+    /// not to be published either ([`Producer::faulted`]).
     pub fn write_ahead(&mut self, at: u32, bytes: &[u8]) -> Result<u32, Hostile> {
         let wanted = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let len = self.begin_ahead(at, wanted)?;
-        self.mem.bytes.write(self.offset(at), &bytes[..len as usize]);
+        if !self.mem.bytes.write(self.offset(at), &bytes[..len as usize]) {
+            return Ok(self.fault());
+        }
         self.note_ahead(if len > 0 { at + len } else { 0 });
         Ok(len)
+    }
+
+    #[cold]
+    fn fault(&mut self) -> u32 {
+        self.ahead = 0;
+        self.faulted = true;
+        0
+    }
+
+    /// Whether bytes were not there that should have been written ([`crate::fault`]), since this
+    /// was asked last.
+    pub fn faulted(&mut self) -> bool {
+        std::mem::take(&mut self.faulted)
     }
 
     /// So many bytes are about to be written at `at` bytes behind the tail: answers for how many of
@@ -445,6 +471,7 @@ pub struct Consumer {
     tail_seen: u32,
     origin: u32,
     lent: u32,
+    faulted: bool,
 }
 
 impl Consumer {
@@ -455,7 +482,7 @@ impl Consumer {
 
     /// The consumer of a FIFO that is empty and new.
     pub fn new(mem: FifoMem) -> Consumer {
-        Consumer { lent: mem.limit, mem, head: 0, tail_seen: 0, origin: 0 }
+        Consumer { lent: mem.limit, mem, head: 0, tail_seen: 0, origin: 0, faulted: false }
     }
 
     /// Goes on where the last consumer stopped, as the shared memory says. For ends that several
@@ -494,12 +521,22 @@ impl Consumer {
     }
 
     /// Copies bytes from `at` bytes behind the head, as many as there are, and consumes nothing.
+    /// None when `out` is not there ([`Consumer::faulted`]).
     pub fn peek(&mut self, at: u32, out: &mut [u8]) -> Result<usize, Hostile> {
         let wanted = u32::try_from(out.len()).unwrap_or(u32::MAX);
         let there = self.len_for(at.saturating_add(wanted))?.saturating_sub(at);
         let len = wanted.min(there) as usize;
-        self.mem.bytes.read(self.offset(at), &mut out[..len]);
-        Ok(len)
+        if self.mem.bytes.read(self.offset(at), &mut out[..len]) {
+            return Ok(len);
+        }
+        self.faulted = true;
+        Ok(0)
+    }
+
+    /// Whether memory was not there that should have been filled ([`crate::fault`]), since this was
+    /// asked last.
+    pub fn faulted(&mut self) -> bool {
+        std::mem::take(&mut self.faulted)
     }
 
     /// How many bytes were there at the last look, less those that were consumed since.

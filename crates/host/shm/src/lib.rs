@@ -15,6 +15,8 @@ mod additive;
 mod atomic;
 pub mod attach_socket;
 mod described;
+#[cfg(not(loom))]
+pub mod fault;
 pub mod fifo;
 pub mod layout;
 #[cfg(all(loom, test))]

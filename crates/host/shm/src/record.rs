@@ -24,7 +24,8 @@ pub const fn datagram_record_len(payload: u32) -> u32 {
 
 impl Producer {
     /// Puts a datagram in, with the payload's parts behind each other, and publishes it. `head.len`
-    /// is set here. False: there is no room now, nothing has changed.
+    /// is set here. False: there is no room now, or the payload is not there ([`Producer::faulted`]);
+    /// nothing has changed.
     ///
     /// A payload of more than [`MAX_DATAGRAM`] bytes, or one that with its head exceeds the FIFO's
     /// limit, finds no room ever.
@@ -46,7 +47,11 @@ impl Producer {
         self.write_words(&words);
         let mut at = HEAD;
         for part in payload {
-            at += self.write_ahead(at, part)?;
+            let len = self.write_ahead(at, part)?;
+            if (len as usize) < part.len() {
+                return Ok(false);
+            }
+            at += len;
         }
         self.publish(record);
         Ok(true)

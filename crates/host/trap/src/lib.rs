@@ -45,7 +45,7 @@ use std::ffi::{c_char, c_long, c_void};
 
 pub use carry::{Carried, carried, path_in};
 #[cfg(target_arch = "x86_64")]
-pub use signals::signal_entry;
+pub use signals::{has_handled, signal_entry};
 #[cfg(target_arch = "x86_64")]
 pub use start::start;
 
@@ -81,6 +81,9 @@ pub struct Hooks {
     /// A signal came while the library runs, for which the program has a handler, with SA_RESTART
     /// or without. The pointer is what the kernel gave to ours as its third argument.
     pub interrupted: unsafe fn(bool, *mut c_void),
+    /// A fault came while the library runs, for which the program has a handler, with the same
+    /// pointer. True: a pointer of the program's leads nowhere, and the call fails.
+    pub recover: unsafe fn(*mut c_void) -> bool,
     /// Whether a program that is executed with these variables is to have the library, also where
     /// they do not say so.
     pub keeps_library: unsafe fn(&[*const c_char]) -> bool,

@@ -91,6 +91,11 @@ pub fn signal_entry() -> usize {
     address(entry::clearway_trap_signal)
 }
 
+/// Whether the program has had a handler for this signal.
+pub fn has_handled(signal: c_int) -> bool {
+    HANDLERS.get(signal as usize).is_some_and(|handler| handler.load(Ordering::Relaxed) != 0)
+}
+
 fn ask_kernel(signal: usize, action: Option<&Action>, old: Option<&mut Action>) -> isize {
     let action = action.map_or(0, |action| std::ptr::from_ref(action) as usize);
     let old = old.map_or(0, |old| std::ptr::from_mut(old) as usize);
@@ -270,8 +275,12 @@ pub(crate) extern "C" fn interrupted(
     // SAFETY: what the kernel gave to the handler, and the block of this thread.
     let (came, context, block) = unsafe { (info.read(), &mut *context, &*block) };
     if FAULTS & bit(signal) != 0 && came.si_code > 0 {
-        // A pointer of the program's that leads nowhere, or a mistake of ours: it comes again, and
-        // ends the process.
+        // SAFETY: what the kernel gave.
+        if unsafe { (hooks().recover)(std::ptr::from_mut(context).cast()) } {
+            // A pointer of the program's that leads nowhere.
+            return;
+        }
+        // A mistake of ours: it comes again, and ends the process.
         ask_kernel(signal as usize, Some(&Action::default()), None);
         return;
     }

@@ -57,13 +57,17 @@ impl Socket {
                     None => tx.push_datagram(head, from),
                     Some(stamp) => push_stamped(tx, head, from, stamp),
                 };
-                pushed.map(|pushed| (pushed, pushed && tx.kick()))
+                let pushed = pushed.map_err(broken)?;
+                if !pushed && tx.faulted() {
+                    return Err(Errno::FAULT);
+                }
+                Ok((pushed, pushed && tx.kick()))
             });
             if let (Some(flags), Ok(Ok((true, _)))) = (stamped, &pushed) {
                 self.took_key(flags, how);
             }
             drop(held);
-            let (pushed, kicked) = pushed.and_then(|pushed| pushed).map_err(broken)?;
+            let (pushed, kicked) = pushed.map_err(broken)??;
             if kicked {
                 self.tell(request::WROTE, 0);
             }
@@ -167,11 +171,13 @@ impl Socket {
             let Some(head) = rx.datagram()? else { return Ok(None) };
             let (payload, arrived) = without_stamp(rx, &head)?;
             let copied = copy_datagram(rx, &payload, into)?;
+            let faulted = rx.faulted();
             let mut room_is_wanted = false;
             if flags & libc::MSG_PEEK == 0 {
                 rx.consume_datagram(&head);
                 room_is_wanted = rx.room_wanted(rx.mem().limit() / 2);
             }
+            let copied = if faulted { Err(Errno::FAULT) } else { Ok(copied) };
             Ok::<_, Hostile>(Some((payload, copied, arrived, room_is_wanted)))
         });
         drop(held);
@@ -183,7 +189,8 @@ impl Socket {
         if room_is_wanted {
             self.tell(request::CONSUMED, 0);
         }
-        Ok(Some(Received { arrived, ..self.received(&head, copied, flags) }))
+        // A datagram for which there is no memory is lost, as in the kernel.
+        Ok(Some(Received { arrived, ..self.received(&head, copied?, flags) }))
     }
 
     fn received(&self, head: &DatagramHead, copied: usize, flags: i32) -> Received {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use clearway_shm::attach_socket::{Request, Session, stamping};
 use clearway_shm::layout::{AcceptRecord, Message, flags, request, state, taken_by};
-use clearway_shm::{Consumer, FifoMem, Hostile, Producer};
+use clearway_shm::{Consumer, FifoMem, Producer};
 
 use super::{Received, SendTo, broken};
 use crate::attach::Attachment;
@@ -44,7 +44,10 @@ impl Socket {
             if stamped.is_some() {
                 self.find_stamps();
             }
-            sent += self.write_some(from, sent, (flags, stamped))?;
+            match self.write_some(from, sent, (flags, stamped)) {
+                Err(Errno::FAULT) if sent > 0 => return Ok(sent),
+                written => sent += written?,
+            }
             if sent == total {
                 return Ok(sent);
             }
@@ -137,7 +140,7 @@ impl Socket {
         };
         let written = tx
             .with(&held, |tx| write_from(tx, from, bounds, mark, || self.tell(request::WROTE, 0)));
-        written.and_then(|written| written).map_err(broken)
+        written.map_err(broken)?
     }
 
     /// The FIFO is full: the worker shall tell when it is not. True when there is room after all.
@@ -183,7 +186,10 @@ impl Socket {
         loop {
             // The state is read before the FIFO: what ends the stream is set after the last byte.
             let state = self.core.state();
-            got += self.read_some(into, got, flags, &mut arrived)?;
+            match self.read_some(into, got, flags, &mut arrived) {
+                Err(Errno::FAULT) if got > 0 => break,
+                read => got += read?,
+            }
             let enough = got == wanted || got > 0 && (got >= least || self.at_mark());
             if enough && (got > 0 || self.core.readable()) {
                 break;
@@ -225,7 +231,7 @@ impl Socket {
         let held = self.core.lock_rx();
         let read = rx.with(&held, |rx| {
             // The end before the mark: who sees a byte sees whether it is urgent.
-            let there = rx.len()?;
+            let there = rx.len().map_err(broken)?;
             let mark = self.core.urgent();
             let (over, most) = self.before_mark(mark, there);
             let read = read_into(rx, into, skip, flags, (over, most))?;
@@ -234,14 +240,14 @@ impl Socket {
                 *arrived = self.arrival_of(end, flags & libc::MSG_PEEK == 0);
             }
             if flags & libc::MSG_PEEK != 0 {
-                return Ok((read, false));
+                return Ok::<_, Errno>((read, false));
             }
             rx.consume(over + read as u32);
             self.core.passed(mark, over + read as u32);
-            Ok::<_, Hostile>((read, rx.room_wanted(rx.mem().limit() / 2)))
+            Ok((read, rx.room_wanted(rx.mem().limit() / 2)))
         });
         drop(held);
-        let (read, room_is_wanted) = read.and_then(|read| read).map_err(broken)?;
+        let (read, room_is_wanted) = read.map_err(broken)??;
         if room_is_wanted {
             self.tell(request::CONSUMED, 0);
         }
@@ -464,13 +470,16 @@ impl Bounds {
 ///
 /// `mark` is told where in the FIFO the last byte of the program's call ends, before it is
 /// published.
+///
+/// # Errors
+/// EFAULT: bytes of the first chunk are not there. In a later one, those before it are written.
 pub(super) fn write_from(
     tx: &mut Producer,
     from: &[IoSlice<'_>],
     bounds: Bounds,
     mark: impl Fn(u32),
     tell: impl Fn(),
-) -> Result<usize, Hostile> {
+) -> Result<usize, Errno> {
     let Bounds { mut skip, most, more, ends_short } = bounds;
     let all = from.iter().map(|part| part.len()).sum::<usize>().saturating_sub(skip);
     let wanted = all.min(most);
@@ -484,7 +493,10 @@ pub(super) fn write_from(
         skip = skip.saturating_sub(part.len());
         while !rest.is_empty() && written < most {
             let chunk = &rest[..rest.len().min((CHUNK - unpublished) as usize).min(most - written)];
-            let len = tx.write_ahead(unpublished, chunk)?;
+            let len = tx.write_ahead(unpublished, chunk).map_err(broken)?;
+            if len == 0 && tx.faulted() {
+                return ended_by_fault(tx, written - unpublished as usize, tell);
+            }
             unpublished += len;
             written += len as usize;
             if (len as usize) < chunk.len() {
@@ -499,7 +511,8 @@ pub(super) fn write_from(
                 if written == wanted && ends(written) {
                     mark(tx.position().wrapping_add(unpublished));
                 }
-                let more = if written < wanted { tx.room()? > unpublished } else { more };
+                let room = tx.room().map_err(broken)?;
+                let more = if written < wanted { room > unpublished } else { more };
                 publish(tx, std::mem::take(&mut unpublished), more, &tell);
             }
             rest = &rest[len as usize..];
@@ -509,6 +522,18 @@ pub(super) fn write_from(
         mark(tx.position().wrapping_add(unpublished));
     }
     publish(tx, unpublished, more, &tell);
+    Ok(written)
+}
+
+/// A chunk has bytes that are not there: none of it is sent, and after `written` bytes nothing
+/// follows, as was said with them.
+#[cold]
+fn ended_by_fault(tx: &Producer, written: usize, tell: impl Fn()) -> Result<usize, Errno> {
+    if written == 0 {
+        return Err(Errno::FAULT);
+    }
+    tx.say_more(false);
+    tell();
     Ok(written)
 }
 
@@ -531,7 +556,7 @@ fn read_into(
     mut skip: usize,
     flags: i32,
     (over, most): (u32, u32),
-) -> Result<usize, Hostile> {
+) -> Result<usize, Errno> {
     let mut read = 0;
     for part in into {
         let whole = part.len();
@@ -539,7 +564,10 @@ fn read_into(
         skip = skip.saturating_sub(whole);
         let len = rest.len().min((most - read) as usize);
         if len > 0 && flags & libc::MSG_TRUNC == 0 {
-            rx.peek(over + read, &mut rest[..len])?;
+            rx.peek(over + read, &mut rest[..len]).map_err(broken)?;
+            if rx.faulted() {
+                return Err(Errno::FAULT);
+            }
         }
         read += len as u32;
     }

@@ -105,7 +105,7 @@ impl Socket {
         let written = tx.with(&held, |tx| {
             write_from(tx, from, Bounds::behind(skip), |_| {}, || self.tell(request::WROTE, 0))
         });
-        written.and_then(|written| written).map(|_| true).map_err(broken)
+        written.map_err(broken)?.map(|_| true)
     }
 
     /// SIOCATMARK: what is read next is the urgent byte.

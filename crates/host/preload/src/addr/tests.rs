@@ -35,7 +35,8 @@ fn short_addresses_are_for_the_kernel_to_judge() {
         assert_eq!(read(raw.as_ptr(), 23), Given::Other { family: Some(libc::AF_INET6) });
         assert!(matches!(read(raw.as_ptr(), 24), Given::Inet { v6: true, .. }));
         assert!(matches!(read(raw.as_ptr(), len), Given::Inet { v6: true, .. }));
-        assert_eq!(read(std::ptr::null(), 16), Given::Other { family: None });
+        assert_eq!(read(std::ptr::null(), 16), Given::Nowhere);
+        assert_eq!(read(std::ptr::null(), 0), Given::Other { family: None });
     }
 }
 

@@ -1,6 +1,6 @@
 //! `ioctl` with `SIOCGIF*`.
 
-use std::ffi::{c_char, c_int, c_long, c_ulong};
+use std::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -10,6 +10,7 @@ use super::list::{broadcast, mask};
 use super::{NAME_LEN, c_name, flags, hardware, kernels_too, named, numbered, shown};
 use crate::errno::{Answer, check, fail};
 use crate::export::Inside;
+use crate::given;
 use crate::{object, real};
 
 /// From `linux/sockios.h`; the `libc` crate has not all of these.
@@ -69,7 +70,14 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<
     }
     if request == SIOCGIFCONF {
         // SAFETY: the caller's structure.
-        return unsafe { list(fd, &mut *(word as usize as *mut Conf)) };
+        return match given::writable(word as usize as *mut c_void, size_of::<Conf>()) {
+            // SAFETY: the caller's structure.
+            Ok(()) => unsafe { list(fd, &mut *(word as usize as *mut Conf)) },
+            Err(errno) => Some(Err(errno)),
+        };
+    }
+    if let Err(errno) = given::writable(word as usize as *mut c_void, size_of::<Asked>()) {
+        return Some(Err(errno));
     }
     // SAFETY: the caller's structure.
     let asked = unsafe { &mut *(word as usize as *mut Asked) };
@@ -178,8 +186,12 @@ unsafe fn list(fd: c_int, conf: &mut Conf) -> Inside<c_int> {
             if !conf.buf.is_null() {
                 let mut entry = Asked { name: c_name(&one.name), value: [0; 24] };
                 in_v4(&mut entry.value, *ip);
+                let place = conf.buf.wrapping_add(used).cast::<Asked>();
+                if let Err(errno) = given::writable(place.cast(), size_of::<Asked>()) {
+                    return Some(Err(errno));
+                }
                 // SAFETY: there is room for it in the program's buffer.
-                unsafe { conf.buf.add(used).cast::<Asked>().write_unaligned(entry) };
+                unsafe { place.write_unaligned(entry) };
             }
             used += size_of::<Asked>();
         }

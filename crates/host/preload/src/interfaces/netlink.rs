@@ -18,6 +18,7 @@ use self::single::Answers;
 use super::list::broadcast;
 use super::{c_name, flags, hardware, numbered, ours, shown};
 use crate::export::Inside;
+use crate::given;
 use crate::object::{self, Object, TABLE};
 use crate::{errno, process, real};
 
@@ -157,6 +158,7 @@ pub(crate) fn take(fd: c_int, into: &mut [IoSliceMut<'_>], flags: c_int) -> Opti
     let mut rest = datagram.as_slice();
     for buffer in into {
         let len = rest.len().min(buffer.len());
+        given::writable(buffer.as_mut_ptr().cast(), len).ok()?;
         buffer[..len].copy_from_slice(&rest[..len]);
         rest = &rest[len..];
     }
@@ -353,14 +355,16 @@ pub(crate) unsafe fn note_vectors(
     message: *const libc::msghdr,
     flags: c_int,
 ) -> Inside<ssize_t> {
-    // SAFETY: null, or the caller's.
-    let message = unsafe { message.as_ref() }?;
+    given::readable(message.cast(), size_of::<libc::msghdr>()).ok()?;
+    // SAFETY: not null, so the caller's.
+    let message = unsafe { &*message };
     // SAFETY: the caller's vectors.
     let parts =
         unsafe { crate::vectors::sources(message.msg_iov, message.msg_iovlen, libc::EMSGSIZE) }
             .ok()?;
     let mut whole = Vec::new();
     for part in &parts {
+        given::readable(part.as_ptr().cast(), part.len()).ok()?;
         whole.extend_from_slice(&part[..part.len().min(LONGEST)]);
     }
     note(fd, &whole, flags)
@@ -376,9 +380,7 @@ pub(crate) unsafe fn note_bytes(
     len: usize,
     flags: c_int,
 ) -> Inside<ssize_t> {
-    if buf.is_null() {
-        return None;
-    }
-    // SAFETY: the caller's.
+    given::readable(buf, len).ok()?;
+    // SAFETY: not null when there is something, so the caller's.
     note(fd, unsafe { std::slice::from_raw_parts(buf.cast(), len) }, flags)
 }

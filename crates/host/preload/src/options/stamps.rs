@@ -11,6 +11,7 @@ use clearway_options::stamping::{
 
 use super::{Setting, Value, number};
 use crate::errno::{Answer, fail};
+use crate::given;
 use crate::object::Ours;
 
 /// Not in the `libc` crate by these names on this machine, where both mean the same.
@@ -105,9 +106,7 @@ pub(crate) unsafe fn ioctl(ours: &Ours, request: c_ulong, word: c_long) -> Optio
     };
     let out = word as usize as *mut [i64; 2];
     Some(last(ours).and_then(|at| {
-        if out.is_null() {
-            return fail(libc::EFAULT);
-        }
+        given::writable(out.cast(), size_of::<[i64; 2]>())?;
         let [seconds, nanoseconds] = parts(at);
         let rest = if in_nanoseconds { nanoseconds } else { nanoseconds / 1000 };
         // SAFETY: not null, so the caller's place for two numbers.

@@ -70,6 +70,11 @@ fn errno_for_errno() {
 }
 
 #[test]
+fn pointers_that_lead_nowhere() {
+    over_a_host("faults");
+}
+
+#[test]
 fn processes_share_sockets() {
     over_a_host("forks");
 }
@@ -475,7 +480,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 17] = [
+const TRAPPED: [&str; 18] = [
     "errnos",
     "numbers",
     "forks",
@@ -493,6 +498,7 @@ const TRAPPED: [&str; 17] = [
     "redirected",
     "handed",
     "connects",
+    "faults_handled",
 ];
 
 /// Each of them says over Clearway what it says over the kernel.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{io, slice};
 
 use crate::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::fault::copy;
 use crate::layout::{FifoHead, HostHead, QueuePairHead, RingHead, SessionHead, WorkerWord};
 use crate::memory::{Segment, ShmError};
 
@@ -97,30 +98,29 @@ impl Bytes {
         (unsafe { self.base.add(start) }, first)
     }
 
-    /// Copies `source` to `position`.
-    pub(crate) fn write(&self, position: u32, source: &[u8]) {
+    /// Copies `source` to `position`. False: it is not there ([`crate::fault`]).
+    ///
+    /// Other processes are outside of what the compiler reasons about, as devices are. What a race
+    /// can do is mix old and new bytes in the copy, and those who copy bear any bytes.
+    pub(crate) fn write(&self, position: u32, source: &[u8]) -> bool {
         let (start, first) = self.split(position, source.len());
         let (front, back) = source.split_at(first);
         // SAFETY: `split` keeps both parts inside the memory, the second one at its beginning;
         // private memory does not overlap it.
         unsafe {
-            copy(front.as_ptr(), start.as_ptr(), front.len());
-            if !back.is_empty() {
-                copy(back.as_ptr(), self.base.as_ptr(), back.len());
-            }
+            copy(front.as_ptr(), start.as_ptr(), front.len())
+                && (back.is_empty() || copy(back.as_ptr(), self.base.as_ptr(), back.len()))
         }
     }
 
-    /// Copies from `position` to `out`.
-    pub(crate) fn read(&self, position: u32, out: &mut [u8]) {
+    /// Copies from `position` to `out`. False: that is not there.
+    pub(crate) fn read(&self, position: u32, out: &mut [u8]) -> bool {
         let (start, first) = self.split(position, out.len());
         let (front, back) = out.split_at_mut(first);
         // SAFETY: as in `write`.
         unsafe {
-            copy(start.as_ptr(), front.as_mut_ptr(), front.len());
-            if !back.is_empty() {
-                copy(self.base.as_ptr(), back.as_mut_ptr(), back.len());
-            }
+            copy(start.as_ptr(), front.as_mut_ptr(), front.len())
+                && (back.is_empty() || copy(self.base.as_ptr(), back.as_mut_ptr(), back.len()))
         }
     }
 
@@ -196,22 +196,8 @@ impl Bytes {
     }
 }
 
-/// A plain copy into or out of memory that another process may write meanwhile.
-///
-/// Other processes are outside of what the compiler reasons about, as devices are. What a race can
-/// do is mix old and new bytes in the copy, and those who copy bear any bytes. Not inlined: the
-/// compiler cannot then read the source a second time in place of the copy, so what was checked is
-/// what is used.
-///
-/// # Safety
-/// As [`ptr::copy_nonoverlapping`].
-#[inline(never)]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's.
-    unsafe { ptr::copy_nonoverlapping(from, to, len) }
-}
-
-/// The same between two places that others may write, and that may be one place.
+/// A plain copy between two places that other processes may write meanwhile, and that may be one
+/// place.
 ///
 /// # Safety
 /// As [`ptr::copy`].

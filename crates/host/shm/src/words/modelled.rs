@@ -42,18 +42,20 @@ impl Bytes {
         &self.0[position as usize & (self.0.len() - 1)]
     }
 
-    pub(crate) fn write(&self, position: u32, source: &[u8]) {
+    pub(crate) fn write(&self, position: u32, source: &[u8]) -> bool {
         for (byte, at) in source.iter().zip(0..) {
             // SAFETY: loom fails the test when another thread uses the cell at the same time.
             self.cell(position.wrapping_add(at)).with_mut(|cell| unsafe { *cell = *byte });
         }
+        true
     }
 
-    pub(crate) fn read(&self, position: u32, out: &mut [u8]) {
+    pub(crate) fn read(&self, position: u32, out: &mut [u8]) -> bool {
         for (byte, at) in out.iter_mut().zip(0..) {
             // SAFETY: as in `write`.
             *byte = self.cell(position.wrapping_add(at)).with(|cell| unsafe { *cell });
         }
+        true
     }
 
     pub(crate) fn copy_to(&self, position: u32, to: &Bytes, to_position: u32, len: usize) {
