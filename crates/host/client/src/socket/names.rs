@@ -205,7 +205,10 @@ impl Socket {
     /// getsockname. Before it is bound: the wildcard address and port 0.
     pub fn local(&self) -> SocketAddr {
         let known = self.with(|socket| socket.local);
-        let asked = || self.flag(flags::CONNECT_ASKED).then(|| self.name_of_asked()).flatten();
+        // A datagram socket that has sent something has a port, which the worker chose.
+        let has_sent = || self.core.kind == Kind::Datagram && self.core.tx().is_some();
+        let is_named = self.flag(flags::CONNECT_ASKED) || known.is_none() && has_sent();
+        let asked = || is_named.then(|| self.name_of_asked()).flatten();
         known.or_else(asked).unwrap_or_else(|| self.unspecified())
     }
 

@@ -822,6 +822,24 @@ static void datagrams(void)
 	close(one);
 }
 
+/* The port that the first sendto gives is the one that the peer sees. */
+static void named_by_sending(void)
+{
+	int to = bound(SOCK_DGRAM), fd = socket(self.ss_family, SOCK_DGRAM, 0);
+	struct sockaddr_storage name = name_of(to), from;
+	socklen_t len = sizeof(from);
+	char byte;
+
+	CALL(((struct sockaddr_in *)(from = name_of(fd), &from))->sin_port);
+	CALL(sendto(fd, "x", 1, 0, (void *)&name, self_len));
+	name = name_of(fd);
+	if (recvfrom(to, &byte, 1, 0, (void *)&from, &len) != 1)
+		die("recvfrom");
+	CALL(((struct sockaddr_in *)&name)->sin_port == ((struct sockaddr_in *)&from)->sin_port);
+	close(to);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -843,5 +861,6 @@ int main(int argc, char **argv)
 	selects();
 	datagram_options();
 	datagrams();
+	named_by_sending();
 	return 0;
 }
