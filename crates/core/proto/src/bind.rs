@@ -5,9 +5,10 @@
 //! never stand in the way of a bind: the flow table tells them from a listener by themselves.
 
 use clearway_base::sip::sip_1_3;
-use clearway_base::{FlowMap, Handle, Slab};
+use clearway_base::{Handle, Slab};
 use clearway_wire::{Addr, Endpoint};
 
+use crate::chains::{Chained, Chains, Place};
 use crate::ids::{BindId, Table};
 
 /// A port to be reserved.
@@ -60,19 +61,33 @@ impl BindSpec {
 struct Bound {
     spec: BindSpec,
     listening: bool,
+    /// Its place among those of its port.
+    place: Place,
+}
+
+impl Chained for Bound {
+    type Key = (Table, u16);
+
+    fn key(&self) -> (Table, u16) {
+        (self.spec.table, self.spec.local.port)
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn place_mut(&mut self) -> &mut Place {
+        &mut self.place
+    }
 }
 
 impl Bound {
-    /// Whether the two cannot both be.
+    /// Whether the two, of one port, cannot both be.
     fn conflicts(&self, other: &BindSpec) -> bool {
         let shares_address = self.spec.reuse_address && other.reuse_address && !self.listening;
-        let same_port = self.spec.table == other.table && self.spec.local.port == other.local.port;
         let overlap =
             overlap((&self.spec.local.addr, self.spec.v6_only), (&other.local.addr, other.v6_only));
-        same_port
-            && overlap
-            && !shares_address
-            && !self.spec.sharing().shares_port(&other.sharing())
+        overlap && !shares_address && !self.spec.sharing().shares_port(&other.sharing())
     }
 }
 
@@ -91,14 +106,14 @@ pub(crate) fn overlap(a: (&Addr, bool), b: (&Addr, bool)) -> bool {
 pub(crate) struct Binds {
     slab: Slab<Bound>,
     /// By table and port.
-    map: FlowMap,
+    chains: Chains,
     key: (u64, u64),
 }
 
 impl Binds {
     /// Room for `capacity` reservations, hashed under `key`.
     pub(crate) fn new(capacity: u32, key: (u64, u64)) -> Binds {
-        Binds { slab: Slab::new(capacity), map: FlowMap::new(capacity), key }
+        Binds { slab: Slab::new(capacity), chains: Chains::new(capacity), key }
     }
 
     fn hash(&self, table: Table, port: u16) -> u64 {
@@ -111,18 +126,16 @@ impl Binds {
             return false;
         }
         let but = but.map(|id| id.index());
-        let conflicts = |index| self.slab.by_index(index).is_some_and(|b| b.conflicts(spec));
-        self.map
-            .find(self.hash(spec.table, spec.local.port), |index| {
-                Some(index) != but && conflicts(index)
-            })
-            .is_some()
+        let (table, port) = (spec.table, spec.local.port);
+        self.chains
+            .of(&self.slab, self.hash(table, port), &(table, port))
+            .any(|(index, bound)| Some(index) != but && bound.conflicts(spec))
     }
 
     pub(crate) fn insert(&mut self, spec: BindSpec) -> Option<BindId> {
         let hash = self.hash(spec.table, spec.local.port);
-        let handle = self.slab.insert(Bound { spec, listening: false })?;
-        if self.map.insert(hash, handle.index()).is_err() {
+        let handle = self.slab.insert(Bound { spec, listening: false, place: Place::default() })?;
+        if self.chains.insert(&mut self.slab, hash, handle.index()).is_err() {
             self.slab.remove(handle);
             return None;
         }
@@ -155,11 +168,10 @@ impl Binds {
     }
 
     pub(crate) fn remove(&mut self, id: BindId) {
-        let Some(bound) = Self::handle(id).and_then(|handle| self.slab.remove(handle)) else {
-            return;
-        };
-        self.map.remove(self.hash(bound.spec.table, bound.spec.local.port), |index| {
-            index == id.index()
-        });
+        let Some(handle) = Self::handle(id) else { return };
+        let Some(Bound { spec, .. }) = self.slab.get(handle) else { return };
+        let hash = self.hash(spec.table, spec.local.port);
+        self.chains.remove(&mut self.slab, hash, handle.index());
+        self.slab.remove(handle);
     }
 }

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod store;
 
 mod bind;
+mod chains;
 mod flow;
 mod hash;
 mod ids;

@@ -14,6 +14,7 @@ use clearway_pkt::{Iface, Sink};
 use clearway_wire::{Addr, Endpoint, Proto, udp};
 
 use crate::bind::{Sharing, overlap};
+use crate::chains::{Chained, Chains, Place};
 use crate::config::Config;
 use crate::counters::{Counters, Drop};
 use crate::error::Unreachable;
@@ -200,6 +201,8 @@ struct Socket {
     /// The next of those that share its addresses and ports, bound before it; the first of them
     /// alone is in the map.
     next: Option<u32>,
+    /// Its place among those on its port.
+    on_port: Place,
     /// Its owner has closed it; what it has to send still leaves.
     closed: bool,
     /// Until when that may take; never: the turn in which it was closed is not over.
@@ -253,7 +256,7 @@ pub(crate) struct Udp {
     /// one that came last.
     map: FlowMap,
     /// All that are not closed, by table and port.
-    ports_taken: FlowMap,
+    ports_taken: Chains,
     hash: AddrHash,
     rng: Rng,
     connected: u32,
@@ -280,7 +283,7 @@ impl Udp {
         Udp {
             sockets: Slab::new(config.limits.udp_sockets),
             map: FlowMap::new(config.limits.udp_sockets),
-            ports_taken: FlowMap::new(config.limits.udp_sockets),
+            ports_taken: Chains::new(config.limits.udp_sockets),
             hash,
             rng: Rng::seed(hash.of(1, &Addr::ANY_V4)),
             connected: 0,
@@ -344,10 +347,10 @@ impl Udp {
         port: u16,
         mut is_it: impl FnMut(u32, &Socket) -> bool,
     ) -> Option<u32> {
-        self.ports_taken.find(self.hash_of_port(table, port), |index| {
-            let socket = self.sockets.by_index(index);
-            socket.is_some_and(|s| s.table == table && s.bound.port == port && is_it(index, s))
-        })
+        self.ports_taken
+            .of(&self.sockets, self.hash_of_port(table, port), &(table, port))
+            .find(|(index, s)| is_it(*index, s))
+            .map(|(index, _)| index)
     }
 
     /// The socket that a datagram is for: connected to its sender, else bound to its address, else
@@ -637,10 +640,10 @@ impl Udp {
         let handle = self.sockets.insert(socket);
         let handle = handle.ok_or(UdpError::TooMany)?;
         let port = self.hash_of_port(spec.table, local.port);
-        if self.ports_taken.insert(port, handle.index()).is_err()
+        if self.ports_taken.insert(&mut self.sockets, port, handle.index()).is_err()
             || self.enter(handle.index()).is_err()
         {
-            self.ports_taken.remove(port, |value| value == handle.index());
+            self.ports_taken.remove(&mut self.sockets, port, handle.index());
             self.sockets.remove(handle);
             return Err(UdpError::TooMany);
         }
@@ -659,6 +662,7 @@ impl Udp {
             sharing: *sharing,
             stands_in: false,
             next: None,
+            on_port: Place::default(),
             closed: false,
             until: Instant::NEVER,
             token: spec.token,
@@ -722,6 +726,22 @@ impl Udp {
             .find(|&port| port != 0 && !self.is_taken(spec, &Sharing::default(), port))
             .map(|port| Endpoint::new(spec.local.addr, port))
             .ok_or(UdpError::NoPorts)
+    }
+}
+
+impl Chained for Socket {
+    type Key = (Table, u16);
+
+    fn key(&self) -> (Table, u16) {
+        (self.table, self.bound.port)
+    }
+
+    fn place(&self) -> &Place {
+        &self.on_port
+    }
+
+    fn place_mut(&mut self) -> &mut Place {
+        &mut self.on_port
     }
 }
 

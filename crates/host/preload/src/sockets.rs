@@ -88,6 +88,8 @@ interpose! {
         if TABLE.has(fd) => ours(fd).map(|mine| {
         mine.socket.refresh();
         match mine.socket.remote() {
+            // Of a datagram socket that asked by which address of ours one leads there.
+            Some(remote) if remote.port() == 0 => fail(libc::ENOTCONN),
             Some(remote) => {
                 addr::write(scope::beside(remote, mine.socket.local().ip()), mine.socket.is_v6(),
                     addr, len).map(|()| 0)

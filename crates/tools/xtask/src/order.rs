@@ -55,8 +55,8 @@ const fn open(scope: &'static str, storeys: &'static [Storey]) -> Order {
 pub const ORDERS: &[Order] = &[
     settled("proto", &[
         floor("what is told as it happens", &["trace"]),
-        floor("words and tools", &["counters", "error", "hash", "ids", "limits", "payload", "ports",
-            "records", "store"]),
+        floor("words and tools", &["chains", "counters", "error", "hash", "ids", "limits", "payload",
+            "ports", "records", "store"]),
         floor("keys and choices", &["bind", "config", "event", "export", "flow"]),
         floor("IP", &["net"]),
         floor("transports", &["tcp", "udp"]),

@@ -1,6 +1,5 @@
 //! What owners do to their connections and listeners. Each verb marks, and `settle` does the rest.
 
-use super::established::QUICK_ACKS;
 use super::fast_open::{FastOpenConnect, FastOpenListener};
 use super::marks::Marks;
 use clearway_base::{Handle, Instant, Link, List, Rng, Slab};
@@ -11,7 +10,7 @@ use super::conn::{Conn, Start};
 use super::context::{Cx, Pools};
 use super::deadlines::Timer;
 use super::rare_stats::EarlySyn;
-use super::rcv::{DELAYED, PUSHED, QUICK};
+use super::rcv::{DELAYED, PUSHED, QUICK, QUICK_ACKS};
 use super::seldom::Seldom;
 use super::sizes::Sizes;
 use super::state::State;
@@ -200,7 +199,11 @@ impl<E: Env> Tcp<E> {
         let (port, claim) = if asked.port != 0 {
             let claim = self.claim(cx.config, &key(asked.port), false);
             let local = Endpoint::new(local, asked.port);
-            if claim == Claim::Taken || self.binds.is_taken(&alone(spec.table, local), bound) {
+            // Whoever has a reservation was let in beside others with the same port: what tells
+            // their connections apart is the peer.
+            let is_taken =
+                || bound.is_none() && self.binds.is_taken(&alone(spec.table, local), None);
+            if claim == Claim::Taken || is_taken() {
                 return Err(ConnectError::InUse);
             }
             (asked.port, claim)

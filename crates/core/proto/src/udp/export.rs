@@ -251,8 +251,10 @@ impl Udp {
         let tells = socket.events.0 != 0 || !socket.rx.is_empty();
         let handle = self.sockets.insert(socket).ok_or(Fault::Full)?;
         let (index, hash) = (handle.index(), self.hash_of_port(table, port));
-        if self.ports_taken.insert(hash, index).is_err() || self.enter(index).is_err() {
-            self.ports_taken.remove(hash, |value| value == index);
+        if self.ports_taken.insert(&mut self.sockets, hash, index).is_err()
+            || self.enter(index).is_err()
+        {
+            self.ports_taken.remove(&mut self.sockets, hash, index);
             self.sockets.remove(handle);
             return Err(Fault::Full);
         }

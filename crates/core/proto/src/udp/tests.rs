@@ -93,6 +93,28 @@ fn the_most_specific_socket_gets_the_datagram() {
 }
 
 #[test]
+fn any_number_may_share_a_port_each_with_a_peer_of_its_own() {
+    let mut config = config();
+    config.limits.udp_sockets = 1000;
+    let mut net = Net::with(config, &[(raw(1500), &["10.0.0.1/24"])]);
+    let sockets: Vec<_> = (0..1000u16)
+        .map(|peer| {
+            let socket = share(&mut net, "10.0.0.1", 7, REUSE_PORT);
+            net.stack.udp_connect(socket, end("10.0.0.2", 1000 + peer)).unwrap();
+            socket
+        })
+        .collect();
+    for (socket, peer) in sockets.iter().zip(1000..) {
+        net.ingest(&udp_packet(("10.0.0.2", peer), ("10.0.0.1", 7), b"x"));
+        assert_eq!(received(&mut net, *socket).len(), 1, "of {peer}");
+    }
+    for socket in sockets {
+        net.stack.udp_close(socket);
+    }
+    bind(&mut net, "10.0.0.1", 7);
+}
+
+#[test]
 fn an_ipv6_only_wildcard_leaves_ipv4_to_others() {
     let mut net = Net::lan();
     let six = net.stack.udp_bind(UdpSpec { v6_only: true, ..spec("::", 7) }).unwrap();
@@ -217,7 +239,8 @@ fn what_cannot_be_sent_is_refused_with_the_reason() {
     );
     assert_eq!(s.udp_send(four, end("10.0.0.2", 9), None, &vec![0; 65_507]), Ok(()));
     assert_eq!(s.udp_connect(four, end("10.0.0.255", 9)), Err(UdpError::BadAddress));
-    assert_eq!(s.udp_connect(four, end("10.0.0.2", 0)), Err(UdpError::BadAddress));
+    assert_eq!(s.udp_connect(four, end("10.0.0.2", 0)), Ok(()), "which address leads there");
+    assert_eq!(s.udp_local(four).map(|at| at.addr), Some(addr("10.0.0.1")), "this one");
 }
 
 #[test]

@@ -22,7 +22,8 @@ impl Udp {
     }
 
     /// From now on the socket takes datagrams of this peer only, sends to it when no other is
-    /// named, and hears of ICMP errors.
+    /// named, and hears of ICMP errors. A peer of port 0 is one from whom nothing comes: who
+    /// connects to it asks which address of ours leads there.
     pub(crate) fn connect(
         &mut self,
         ip: &Ip,
@@ -31,8 +32,7 @@ impl Udp {
     ) -> Result<(), UdpError> {
         let handle = to_handle(socket).ok_or(UdpError::Stale)?;
         let table = self.sockets.get(handle).filter(|s| !s.closed).ok_or(UdpError::Stale)?.table;
-        if remote.port == 0 || !(remote.addr.is_multicast() || ip.may_be_peer(table, &remote.addr))
-        {
+        if !(remote.addr.is_multicast() || ip.may_be_peer(table, &remote.addr)) {
             return Err(UdpError::BadAddress);
         }
         // Who changes the peer may need another address of his own.
@@ -105,7 +105,7 @@ impl Udp {
         let Some(s) = self.sockets.get(handle).filter(|s| !s.closed) else { return };
         let port = self.hash_of_port(s.table, s.bound.port);
         // It may have been let go before.
-        if self.ports_taken.remove(port, |value| value == index).is_some() {
+        if self.ports_taken.remove(&mut self.sockets, port, index) {
             self.take_out(index);
             if let Some(s) = self.sockets.get_mut(handle) {
                 groups.leave_all(&mut s.joined);
@@ -193,7 +193,7 @@ impl Udp {
         let s = self.by_id(socket)?;
         let (table, local, dual, multicast) = (s.table, s.local.addr, s.dual, s.multicast);
         let to = how.to.or(s.remote).ok_or(UdpError::BadAddress)?;
-        if to.port == 0 || to.addr.is_unspecified() {
+        if (to.port == 0 && how.to.is_some()) || to.addr.is_unspecified() {
             return Err(UdpError::BadAddress);
         }
         let via = groups::link_of(how.iface, multicast.iface, &to.addr);

@@ -75,6 +75,11 @@ fn pointers_that_lead_nowhere() {
 }
 
 #[test]
+fn a_child_without_what_belongs_to_a_thread_makes_system_calls() {
+    over_a_host("bare");
+}
+
+#[test]
 fn processes_share_sockets() {
     over_a_host("forks");
 }
@@ -118,6 +123,11 @@ fn a_port_that_the_kernel_gave_is_good_for_a_connection() {
 #[test]
 fn who_may_have_a_port_beside_whom() {
     over_a_host("binds");
+}
+
+#[test]
+fn one_port_is_for_as_many_as_share_it() {
+    over_a_host("shared");
 }
 
 /// For each way to wait, how many connections each of the processes had.

@@ -179,6 +179,40 @@ fn a_connection_leaves_from_the_port_that_was_reserved() {
 }
 
 #[test]
+fn who_shares_a_port_connects_from_it_to_peers_of_their_own() {
+    let mut net = net();
+    for port in [80, 81] {
+        net.stack.listen(listening("10.0.0.2", port)).unwrap();
+    }
+    let reuse = BindSpec { reuse_address: true, ..at("10.0.0.1", 20) };
+    let binds = [net.stack.bind(reuse).unwrap(), net.stack.bind(reuse).unwrap()];
+    let first = net.stack.connect_bound(net.now, binds[0], to("10.0.0.2", 80)).unwrap();
+    net.loop_back();
+    let same = net.stack.connect_bound(net.now, binds[1], to("10.0.0.2", 80));
+    assert_eq!(same, Err(ConnectError::InUse), "a connection has its ends once");
+    let other = net.stack.connect_bound(net.now, binds[1], to("10.0.0.2", 81)).unwrap();
+    net.loop_back();
+    for conn in [first, other] {
+        assert_eq!(net.stack.state(conn), State::Established);
+        assert_eq!(net.stack.local(conn).map(|local| local.port), Some(20));
+    }
+    let local = Some(Endpoint::new(addr("10.0.0.1"), 20));
+    let without = net.stack.connect(net.now, ConnectSpec { local, ..to("10.0.0.2", 82) });
+    assert_eq!(without, Err(ConnectError::InUse), "who reserved nothing keeps off");
+}
+
+#[test]
+fn any_number_may_share_a_port() {
+    let mut net = net();
+    let reuse = BindSpec { reuse_address: true, ..at("10.0.0.1", 20) };
+    let binds: Vec<_> = (0..500).map(|_| net.stack.bind(reuse).unwrap()).collect();
+    for bind in binds {
+        net.stack.unbind(bind);
+    }
+    net.stack.bind(at("10.0.0.1", 20)).expect("it is free");
+}
+
+#[test]
 fn others_keep_off_a_reserved_port() {
     let mut net = net();
     net.stack.bind(at("10.0.0.1", 80)).unwrap();
