@@ -9,14 +9,10 @@ use super::context::ConnCx;
 use super::deadlines::Timer;
 use super::marks::Marks;
 use super::options;
-use super::rcv::{PUSHED, QUICK};
+use super::rcv::{PUSHED, QUICK, QUICK_ACKS};
 use super::sizes::Sizes;
 use crate::config::MtuProbing;
 use crate::store::Env;
-
-/// ACKs that are not delayed at the start of a connection, at most: enough for the peer's slow
-/// start.
-pub(super) const QUICK_ACKS: u8 = 16;
 
 impl<E: Env> Conn<E> {
     /// Takes over what both ends agreed on in their SYNs.

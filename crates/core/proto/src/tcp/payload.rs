@@ -142,8 +142,9 @@ pub(crate) fn count<E: Env>(now: Instant, c: &mut Conn<E>, segment_size: u16, le
 
 /// When the ACK for data in order leaves (RFC 9293 3.8.6.3, RFC 5681 4.2): at once for every second
 /// full segment, and while the peer is in slow start, where each ACK lets it go faster: at the
-/// start of a connection, and as long as it brings ever more ([`right_size::look`]); else with the
-/// next segment, or after a short while.
+/// start of a connection, as long as it brings ever more ([`right_size::look`]), and when it has lost
+/// something ([`super::rcv::Rcv::answer_loss`]); else with the next segment, or after a short
+/// while.
 ///
 /// A second segment behind which more was waiting (it was not pushed) counts as full however small
 /// it is: such are the peer's full segments.
@@ -187,13 +188,15 @@ fn more_may_follow<E: Env>(c: &mut Conn<E>, p: &mut Pools<E>) {
     }
 }
 
-/// What of `len` bytes at `seq` was here before is reported in the next ACK (RFC 2883).
+/// What of `len` bytes at `seq` was here before is reported in the next ACK (RFC 2883), and the next
+/// ones are not delayed.
 pub(crate) fn note_duplicate<E: Env>(
     c: &mut Conn<E>,
     cx: &mut ConnCx<'_, '_, E>,
     seq: Seq,
     len: u32,
 ) {
+    c.rcv.answer_loss();
     if !c.marks.has(Marks::SACK) || !cx.config.tcp.dsack {
         return;
     }
@@ -252,6 +255,7 @@ fn out_of_order<E: Env>(
     }
     if is_empty {
         c.marks.clear(Marks::HOLE);
+        c.rcv.answer_loss();
         // What this turn owed is said by the one ACK behind the hole; the next turn begins anew.
         c.rcv.owed = 0;
         c.give_reasm_back(p);

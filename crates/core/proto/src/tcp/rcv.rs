@@ -42,6 +42,23 @@ pub(crate) struct Rcv {
     pub step: u8,
 }
 
+/// So many ACKs are not delayed at the start of a connection, and behind a loss (as many as Linux's
+/// `TCP_MAX_QUICKACKS`).
+pub(crate) const QUICK_ACKS: u8 = 16;
+
+impl Rcv {
+    /// So many of the next ACKs at least are not delayed.
+    pub(crate) fn answer_quickly(&mut self, acks: u8) {
+        self.quick = self.quick.max((acks * QUICK) | (self.quick & PUSHED));
+    }
+
+    /// The sender has lost something, or what it sent was reordered. After a timeout it sends one
+    /// segment, then two, then three, and would wait for the ACK of each one that is alone.
+    pub(crate) fn answer_loss(&mut self) {
+        self.answer_quickly(QUICK_ACKS);
+    }
+}
+
 /// What is seldom looked at of the receive side.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct RcvAhead {

@@ -24,7 +24,7 @@ use super::ack;
 use super::conn::Conn;
 use super::context::Pools;
 use super::marks::Marks;
-use super::rcv::{PUSHED, QUICK};
+use super::rcv::QUICK;
 use super::sizes::{MOST, Measured};
 use crate::store::{Env, RxStore};
 
@@ -122,7 +122,7 @@ fn next_look<E: Env>(c: &mut Conn<E>, p: &Pools<E>) {
 fn ack_each<E: Env>(c: &mut Conn<E>) {
     let ahead = c.rcv_ahead.look.since(c.rcv.nxt) / u32::from(c.rcv_mss).max(1);
     let most = u32::from(u8::MAX / QUICK);
-    c.rcv.quick = (ahead.min(most) as u8 * QUICK) | (c.rcv.quick & PUSHED);
+    c.rcv.answer_quickly(ahead.min(most) as u8);
 }
 
 /// How far the last byte that is held behind a hole lies ahead: its sender goes on from there while

@@ -87,6 +87,10 @@ fn fire<E: Env>(timer: Timer, c: &mut Conn<E>, cx: &mut ConnCx<'_, '_, E>) {
         Timer::DelayedAck => {
             c.cancel(timer);
             c.ack_now();
+            if c.rcv.quick & PUSHED != 0 {
+                // It only sends, and had no second segment to send before this ACK.
+                c.rcv.answer_loss();
+            }
             c.rcv.quick |= PUSHED;
             // Where the window holds hardly two segments, no two may come for one ACK.
             if c.window_is_due() {

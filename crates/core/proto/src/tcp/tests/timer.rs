@@ -205,6 +205,68 @@ fn acks_are_quick_at_first_and_then_delayed_for_every_second_segment() {
     assert_eq!(late[0].0.as_millis(), 40);
 }
 
+/// A connection whose first 16 segments have come, and where the next one comes from.
+fn with_delayed_acks() -> (Bench, u32) {
+    let mut b = Bench::accepted(plain(), 1000, 8000);
+    for i in 0..16 {
+        b.inject(ACK, 1 + i * 1000, 1, 8000, &pattern(1000));
+        b.one();
+    }
+    b.inject(ACK, 16_001, 1, 8000, &pattern(1000));
+    b.silent();
+    b.inject(ACK, 17_001, 1, 8000, &pattern(1000));
+    b.one();
+    (b, 18_001)
+}
+
+#[test]
+fn behind_a_hole_and_a_duplicate_16_acks_are_not_delayed() {
+    for duplicate in [false, true] {
+        let (mut b, mut seq) = with_delayed_acks();
+        if duplicate {
+            b.inject(ACK, seq - 1000, 1, 8000, &pattern(1000));
+            b.one();
+        } else {
+            b.inject(ACK, seq + 1000, 1, 8000, &pattern(1000));
+            b.one();
+            b.inject(ACK, seq, 1, 8000, &pattern(1000));
+            b.one();
+            seq += 2000;
+        }
+        for _ in 0..16 {
+            b.inject(ACK, seq, 1, 8000, &pattern(1000));
+            let ack = b.one();
+            assert_eq!(b.rel_ack(&ack), seq + 1000);
+            seq += 1000;
+        }
+        b.inject(ACK, seq, 1, 8000, &pattern(1000));
+        b.silent();
+    }
+}
+
+#[test]
+fn who_only_sends_and_waits_for_a_delayed_ack_does_not_wait_for_the_next_ones() {
+    let (mut b, seq) = with_delayed_acks();
+    b.inject(ACK, seq, 1, 8000, &pattern(1000));
+    b.silent();
+    assert_eq!(b.pass(ms(45)).len(), 1);
+    for i in 1..=16 {
+        b.inject(ACK, seq + i * 1000, 1, 8000, &pattern(1000));
+        b.one();
+    }
+    // It has a second segment to send again, and where one of ours takes ACKs along they wait for
+    // that.
+    b.inject(ACK, seq + 17_000, 1, 8000, &pattern(1000));
+    b.silent();
+    b.send(b"x");
+    b.one();
+    b.inject(ACK, seq + 18_000, 2, 8000, &pattern(1000));
+    b.silent();
+    assert_eq!(b.pass(ms(45)).len(), 1);
+    b.inject(ACK, seq + 19_000, 2, 8000, &pattern(1000));
+    b.silent();
+}
+
 #[test]
 fn joined_segments_count_as_many() {
     let mut b = Bench::accepted(plain(), 1000, 8000);
