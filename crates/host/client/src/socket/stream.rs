@@ -258,6 +258,10 @@ impl Socket {
     /// error is taken when nothing was read.
     fn nothing_to_read(&self, state: u32, got: usize) -> Result<bool, Errno> {
         let alive = self.is_alive();
+        if state & state::PEER_CLOSED != 0 {
+            // Behind the end of the stream there is no error to read, as in Linux.
+            return Ok(true);
+        }
         if self.core.has_error(alive) {
             return match got {
                 0 => self.core.take_error(alive).map_or(Ok(true), Err),

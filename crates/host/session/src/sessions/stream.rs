@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use clearway_base::Handle;
 use clearway_engine::Time;
 use clearway_probes as probes;
-use clearway_proto::{BindSpec, ConnEvents, ConnId, ConnectSpec, FastOpenConnect};
+use clearway_proto::{BindSpec, ConnEvents, ConnId, ConnectSpec, Failure, FastOpenConnect};
 use clearway_shm::attach_socket::{self, FifoPlace, Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{event, flags, state};
 use clearway_wire::Endpoint;
@@ -312,7 +312,14 @@ impl Sessions {
             events |= event::READABLE | event::STATE;
         }
         if what.has(ConnEvents::FAILED) {
-            let errno = stack.failure(conn).map_or(Errno::ECONNABORTED, of_failure);
+            let failure = stack.failure(conn);
+            let has_ended = session.head.state.load(Ordering::Relaxed) & state::PEER_CLOSED != 0;
+            let writes = session.head.flags.load(Ordering::Relaxed) & flags::SHUT_WRITE == 0;
+            let errno = match failure {
+                // As in Linux: to who still writes a peer that has ended is one who reads no more.
+                Some(Failure::Reset) if has_ended && writes => Errno::EPIPE,
+                failure => failure.map_or(Errno::ECONNABORTED, of_failure),
+            };
             session.fail(errno);
             events |= event::READABLE | event::WRITABLE | event::STATE;
         }

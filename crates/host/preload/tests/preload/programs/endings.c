@@ -151,6 +151,40 @@ static void ended(enum way way, int stream)
 		die("waitpid");
 }
 
+/* The peer answers, ends, and is sent more: its reset is no error to who reads, and EPIPE to who writes. */
+static void reset_behind_the_end(int reads_before)
+{
+	int ends[2], error;
+	socklen_t len = sizeof(error);
+	char bytes[16];
+
+	pair(ends);
+	if (write(ends[1], "answer", 6) != 6)
+		die("write");
+	if (reads_before && read(ends[0], bytes, 6) != 6)
+		die("read");
+	close(ends[1]);
+	while (!(await(ends[0], POLLRDHUP) & POLLRDHUP))
+		;
+	if (write(ends[0], "late", 4) != 4)
+		die("write");
+	while (!(await(ends[0], POLLERR | POLLHUP) & POLLHUP))
+		;
+	printf("reset behind the end, read before %d:", reads_before);
+	for (int i = 0; i < 3; i++) {
+		ssize_t read_ = read(ends[0], bytes, sizeof(bytes));
+		printf(" read %zd %s", read_, read_ < 0 ? strerrorname_np(errno) : "");
+	}
+	printf(" poll %x", await(ends[0], POLLIN | POLLOUT | POLLRDHUP));
+	if (getsockopt(ends[0], SOL_SOCKET, SO_ERROR, &error, &len))
+		die("SO_ERROR");
+	printf(" error %s then", error ? strerrorname_np(error) : "none");
+	for (int i = 0; i < 2; i++)
+		printf(" send %s", send(ends[0], "x", 1, MSG_NOSIGNAL) < 0 ? strerrorname_np(errno) : "taken");
+	printf("\n");
+	close(ends[0]);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -161,5 +195,7 @@ int main(int argc, char **argv)
 		if (way != SHUTDOWN)
 			ended(way, 0);
 	}
+	reset_behind_the_end(0);
+	reset_behind_the_end(1);
 	return 0;
 }

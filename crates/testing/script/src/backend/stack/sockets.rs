@@ -57,6 +57,8 @@ struct Socket {
     /// The failure of the connection was told.
     told: bool,
     deaf: bool,
+    /// The program has ended its side.
+    mute: bool,
     /// Connections that came to a listener, and writes that were cut short for want of room.
     arrivals: u64,
     shorts: u64,
@@ -192,6 +194,7 @@ impl Sockets {
             options,
             told: false,
             deaf: false,
+            mute: false,
             arrivals: 0,
             shorts: 0,
         };
@@ -396,7 +399,13 @@ impl Sockets {
         let socket = self.get(fd);
         let Kind::Conn { id, .. } = socket.kind else { return None };
         let failure = stack.failure(id)?;
-        (!std::mem::replace(&mut socket.told, true)).then(|| failure_errno(failure))
+        // As in Linux: to who still writes a peer that has ended is one who reads no more.
+        let in_close_wait = stack.peer_closed(id) && !socket.mute;
+        let errno = match failure {
+            Failure::Reset if in_close_wait => Errno::PIPE,
+            failure => failure_errno(failure),
+        };
+        (!std::mem::replace(&mut socket.told, true)).then_some(errno)
     }
 
     fn read(&mut self, stack: &mut Stack<ScriptEnv>, fd: Fd, len: u32, flags: ReadFlags) -> Tried {
@@ -420,7 +429,8 @@ impl Sockets {
                     }
                     stack.consumed(id, count as u32);
                 }
-                Err(RecvError::Failed(_)) if data.is_empty() => {
+                // Behind the end of the stream there is no error to read.
+                Err(RecvError::Failed(_)) if data.is_empty() && !stack.peer_closed(id) => {
                     return self.failure(stack, fd).map_or_else(|| ok(0), fail);
                 }
                 Err(_) => break,
@@ -516,6 +526,7 @@ impl Sockets {
         if how == Side::Read {
             return ok(0);
         }
+        socket.mute = true;
         match stack.shutdown(id) {
             Ok(()) | Err(SendError::Closed) => ok(0),
             Err(_) => fail(Errno::NOT_CONNECTED),
