@@ -26,6 +26,47 @@ pub(crate) fn guarded<T>(inside: impl FnOnce() -> T) -> T {
     answer
 }
 
+/// Whether the thread has what belongs to a thread. A child that was made by a bare `clone` with
+/// memory of zeros in its place, as Chromium makes one, has system calls and errno, and so nothing
+/// but the C library's function to call.
+#[inline(always)]
+pub(crate) fn is_thread() -> bool {
+    thread_word() != 0
+}
+
+/// The first word of what the thread pointer names: its own address.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn thread_word() -> usize {
+    let word: usize;
+    // SAFETY: every thread of a program with a C library has this segment, and the word in it.
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0]", out(reg) word,
+            options(readonly, nostack, preserves_flags));
+    }
+    word
+}
+
+/// The first word of what the thread pointer names: where its variables are found.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn thread_word() -> usize {
+    let word: usize;
+    // SAFETY: every thread of a program with a C library has this register, and the word that it
+    // names.
+    unsafe {
+        std::arch::asm!("mrs {0}, tpidr_el0", "ldr {0}, [{0}]", out(reg) word,
+            options(readonly, nostack, preserves_flags));
+    }
+    word
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+fn thread_word() -> usize {
+    1
+}
+
 /// Defines C functions of these names. Each runs its inside when a descriptor that it names is in
 /// the table, and the C library's function otherwise, or when the inside has no answer.
 ///
@@ -44,6 +85,10 @@ macro_rules! interpose {
         // SAFETY: it stands in for the function of this name in the C library, with its signature.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $answer {
+            if !$crate::export::is_thread() {
+                // SAFETY: the caller's own arguments.
+                return unsafe { $crate::real::$name($($arg),*) };
+            }
             let entered = $crate::export::enter();
             while $known {
                 // SAFETY: the caller keeps to what the C function asks, and the inside asks no

@@ -14,6 +14,7 @@ use clearway_client::fault;
 use libc::siginfo_t;
 
 use super::{ADDRESS, Action, Informed, Plain, WITH_INFO, held, is_handler};
+use crate::export::is_thread;
 use crate::real;
 use crate::{process, trap};
 
@@ -79,7 +80,7 @@ fn wrapped(at: usize, mut action: Action) -> Action {
     } else {
         FLAGS[at].store(action.sa_flags, Ordering::Relaxed);
         // On the program's other stack, if it has one: who overflows its own has no other.
-        action.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+        action.sa_flags = libc::SA_ONSTACK;
     }
     // Before the kernel has it: what comes meanwhile is for one of the two.
     WANTED[at].store(wanted, Ordering::Relaxed);
@@ -132,8 +133,10 @@ pub(super) unsafe fn sigaction(
 /// # Safety
 /// `context` is what the kernel gave to the handler.
 pub(crate) unsafe fn recover(context: *mut c_void) -> bool {
-    // SAFETY: as the caller says. Inside of a call the stack is as ours leave it.
-    unsafe { fault::recover(context, held::depth() > 0) }
+    // Inside of a call the stack is as ours leave it.
+    let inside = is_thread() && held::depth() > 0;
+    // SAFETY: as the caller says.
+    unsafe { fault::recover(context, inside) }
 }
 
 /// Stands before what the program wants of a fault.
@@ -160,7 +163,8 @@ extern "C-unwind" fn entry(signal: c_int, info: *mut siginfo_t, context: *mut c_
 }
 
 /// A signal that the program has no handler for. What the processor told comes again when the
-/// thread goes on, and then the kernel does what it does; what somebody sent is sent once more.
+/// thread goes on, and then the kernel does what it does; what somebody sent is sent once more, and
+/// comes when this handler is over.
 ///
 /// # Safety
 /// The pointer is what the kernel gave to the handler.
@@ -170,7 +174,7 @@ unsafe fn as_without(signal: c_int, info: *const siginfo_t, wanted: usize) {
     if was_sent && wanted == libc::SIG_IGN {
         return;
     }
-    // SAFETY: all of it are numbers; a signal for this thread, which is not blocked here.
+    // SAFETY: all of it are numbers; a signal for this thread.
     unsafe {
         let mut action = mem::zeroed::<Action>();
         action.sa_sigaction = libc::SIG_DFL;
