@@ -156,7 +156,7 @@ const STAMPING: &str = "software stamps: RX_SOFTWARE, TX_SCHED, TX_SOFTWARE and 
 const ERRORS: &str = "of a datagram socket: errors are kept one by one, also without a peer, for \
     `recvmsg` with MSG_ERRQUEUE, with POLLERR \
      while there are any: 16 of them, 8 KiB of what they quote; what is beyond is only SO_ERROR. \
-     Of a stream off only";
+     Of a stream it is told as it was set, and the calls tell the errors";
 const EARLY: &str = "done by the stack (RFC 7413) as far as `fast-open` below `[tcp]` of the \
     host's configuration lets it; else connections are as ever";
 const GROUPS: &str =

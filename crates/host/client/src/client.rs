@@ -1,7 +1,7 @@
 //! One process of a program: its attachment to the host, and what it asks there.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +24,7 @@ use crate::hub::{Held, Hub, QueuePair, Watched};
 use crate::inside::Inside;
 use crate::routes::Routes;
 use crate::spin::Spin;
-use crate::{AppConfig, DnsOf, Errno, Socket};
+use crate::{AppConfig, DnsOf, Errno, Socket, internal};
 
 /// One process of a program, attached to the host.
 pub struct Client {
@@ -461,7 +461,16 @@ impl Client {
             for_child: None,
         };
         self.current.store(Some(attachment.clone()));
+        self.hold_spares(None);
         attachment
+    }
+
+    /// Holds descriptors for when the process has no other left, as long as there are some. Call
+    /// before it is limited to so many, which they have to be among.
+    pub fn hold_spares(&self, limit: Option<u64>) {
+        if let Some(queue_pair) = &self.hub().queue_pair {
+            internal::hold_spares(queue_pair.hangup_fd.as_fd(), limit);
+        }
     }
 
     pub(crate) fn entrance(&self) -> MutexGuard<'static, Entrance> {
@@ -480,6 +489,16 @@ impl Client {
 
     /// The same, with an answer that may bring so many descriptors.
     pub(crate) fn ask_for(
+        &self,
+        attachment: &Arc<Attachment>,
+        request: &Request,
+        most: usize,
+    ) -> Result<(Reply, Vec<OwnedFd>), Errno> {
+        // Where there was no room the host has seen what it made close, and makes another.
+        internal::with_spares(|| self.ask_once(attachment, request, most))
+    }
+
+    fn ask_once(
         &self,
         attachment: &Arc<Attachment>,
         request: &Request,

@@ -23,7 +23,7 @@ use slab::Slab;
 use crate::Errno;
 use crate::ahead::Ahead;
 use crate::core::Core;
-use crate::internal::Internal;
+use crate::internal::{self, Internal};
 use crate::ready::{self, ALL, IN};
 use crate::routes::Routes;
 
@@ -206,9 +206,12 @@ pub(crate) struct Sleeper {
 
 impl Sleeper {
     fn new(queue_pair: Option<&QueuePair>) -> Result<Sleeper, Errno> {
-        let kick = counter()?;
-        let set = SleepSet::new(queue_pair, &kick)?;
-        Ok(Sleeper { set, kick })
+        let make = || {
+            let kick = counter()?;
+            let set = SleepSet::new(queue_pair, &kick)?;
+            Ok(Sleeper { set, kick })
+        };
+        internal::with_spares(make)
     }
 
     fn kick(&self) {

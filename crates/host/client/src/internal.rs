@@ -4,8 +4,10 @@
 //! known, so that one that closes whatever is open can be kept from closing these.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use crate::Errno;
 
 /// Numbers from here on are preferred, when the process may have so many.
 const PREFERRED: u64 = 900;
@@ -24,6 +26,44 @@ pub fn is_internal(fd: i32) -> bool {
 fn place(fd: i32) -> Option<(&'static AtomicU64, u64)> {
     let fd = usize::try_from(fd).ok().filter(|fd| *fd < MOST)?;
     Some((&KNOWN[fd / 64], 1 << (fd % 64)))
+}
+
+/// Descriptors that are held for when the process has no other left: what comes from the host needs
+/// one for a moment, and the first sleep two for good. On Linux, neither connecting nor waiting
+/// takes one.
+static SPARES: Mutex<Vec<Internal>> = Mutex::new(Vec::new());
+const MOST_SPARES: usize = 3;
+
+/// Holds what is missing of the spares, as copies of any descriptor, while there are others left.
+/// They are of use where a new descriptor could have their numbers: below `limit`, when that is what
+/// the process is about to be limited to.
+pub(crate) fn hold_spares(of: BorrowedFd<'_>, limit: Option<u64>) {
+    // Who does so at the same time does it for this one too; in a child of a fork it may be nobody.
+    let Ok(mut spares) = SPARES.try_lock() else { return };
+    if let Some(limit) = limit {
+        spares.retain(|spare| (spare.as_fd().as_raw_fd() as u64) < limit);
+    }
+    let Some(from) = limit.map_or_else(lowest, below) else { return };
+    while spares.len() < MOST_SPARES {
+        let Ok(copy) = clearway_shm::socket::copy_from(of, from, true) else { return };
+        spares.push(Internal::known(copy));
+    }
+}
+
+/// Does what needs descriptors, and where there are none again without a spare, until it has as many
+/// as it needs.
+pub(crate) fn with_spares<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::MFILE) if give_up_a_spare() => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// False: there was none.
+fn give_up_a_spare() -> bool {
+    SPARES.try_lock().is_ok_and(|mut spares| spares.pop().is_some())
 }
 
 /// A descriptor of ours.
@@ -111,7 +151,10 @@ fn raise(fd: &OwnedFd) -> Option<OwnedFd> {
 /// The lowest number that is high.
 fn lowest() -> Option<i32> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let most = limit.current.unwrap_or(u64::MAX);
-    let from = PREFERRED.min(most / 4 * 3);
-    i32::try_from(from).ok()
+    below(limit.current.unwrap_or(u64::MAX))
+}
+
+/// The lowest number that is high below a limit.
+fn below(limit: u64) -> Option<i32> {
+    i32::try_from(PREFERRED.min(limit / 4 * 3)).ok()
 }

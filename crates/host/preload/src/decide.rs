@@ -219,6 +219,8 @@ fn take_over(
         replace(fd, session_fd.as_fd())?;
         object::put(fd, Some(made.clone()));
     }
+    drop(session_fd);
+    client.hold_spares(None);
     state.decided = true;
     for (set, member, event) in members {
         crate::epoll::rejoin(set, member, event);

@@ -284,11 +284,6 @@ fn within(number: c_int, low: c_int, high: c_int) -> Answer<c_int> {
     if (low..=high).contains(&number) { Ok(number) } else { fail(libc::EINVAL) }
 }
 
-/// An option that Clearway does not do may be switched off, which it is already.
-fn only_off(value: c_int) -> Answer<()> {
-    if value == 0 { Ok(()) } else { fail(libc::ENOPROTOOPT) }
-}
-
 /// The bytes of a C structure without padding that matters.
 fn bytes<T: Copy>(value: T) -> Vec<u8> {
     // SAFETY: any value can be read as bytes for the length of its type; callers pass structures

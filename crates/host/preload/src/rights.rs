@@ -95,7 +95,9 @@ const FEW: libc::rlim_t = 64;
 
 fn before_limit(limit: *const rlimit) {
     // SAFETY: null, or the caller's, and any bytes are a limit.
-    if unsafe { given::read(limit) }.is_ok_and(|limit| limit.rlim_cur < FEW) {
+    let Ok(limit) = (unsafe { given::read(limit) }) else { return };
+    if limit.rlim_cur < FEW {
         before_confinement(Client::before_last_descriptor);
     }
+    before_confinement(|client| client.hold_spares(Some(limit.rlim_cur)));
 }

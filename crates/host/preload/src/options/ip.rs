@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use clearway_client::flags;
 
-use super::{Setting, Value, number, only_off, within};
+use super::{Setting, Value, number, within};
 use crate::errno::{Answer, fail};
 use crate::object::Ours;
 
@@ -43,7 +43,7 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
             want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.ttl, wants.hop_limit))
         }
         libc::IP_MTU_DISCOVER => setting.options.discover_v4 = discover(ours, number)?,
-        libc::IP_RECVERR => receive_errors(setting, number != 0, false)?,
+        libc::IP_RECVERR => receive_errors(setting, number != 0, false),
         _ => return Ok(false),
     }
     Ok(true)
@@ -59,16 +59,14 @@ pub(super) fn discover(ours: &Ours, number: c_int) -> Answer<Option<u8>> {
     Ok(Some(how as u8))
 }
 
-/// IP_RECVERR and IPV6_RECVERR: of a stream, whose errors the calls tell, only off.
-pub(super) fn receive_errors(setting: &mut Setting<'_>, on: bool, v6: bool) -> Answer<()> {
-    if setting.ours.is_stream() {
-        return only_off(c_int::from(on));
-    }
+/// IP_RECVERR and IPV6_RECVERR. The errors of a stream are told by its calls, whatever it wants.
+pub(super) fn receive_errors(setting: &mut Setting<'_>, on: bool, v6: bool) {
     let mut extra = setting.ours.extra();
     let wants = &mut extra.wants;
     *(if v6 { &mut wants.errors6 } else { &mut wants.errors }) = on;
-    setting.options.receive_errors = wants.errors || wants.errors6;
-    Ok(())
+    if !setting.ours.is_stream() {
+        setting.options.receive_errors = wants.errors || wants.errors6;
+    }
 }
 
 fn tos(ours: &Ours, before: u8, tos: u8) -> u8 {

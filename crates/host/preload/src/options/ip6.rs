@@ -29,7 +29,7 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
             want(ours, flags::RECVTTL, number != 0, |wants| (&mut wants.hop_limit, wants.ttl))
         }
         libc::IPV6_MTU_DISCOVER => setting.options.discover_v6 = discover(ours, number)?,
-        libc::IPV6_RECVERR => receive_errors(setting, number != 0, true)?,
+        libc::IPV6_RECVERR => receive_errors(setting, number != 0, true),
         libc::IPV6_MTU if number != 0 && number < LEAST_MTU => return fail(libc::EINVAL),
         libc::IPV6_MTU => setting.options.mtu = u16::try_from(number).unwrap_or(u16::MAX),
         _ => return Ok(false),

@@ -130,6 +130,11 @@ fn one_port_is_for_as_many_as_share_it() {
     over_a_host("shared");
 }
 
+#[test]
+fn who_has_no_descriptor_left_uses_the_sockets_that_are_there() {
+    over_a_host("full");
+}
+
 /// For each way to wait, how many connections each of the processes had.
 fn shares(run: &world::Run) -> Vec<(String, Vec<u32>)> {
     let line = |line: &str| {

@@ -217,6 +217,29 @@ static void next_error(int fd, const struct sockaddr_storage *to)
 	}
 }
 
+/* A stream keeps what it was told, whatever becomes of its errors. */
+static void errors_of_streams(void)
+{
+	int v6 = self.ss_family == AF_INET6, level = v6 ? IPPROTO_IPV6 : IPPROTO_IP, name = v6 ? IPV6_RECVERR : IP_RECVERR;
+	int listening = listener(), before = socket(self.ss_family, SOCK_STREAM, 0), ends[2];
+	struct sockaddr_storage to = name_of(listening);
+
+	printf("RECVERR of a stream: %s", set(before, level, name, 1));
+	if (connect(before, (void *)&to, self_len))
+		die("connect");
+	printf(", connected %d", get(before, level, name));
+	pair(ends);
+	for (int i = 0; i < 2; i++) {
+		printf(", %d %s", get(ends[i], level, name), set(ends[i], level, name, 1));
+		printf(" %d %s", get(ends[i], level, name), set(ends[i], level, name, 0));
+	}
+	printf("\n");
+	close(before);
+	close(listening);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void error_queue(void)
 {
 	int v6 = self.ss_family == AF_INET6, fd = bound(SOCK_DGRAM), gone = bound(SOCK_DGRAM);
@@ -558,6 +581,7 @@ int main(int argc, char **argv)
 	small_receive_buffer();
 	mtu();
 	discovery();
+	errors_of_streams();
 	error_queue();
 	device();
 	zero_copy(SOCK_STREAM);
