@@ -18,7 +18,7 @@ use libc::pid_t;
 use smallvec::SmallVec;
 
 use crate::copies;
-use crate::export::guarded;
+use crate::export::{guarded, is_thread};
 use crate::object::{TABLE, ours};
 use crate::process::is_own;
 use crate::real;
@@ -253,8 +253,13 @@ macro_rules! executes {
         // SAFETY: it stands in for the function of this name in the C library, with its signature.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
-            let (mut room, mut both) = (Environment::new(), SmallVec::new());
             let given: *const *const c_char = $envp;
+            if !is_thread() {
+                let $new = given;
+                // SAFETY: the caller's own arguments.
+                return unsafe { $call };
+            }
+            let (mut room, mut both) = (Environment::new(), SmallVec::new());
             // SAFETY: the caller's environment.
             let changed = guarded(|| unsafe { put_back(given, $copied, &mut room, &mut both) });
             let $new = changed.unwrap_or(given);

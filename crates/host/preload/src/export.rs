@@ -34,20 +34,20 @@ pub(crate) fn is_thread() -> bool {
     thread_word() != 0
 }
 
-/// The first word of what the thread pointer names: its own address.
+/// Where its variables are found (`dtv`), behind its own address, which Chromium's child has.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn thread_word() -> usize {
     let word: usize;
     // SAFETY: every thread of a program with a C library has this segment, and the word in it.
     unsafe {
-        std::arch::asm!("mov {}, fs:[0]", out(reg) word,
+        std::arch::asm!("mov {}, fs:[8]", out(reg) word,
             options(readonly, nostack, preserves_flags));
     }
     word
 }
 
-/// The first word of what the thread pointer names: where its variables are found.
+/// The same; it stands in front.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 fn thread_word() -> usize {

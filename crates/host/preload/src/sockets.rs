@@ -10,7 +10,7 @@ use libc::{sockaddr, socklen_t};
 use crate::addr::{self, Given};
 use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, check, fail, get};
-use crate::export::{Inside, guarded, interpose};
+use crate::export::{Inside, guarded, interpose, is_thread};
 use crate::given;
 use crate::interfaces;
 use crate::interfaces::scope;
@@ -32,10 +32,13 @@ pub(crate) unsafe extern "C-unwind" fn socket(
 ) -> c_int {
     // SAFETY: takes no pointers.
     let fd = unsafe { real::socket(domain, kind, protocol) };
-    if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
+    if fd < 0 || !is_thread() {
+        return fd;
+    }
+    if matches!(domain, libc::AF_INET | libc::AF_INET6) {
         guarded(|| remember(fd, domain, kind, protocol));
     }
-    if fd >= 0 && domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE {
+    if domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE {
         guarded(|| interfaces::netlink::remember(fd));
     }
     fd

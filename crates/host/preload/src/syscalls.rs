@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use clearway_client::is_internal;
 use libc::{msghdr, size_t, sockaddr, socklen_t, timespec};
 
-use crate::export::depth;
+use crate::export::{depth, is_thread};
 use crate::object::TABLE;
 use crate::{
     answered, copies, epoll, errno, files, interfaces, process, real, received, rights, sendfile,
@@ -36,7 +36,7 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
     f: c_long,
 ) -> c_long {
     // Inside of a call of ours it is this library that asks, and it means the kernel.
-    if depth() == 0 {
+    if is_thread() && depth() == 0 {
         // SAFETY: the caller's own arguments.
         if let Some(answer) = unsafe { ours(number, [a, b, c, d, e, f]) } {
             return answer;
