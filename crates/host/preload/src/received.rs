@@ -10,7 +10,7 @@ use libc::{cmsghdr, mmsghdr, msghdr, socklen_t, ssize_t, timespec, timeval};
 use crate::errno::{Answer, blocking};
 use crate::given;
 use crate::object::TABLE;
-use crate::signals::held;
+use crate::signals::{self, held};
 use crate::{inheritors, process, real};
 
 /// A control message without a descriptor.
@@ -141,8 +141,8 @@ unsafe fn take_up_each(head: &mut cmsghdr) -> bool {
 fn came(fd: c_int) -> bool {
     // Whatever had this number was closed in a way that the library did not see.
     TABLE.put(fd, None);
-    if is_confined() {
-        // To ask what it is may be the end of the process.
+    if is_confined() && signals::is_told_of_calls() {
+        // To ask what it is would be the end of the process.
         return true;
     }
     // SAFETY: it was opened just now.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clearway_client::{every_handler_restarts_but, interrupt};
 use libc::siginfo_t;
 
-use crate::real;
+use crate::{real, trap};
 
 pub(crate) mod faults;
 pub(crate) mod held;
@@ -289,6 +289,22 @@ pub(crate) fn find_real() {
 /// known to, all such handlers must have it.
 pub(crate) fn restarts() -> bool {
     interrupt::restarts().unwrap_or_else(|| every_handler_restarts_but(0))
+}
+
+/// The program has a handler for SIGSYS: a filter of system calls tells it of those that it did not
+/// expect, as Chromium's does, and such programs end themselves then. Without one a filter answers
+/// with an errno, or ends the process by itself.
+pub(crate) fn is_told_of_calls() -> bool {
+    if trap::is_on() {
+        // That handler is of those who trap it.
+        return false;
+    }
+    // SAFETY: all of it are numbers, and the place is ours.
+    unsafe {
+        let mut action = mem::zeroed::<Action>();
+        real::sigaction(libc::SIGSYS, ptr::null(), &raw mut action);
+        is_handler(action.sa_sigaction)
+    }
 }
 
 /// SIGPIPE for this thread, as a write to a broken connection gives.

@@ -80,6 +80,11 @@ fn a_child_without_what_belongs_to_a_thread_makes_system_calls() {
 }
 
 #[test]
+fn processes_that_confined_themselves_take_what_comes() {
+    over_a_host("filtered");
+}
+
+#[test]
 fn processes_share_sockets() {
     over_a_host("forks");
 }
