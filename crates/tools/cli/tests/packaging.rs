@@ -253,7 +253,12 @@ fn systemd_accepts_the_units_and_rates_them_as_the_page_says() {
     }
     for name in SERVICES.iter().chain(&SOCKETS) {
         let (fine, said) = analyze(&["verify", "--man=no", place(name).to_str().unwrap()]);
-        assert!(fine && said.is_empty(), "{name}: {said}");
+        // What it says of other people's units is their matter: it reads those that ours name.
+        let of_others = |line: &&str| {
+            line.split_once(".service:").is_some_and(|(unit, _)| !unit.contains("clearway"))
+        };
+        let of_ours: Vec<_> = said.lines().filter(|line| !of_others(line)).collect();
+        assert!(fine && of_ours.is_empty(), "{name}: {said}");
     }
     for name in SERVICES {
         let path = place(name);
