@@ -43,6 +43,10 @@ pub(crate) fn hold_spares(of: BorrowedFd<'_>, limit: Option<u64>) {
     if let Some(limit) = limit {
         spares.retain(|spare| (spare.as_fd().as_raw_fd() as u64) < limit);
     }
+    if spares.len() == MOST_SPARES {
+        // Nothing to ask the kernel for: so it is at nearly every socket.
+        return;
+    }
     let Some(from) = limit.map_or_else(lowest, below) else { return };
     while spares.len() < MOST_SPARES {
         let Ok(copy) = clearway_shm::socket::copy_from(of, from, true) else { return };

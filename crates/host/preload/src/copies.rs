@@ -23,8 +23,11 @@ pub(crate) fn may_be_made() {
 /// # Safety
 /// As `sendmsg(2)` asks of its message.
 pub(crate) unsafe fn go_along(message: *const msghdr) -> bool {
+    if client().is_none() {
+        return false;
+    }
     // SAFETY: null, or the caller's message, and any bytes are one.
-    if let (true, Ok(message)) = (client().is_some(), unsafe { given::read(message) }) {
+    if let Ok(message) = unsafe { given::read(message) } {
         let control = given::readable(message.msg_control, message.msg_controllen);
         // SAFETY: the caller's control messages are as long as it says.
         if message.msg_controllen > 0 && control.is_ok() && unsafe { has_rights(&message) } {

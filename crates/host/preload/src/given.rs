@@ -31,16 +31,18 @@ pub(crate) fn possible(at: *const c_void, len: usize) -> Answer<()> {
 /// Whether so many bytes may be read.
 pub(crate) fn readable(at: *const c_void, len: usize) -> Answer<()> {
     // SAFETY: a fault is recovered from.
-    let is_there = len == 0
-        || !at.is_null() && (!faults::may_be_caught() || unsafe { fault::may_read(at, len) });
-    if is_possible(at, len) && is_there { Ok(()) } else { fail(libc::EFAULT) }
+    looked_at(at, len, || unsafe { fault::may_read(at, len) })
 }
 
 /// Whether so many bytes may be written.
 pub(crate) fn writable(at: *mut c_void, len: usize) -> Answer<()> {
     // SAFETY: as above.
-    let is_there = len == 0
-        || !at.is_null() && (!faults::may_be_caught() || unsafe { fault::may_write(at, len) });
+    looked_at(at, len, || unsafe { fault::may_write(at, len) })
+}
+
+/// What a look at the bytes says, where one can be taken.
+fn looked_at(at: *const c_void, len: usize, look: impl FnOnce() -> bool) -> Answer<()> {
+    let is_there = len == 0 || !at.is_null() && (!faults::may_be_caught() || look());
     if is_possible(at, len) && is_there { Ok(()) } else { fail(libc::EFAULT) }
 }
 

@@ -424,7 +424,7 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
             let inq = mine.extra().inq;
             let wanted = inq || received.arrived != 0;
             // SAFETY: the caller's message.
-            if let Some(room) = unsafe { control_of(message) }.filter(|_| wanted) {
+            if let Some(room) = wanted.then(|| unsafe { control_of(message) }).flatten() {
                 let mut writer = control::Writer::new(room);
                 writer.stamps(mine, received.arrived, false);
                 if inq {
@@ -467,16 +467,11 @@ unsafe fn recv_messages(
     let mut done = 0;
     for at in 0..count.min(MOST_MESSAGES) {
         let message = messages.wrapping_add(at as usize);
-        match given::readable(message.cast(), size_of::<mmsghdr>()) {
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-            Ok(()) => {}
-        }
-        // SAFETY: the caller has `count` messages there.
-        let message = unsafe { &mut *message };
-        // SAFETY: the caller's message.
-        match unsafe { recv_message(mine, &mut message.msg_hdr, flags) } {
-            Ok(len) => message.msg_len = len as c_uint,
+        // SAFETY: the caller has `count` messages there, and this one was looked at.
+        let receive = || unsafe { recv_message(mine, &raw mut (*message).msg_hdr, flags) };
+        match given::readable(message.cast(), size_of::<mmsghdr>()).and_then(|()| receive()) {
+            // SAFETY: as above; it was written to.
+            Ok(len) => unsafe { (*message).msg_len = len as c_uint },
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
         }
@@ -758,16 +753,11 @@ unsafe fn send_messages(
     let mut done = 0;
     for at in 0..count.min(MOST_MESSAGES) {
         let message = messages.wrapping_add(at as usize);
-        match given::writable(message.cast(), size_of::<mmsghdr>()) {
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-            Ok(()) => {}
-        }
-        // SAFETY: the caller has `count` messages there.
-        let message = unsafe { &mut *message };
-        // SAFETY: the caller's message.
-        match unsafe { send_message(mine, &message.msg_hdr, flags) } {
-            Ok(len) => message.msg_len = len as c_uint,
+        // SAFETY: the caller has `count` messages there, and this one was looked at.
+        let send = || unsafe { send_message(mine, &raw const (*message).msg_hdr, flags) };
+        match given::writable(message.cast(), size_of::<mmsghdr>()).and_then(|()| send()) {
+            // SAFETY: as above.
+            Ok(len) => unsafe { (*message).msg_len = len as c_uint },
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
         }

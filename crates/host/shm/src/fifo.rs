@@ -521,7 +521,7 @@ impl Consumer {
     }
 
     /// Copies bytes from `at` bytes behind the head, as many as there are, and consumes nothing.
-    /// None when `out` is not there ([`Consumer::faulted`]).
+    /// 0 when `out` is not there ([`Consumer::faulted`]).
     pub fn peek(&mut self, at: u32, out: &mut [u8]) -> Result<usize, Hostile> {
         let wanted = u32::try_from(out.len()).unwrap_or(u32::MAX);
         let there = self.len_for(at.saturating_add(wanted))?.saturating_sub(at);

@@ -355,6 +355,13 @@ int main(int argc, char **argv)
 	bad[2].at = (void *)-1;
 	bad[3].at = none;
 	bad[4].at = readable;
+	int channel[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel))
+		die("socketpair");
+	/* Before there is a socket of the internet nothing of this process is looked at. */
+	ONCE("sendmsg of the kernel's", sendmsg(channel[0], (void *)none, 0));
+	close(channel[0]);
+	close(channel[1]);
 #ifdef HANDLED
 	signal(SIGSEGV, end_by_fault);
 #endif
