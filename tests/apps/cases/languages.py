@@ -48,7 +48,7 @@ def socketserver(w):
     talk(w, ["python3", "-u", copied(w, "servers.py"), "serve"], ["python3", "-u", w.tmp / "servers.py", "ask"])
 
 
-@case("node/cluster", "node cluster", "node http", "4 workers, who get connections handed over: 400 requests of 20 connections, 5 MB", ["nodejs"],
+@case("node/cluster", "node cluster", "node http", "4 workers, who get connections handed over, two of them after they used the network: 400 requests of 20 connections, 5 MB", ["nodejs"],
       cannot={"inproc-server": FORKS})
 def node_cluster(w):
     talk(w, ["node", copied(w, "cluster.js"), "cluster"], ["node", copied(w, "ask.js")])

@@ -133,9 +133,10 @@ impl Client {
         let request = Request::Revive { was, kind, v6, options, local, remote, backlog };
         let (session, session_fd) = self.ask_session(attachment, &request)?;
         let session_fd = session_fd.ok_or(Errno::PROTO)?;
-        let words = self.words(attachment, &session)?;
-        let fifos = self.fifos(attachment, &session)?;
-        core.begin_life(session.id, words);
+        let app = attachment.program.1;
+        let words = self.words_at(attachment, app, session.head)?;
+        let fifos = self.fifos(attachment, app, &session)?;
+        core.begin_life(session.id, app, words);
         core.set_fifos(fifos);
         self.renew(core.key, session_fd);
         let mut hub = self.hub();

@@ -1,5 +1,6 @@
 //! One process of a program: its attachment to the host, and what it asks there.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -61,6 +62,9 @@ pub(crate) struct Entrance {
     pub(crate) token: Option<Token>,
     /// How the host, or another in its place, is reached when its attach socket is not.
     pub(crate) way_back: Option<WayBack>,
+    /// Programs that handed sockets to this process, its own aside: their numbers, and what lets it
+    /// use what is theirs.
+    pub(crate) joined: Vec<(u32, Token)>,
     /// For the child of a fork that is just going on.
     pub(crate) for_child: Option<AttachSocket>,
 }
@@ -140,11 +144,12 @@ impl Client {
                     .and_then(|channel| attach::handoff(&**channel, session_fd))
             };
             let Some(handoff) = handoff else { return refused.map_or(Ok(None), Err) };
+            let app = self.join(&attachment, handoff.token)?;
             let request = Request::Subscribe { session: handoff.session };
             let _subscribing = self.shared.hub.subscribing();
             match self.ask_session(&attachment, &request) {
                 Ok((session, _)) => {
-                    return self.adopt(&attachment, &session, session.options).map(Some);
+                    return self.adopt(&attachment, app, &session, session.options).map(Some);
                 }
                 // Somebody asked for it when the session fd stood for another session, and did not
                 // take it.
@@ -251,14 +256,14 @@ impl Client {
         let attachment = self.enter().map_err(|error| error.errno())?;
         if kind == Kind::Stream && *options == SocketOptions::default() && port == 0 {
             if let Some((session, session_fd, line)) = self.opened_ahead(&attachment, v6) {
-                let socket = self.adopt(&attachment, &session, *options)?;
+                let socket = self.adopt(&attachment, attachment.program.1, &session, *options)?;
                 socket.has_line(line);
                 return Ok((socket, session_fd));
             }
         }
         let request = Request::Open { kind, v6, options: *options, port };
         let (session, session_fd) = self.ask_session(&attachment, &request)?;
-        let socket = self.adopt(&attachment, &session, *options)?;
+        let socket = self.adopt(&attachment, attachment.program.1, &session, *options)?;
         Ok((socket, session_fd.ok_or(Errno::PROTO)?))
     }
 
@@ -345,7 +350,7 @@ impl Client {
         let subscribed = self.enter().map_err(|error| error.errno()).and_then(|attachment| {
             let (session, _) =
                 self.ask_session(&attachment, &Request::Subscribe { session: core.id() })?;
-            let fifos = self.fifos(&attachment, &session)?;
+            let fifos = self.fifos(&attachment, core.app(), &session)?;
             Ok((attachment.number, fifos))
         });
         let subscribed_not = subscribed.is_err();
@@ -438,8 +443,8 @@ impl Client {
         let Entered { attachment, channel, hangup_fd, queue_pair, events, notifier, way_back } =
             entered;
         let mut hub = self.hub();
-        if hub.program != attachment.program {
-            hub.program = attachment.program;
+        if hub.boot != attachment.program.0 {
+            hub.boot = attachment.program.0;
             hub.segments.clear();
         }
         hub.routes = None;
@@ -454,15 +459,44 @@ impl Client {
         hub.host_came();
         drop(hub);
         let way_back = way_back.or_else(|| entrance.way_back.take());
+        // What was handed to it, or to the process that it was forked from, is its own still, as far
+        // as this host knows of it.
+        let joined = std::mem::take(&mut entrance.joined).into_iter();
+        let joined = joined.filter(|&(app, token)| join(&*channel, token) == Ok(app)).collect();
         *entrance = Entrance {
             channel: Some(channel),
             token: Some(attachment.token),
             way_back,
+            joined,
             for_child: None,
         };
         self.current.store(Some(attachment.clone()));
         self.hold_spares(None);
         attachment
+    }
+
+    /// Has the sessions of the program that this token names be this process's to use: its own
+    /// program, or one that handed it a socket. Answers the program's number.
+    fn join(&self, attachment: &Arc<Attachment>, token: Token) -> Result<u32, Errno> {
+        if token == attachment.token {
+            return Ok(attachment.program.1);
+        }
+        let known = |entrance: &Entrance| {
+            entrance.joined.iter().find(|(_, of)| *of == token).map(|(app, _)| *app)
+        };
+        if let Some(app) = known(&self.entrance()) {
+            return Ok(app);
+        }
+        let app = joined(self.ask(attachment, &Request::Join { token })?.0)?;
+        let mut entrance = self.entrance();
+        let mut hub = self.hub();
+        // Of programs whose last socket is closed nothing is kept.
+        let used: HashSet<u32> =
+            hub.sockets.iter().map(|(_, socket)| socket.core.app()).chain([app]).collect();
+        hub.segments.retain(|(of, _), _| *of == attachment.program.1 || used.contains(of));
+        entrance.joined.retain(|(of, known)| used.contains(of) && *known != token);
+        entrance.joined.push((app, token));
+        Ok(app)
     }
 
     /// Holds descriptors for when the process has no other left, as long as there are some. Call
@@ -542,18 +576,19 @@ impl Client {
         }
     }
 
-    /// Makes a socket of a session.
+    /// Makes a socket of a session of the program with this number.
     pub(crate) fn adopt(
         self: &Arc<Client>,
         attachment: &Arc<Attachment>,
+        app: u32,
         session: &attach_socket::Session,
         options: SocketOptions,
     ) -> Result<Arc<Socket>, Errno> {
-        let words = self.words(attachment, session)?;
-        let fifos = self.fifos(attachment, session)?;
+        let words = self.words_at(attachment, app, session.head)?;
+        let fifos = self.fifos(attachment, app, session)?;
         let forks = self.forks();
         let core = self.hub().add_socket(session.id, |key| {
-            let core = Core::new(session, attachment.program.0, words, key, forks);
+            let core = Core::new(session, (attachment.program.0, app), words, key, forks);
             core.set_fifos(fifos);
             core.belong(attachment.number, forks);
             Watched {
@@ -570,30 +605,25 @@ impl Client {
         Ok(Arc::new(Socket::new(self.clone(), core)))
     }
 
-    pub(crate) fn words(
-        &self,
-        attachment: &Arc<Attachment>,
-        session: &attach_socket::Session,
-    ) -> Result<SessionView, Errno> {
-        self.words_at(attachment, session.head)
-    }
-
-    /// The words of a session that lie there.
+    /// The words of a session that lie there, in that program's memory.
     pub(crate) fn words_at(
         &self,
         attachment: &Arc<Attachment>,
+        app: u32,
         head: Place,
     ) -> Result<SessionView, Errno> {
-        self.segment(attachment, head.segment)?.session(head.offset).map_err(|_| Errno::PROTO)
+        let segment = self.segment(attachment, app, head.segment)?;
+        segment.session(head.offset).map_err(|_| Errno::PROTO)
     }
 
     /// Where a session's FIFOs lie, of those that it has.
     pub(crate) fn fifos(
         &self,
         attachment: &Arc<Attachment>,
+        app: u32,
         session: &attach_socket::Session,
     ) -> Result<Fifos, Errno> {
-        let fifo = |place: FifoPlace| self.fifo(attachment, place).map(|mem| (place, mem));
+        let fifo = |place: FifoPlace| self.fifo(attachment, app, place).map(|mem| (place, mem));
         Ok(Fifos { rx: session.rx.map(fifo).transpose()?, tx: session.tx.map(fifo).transpose()? })
     }
 
@@ -601,20 +631,26 @@ impl Client {
     pub(crate) fn fifo(
         &self,
         attachment: &Arc<Attachment>,
+        app: u32,
         place: FifoPlace,
     ) -> Result<FifoMem, Errno> {
-        let head = self.segment(attachment, place.head.segment)?;
-        let data = self.segment(attachment, place.data.segment)?;
+        let head = self.segment(attachment, app, place.head.segment)?;
+        let data = self.segment(attachment, app, place.data.segment)?;
         FifoMem::new(&head, &data, &place).map_err(|_| Errno::PROTO)
     }
 
-    /// A segment of the program's memory, mapped when it is first needed.
-    fn segment(&self, attachment: &Arc<Attachment>, number: u32) -> Result<Arc<Segment>, Errno> {
-        if let Some(segment) = self.hub().segments.get(&number) {
+    /// A segment of a program's memory, mapped when it is first needed.
+    fn segment(
+        &self,
+        attachment: &Arc<Attachment>,
+        app: u32,
+        number: u32,
+    ) -> Result<Arc<Segment>, Errno> {
+        if let Some(segment) = self.hub().segments.get(&(app, number)) {
             return Ok(segment.clone());
         }
         let (Reply::Segment { len }, Some(memory)) =
-            self.ask(attachment, &Request::Segment { segment: number })?
+            self.ask(attachment, &Request::Segment { app, segment: number })?
         else {
             return Err(Errno::PROTO);
         };
@@ -622,7 +658,7 @@ impl Client {
             .map_err(|_| Errno::PROTO)?;
         let mut hub = self.hub();
         // Another thread may have been quicker.
-        Ok(hub.segments.entry(number).or_insert_with(|| Arc::new(segment)).clone())
+        Ok(hub.segments.entry((app, number)).or_insert_with(|| Arc::new(segment)).clone())
     }
 
     /// What the namespace reaches now. Without a host, what it reached last: an address that is
@@ -678,6 +714,20 @@ impl Client {
         if self.hub().has_lost_pulse() {
             self.host_died(&attachment);
         }
+    }
+}
+
+/// Joins a program by a channel that nobody else asks at.
+fn join(channel: &dyn ControlChannel, token: Token) -> Result<u32, Errno> {
+    let (reply, _) = channel.ask(&Request::Join { token }, 0).map_err(|_| Errno::CONNRESET)?;
+    joined(reply)
+}
+
+fn joined(reply: Reply) -> Result<u32, Errno> {
+    match reply {
+        Reply::Joined { app } => Ok(app),
+        Reply::Error { errno, .. } => Err(Errno(errno)),
+        _ => Err(Errno::PROTO),
     }
 }
 

@@ -62,6 +62,8 @@ fn refusals(options: &attach_socket::SocketOptions) -> u32 {
 /// starts.
 struct Life {
     id: SessionId,
+    /// The number of its program: this process's own, or one that handed it over.
+    app: u32,
     words: SessionView,
     next: OnceLock<Box<Life>>,
 }
@@ -153,13 +155,13 @@ impl End<Producer> {
 impl Core {
     pub(crate) fn new(
         session: &attach_socket::Session,
-        boot: u64,
+        (boot, app): (u64, u32),
         words: SessionView,
         key: usize,
         forks: u32,
     ) -> Core {
         Core {
-            first: Life { id: session.id, words, next: OnceLock::new() },
+            first: Life { id: session.id, app, words, next: OnceLock::new() },
             boot,
             backlog: AtomicU32::new(0),
             kind: session.kind,
@@ -193,6 +195,11 @@ impl Core {
         self.life().id
     }
 
+    /// The number of the program whose session it is.
+    pub(crate) fn app(&self) -> u32 {
+        self.life().app
+    }
+
     /// What all starts of the host are told that it was first.
     pub(crate) fn was(&self) -> (u64, SessionId) {
         (self.boot, self.first.id)
@@ -205,7 +212,7 @@ impl Core {
 
     /// Another host has it now. What the program set in its words goes along. Its FIFOs are to be
     /// set next.
-    pub(crate) fn begin_life(&self, id: SessionId, words: SessionView) {
+    pub(crate) fn begin_life(&self, id: SessionId, app: u32, words: SessionView) {
         let old = self.words();
         words.flags.fetch_or(old.flags.load(Ordering::Acquire), Ordering::AcqRel);
         words.receive_timeout.store(old.receive_timeout.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -216,7 +223,7 @@ impl Core {
         self.tx.store(None);
         let last = self.life();
         // Who revives sockets does so alone in this process.
-        let _ = last.next.set(Box::new(Life { id, words, next: OnceLock::new() }));
+        let _ = last.next.set(Box::new(Life { id, app, words, next: OnceLock::new() }));
         self.mourned.store(false, Ordering::Relaxed);
     }
 

@@ -61,9 +61,10 @@ pub(crate) struct Inner {
     waiters: Slab<Waiter>,
     by_session: HashMap<SessionId, usize>,
     pub(crate) queue_pair: Option<QueuePair>,
-    pub(crate) segments: HashMap<u32, Arc<Segment>>,
-    /// Which program the segments belong to.
-    pub(crate) program: (u64, u32),
+    /// Segments that are mapped, by their program's number and their own.
+    pub(crate) segments: HashMap<(u32, u32), Arc<Segment>>,
+    /// Which start of the host they are of.
+    pub(crate) boot: u64,
     pub(crate) routes: Option<Arc<Routes>>,
     /// Sockets that listen, or have listened.
     listeners: Vec<usize>,

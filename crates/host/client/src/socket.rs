@@ -444,7 +444,7 @@ impl Socket {
     fn ask_session(&self, request: &Request) -> Result<(), Errno> {
         let attachment = self.attachment()?;
         let (session, _) = self.client.ask_session(&attachment, request)?;
-        let fifos = self.client.fifos(&attachment, &session)?;
+        let fifos = self.client.fifos(&attachment, self.core.app(), &session)?;
         self.with(|socket| {
             socket.core.set_fifos(fifos);
             socket.local = session.local.or(socket.local);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clearway_session::errno::Refusal;
 use clearway_session::program::Program;
 use clearway_session::worker::Worker;
-use clearway_shm::attach_socket::Reply;
+use clearway_shm::attach_socket::{Reply, SessionId};
 use clearway_shm::socket;
 use nix::sys::socket::{Shutdown, shutdown};
 
@@ -47,6 +47,12 @@ impl Asker {
         let time = worker.time();
         let (sessions, stack) = worker.both();
         sessions.hear_before_answer(time, stack, &self.program);
+    }
+
+    /// As whom it asks about this session: one that joined the session's program asks as that.
+    pub(crate) fn about(self, worker: &mut Worker, session: SessionId) -> Asker {
+        let program = worker.sessions().acts_for(&self.program, self.process, session);
+        Asker { program, ..self }
     }
 
     /// Answers, with the descriptors that belong to a good answer.

@@ -7,6 +7,7 @@ mod attach;
 mod attach_sockets;
 mod back;
 mod gone;
+mod joined;
 mod key;
 mod questions;
 mod state;

@@ -161,8 +161,8 @@ fn came(fd: c_int) -> bool {
             if let Some(client) = process::client() {
                 client.stayed(
                     "recvmsg",
-                    "the socket that came is another program's, which this process is no part of; \
-                     it was not taken",
+                    "the socket that came is of a program that this process may not join; it was \
+                     not taken",
                 );
             }
             false

@@ -1,7 +1,7 @@
 //! A program: what entered a namespace once, and the processes that it forked.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_proto::Table;
 use clearway_shm::attach_socket::Token;
@@ -91,13 +91,56 @@ pub struct Program {
     pub quota: Arc<Quota>,
     /// What the sessions of its namespace have carried.
     pub traffic: Arc<Traffic>,
+    /// Processes of other programs that hold sessions of it.
+    pub foreign: Foreign,
     /// It wrote something impossible, and is served no more.
     pub is_cut: AtomicBool,
     /// A listener of it, on whatever worker, waits for it to have fewer sessions.
     pub is_stalled: AtomicBool,
 }
 
+/// Processes of other programs to which one of this program handed a socket (SCM_RIGHTS), and
+/// which may do with its sessions what its own processes may. Each counts among its processes, which
+/// bounds them.
+#[derive(Default)]
+pub struct Foreign {
+    /// How many there are: whoever finds none asks no further.
+    count: AtomicUsize,
+    numbers: Mutex<Vec<u32>>,
+}
+
+impl Foreign {
+    /// This process is one from now on. False: it was before.
+    pub fn add(&self, process: u32) -> bool {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !numbers.contains(&process);
+        if is_new {
+            numbers.push(process);
+            self.count.store(numbers.len(), Ordering::Release);
+        }
+        is_new
+    }
+
+    /// The process is none any more.
+    pub fn remove(&self, process: u32) {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.retain(|number| *number != process);
+        self.count.store(numbers.len(), Ordering::Release);
+    }
+
+    /// Whether this process is one.
+    pub fn has(&self, process: u32) -> bool {
+        self.count.load(Ordering::Acquire) != 0
+            && self.numbers.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
+    }
+}
+
 impl Program {
+    /// Whether a process of `program` may use what is this one's.
+    pub fn admits(self: &Arc<Program>, program: &Arc<Program>, process: u32) -> bool {
+        Arc::ptr_eq(self, program) || self.foreign.has(process)
+    }
+
     /// For a listener that found no room: it is looked at when a session ends from now on. There
     /// may be room by now.
     pub fn stall(&self) {

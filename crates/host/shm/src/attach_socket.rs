@@ -20,7 +20,7 @@ use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new
 /// value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// Bytes of a packet that a report quotes at most, so that it fits into a message.
 pub const LONGEST_QUOTE: usize = 7 * 1024;
@@ -297,8 +297,11 @@ pub enum Request {
         /// The session.
         session: SessionId,
     },
-    /// A segment of the program's memory. Answer: [`Reply::Segment`] and one descriptor.
+    /// A segment of a program's memory: this process's own program's, or of one that it has joined
+    /// ([`Request::Join`]). Answer: [`Reply::Segment`] and one descriptor.
     Segment {
+        /// Whose.
+        app: u32,
         /// Which.
         segment: u32,
     },
@@ -401,6 +404,13 @@ pub enum Request {
         /// Where to go on; as it is made by default for the beginning.
         from: TablePlace,
     },
+    /// This process holds a session of another program, which that handed to it, and may do with
+    /// the sessions of that program from now on what its own processes may. Answer:
+    /// [`Reply::Joined`].
+    Join {
+        /// As it lay in the session fd ([`Handoff`]).
+        token: Token,
+    },
 }
 
 /// A table of sockets as the kernel has it below /proc/net.
@@ -487,6 +497,11 @@ pub enum Reply {
         text: String,
         /// Where the next lines are; None: there are no more.
         next: Option<TablePlace>,
+    },
+    /// The program's number ([`Welcome::app`]).
+    Joined {
+        /// Its number.
+        app: u32,
     },
 }
 

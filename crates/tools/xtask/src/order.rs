@@ -146,7 +146,7 @@ pub const ORDERS: &[Order] = &[
     settled("host::supervisor", &[
         floor("tokens and strangers", &["key", "waiting"]),
         floor("what the supervisor knows", &["state"]),
-        floor("what it does", &["attach", "attach_sockets", "back", "gone", "questions",
+        floor("what it does", &["attach", "attach_sockets", "back", "gone", "joined", "questions",
             "strangers"]),
         floor("ahead of need", &["ahead"]),
         floor("its turn", &["turn"]),

@@ -142,7 +142,7 @@ impl Socket {
         if described.rx.is_none() || described.tx.is_none() {
             return Ok(false);
         }
-        let fifos = self.client.fifos(&attachment, &described)?;
+        let fifos = self.client.fifos(&attachment, self.core.app(), &described)?;
         let before = self.core.words().flags.fetch_or(flags::CONNECT_ASKED, Ordering::AcqRel);
         if before & flags::CONNECT_ASKED != 0 {
             // Another thread has just asked, and this one is told what comes of that.

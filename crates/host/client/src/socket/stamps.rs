@@ -100,7 +100,7 @@ impl Socket {
         let request = Request::Stamps { session: self.core.id() };
         let Ok(Reply::Stamps { rx, tx }) = self.ask(&request) else { return None };
         let attachment = self.attachment().ok()?;
-        let fifo = |place| self.client.fifo(&attachment, place).ok();
+        let fifo = |place| self.client.fifo(&attachment, self.core.app(), place).ok();
         Some(StampFifos { rx: rx.and_then(fifo), tx: tx.and_then(fifo) })
     }
 

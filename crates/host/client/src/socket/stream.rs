@@ -358,7 +358,10 @@ impl Socket {
             }
         };
         while let Some(record) = self.next_connection()? {
-            let Ok(words) = self.client.words_at(&attachment, record.head()) else { continue };
+            let Ok(words) = self.client.words_at(&attachment, self.core.app(), record.head())
+            else {
+                continue;
+            };
             let mine = taken_by(attachment.process);
             // Another process has it, or it went while it waited. The next one may be there.
             if words
@@ -441,7 +444,7 @@ impl Socket {
     ) -> Result<(Arc<Socket>, SocketAddr), Errno> {
         let remote = session.remote.unwrap_or_else(|| self.unspecified());
         let options = self.options();
-        let socket = self.client.adopt(attachment, session, options)?;
+        let socket = self.client.adopt(attachment, self.core.app(), session, options)?;
         socket.set_flag(flags::OOB_INLINE, options.oob_inline);
         Ok((socket, remote))
     }

@@ -357,7 +357,7 @@ impl Member {
             Request::Subscribe { session } if self.sessions.contains_key(&session) => {
                 Ok((Reply::Opened(self.describe(session)), None))
             }
-            Request::Segment { segment: 0 } => {
+            Request::Segment { segment: 0, .. } => {
                 let fd = self.memory_fd.try_clone().unwrap();
                 Ok((Reply::Segment { len: SEGMENT as u32 }, Some(fd)))
             }

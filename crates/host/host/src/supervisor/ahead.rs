@@ -97,14 +97,12 @@ impl Supervisor {
                 known.iter().copied().chain((0..made.len() as u32).map(|at| first.wrapping_add(at)))
             {
                 match sessions.open_ahead(stack, &asker.program, asker.process, v6) {
-                    Ok(session)
-                        if sessions.is_held_by(&asker.program, (&fds, name), session.id) =>
-                    {
+                    Ok(session) if sessions.is_held_by((&fds, name), session.id) => {
                         opened.push((session.id, session.head));
                     }
                     // The process has named a session fd that it has not.
                     Ok(session) => {
-                        sessions.close(stack, &asker.program, session.id);
+                        sessions.close(stack, session.id);
                         refusal = Some(refuse(Errno::EBADF, "there is no such session fd"));
                         break;
                     }

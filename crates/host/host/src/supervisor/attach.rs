@@ -9,7 +9,7 @@ use clearway_base::Handle;
 use clearway_probes::{self as probes, Text};
 use clearway_session::errno::{Refusal, refuse};
 use clearway_session::memory::Memory;
-use clearway_session::program::Program;
+use clearway_session::program::{Foreign, Program};
 use clearway_session::quota::{Permit, Quota, Thing};
 use clearway_session::session_fds::SessionFds;
 use clearway_session::sessions::{QUEUE_PAIR_SLOTS, QueuePair};
@@ -145,6 +145,7 @@ impl Supervisor {
             through,
             by_way_back,
             member: None,
+            joined: Vec::new(),
         };
         let Some(handle) = self.processes.insert(process) else {
             self.counts.refused_other += 1;
@@ -222,7 +223,7 @@ impl Supervisor {
 
     /// The program of this token, if the attach socket that it was shown at lets into that
     /// program's namespace.
-    fn program_of(&self, token: &Token, through: Option<&str>) -> Option<Arc<Program>> {
+    pub(super) fn program_of(&self, token: &Token, through: Option<&str>) -> Option<Arc<Program>> {
         let mut programs = self.programs.values().map(|entry| &entry.program);
         let program = programs.find(|p| same_bytes(&p.token.0, &token.0))?;
         let is_open = program.is_behind(through) && !program.is_cut.load(Ordering::Acquire);
@@ -311,12 +312,14 @@ impl Supervisor {
             memory: Memory::new(format!("clearway-app-{number}"), Arc::clone(quota.memory())),
             quota,
             traffic: Arc::clone(&namespace.traffic),
+            foreign: Foreign::default(),
             is_cut: AtomicBool::new(false),
             is_stalled: AtomicBool::new(false),
         });
         let entry = Entry {
             program: Arc::clone(&program),
             processes: 0,
+            foreign: 0,
             session_fds: 0,
             stayed: Vec::new(),
             revived: Vec::new(),

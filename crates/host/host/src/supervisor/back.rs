@@ -76,7 +76,7 @@ impl Supervisor {
                 }
             })();
             if let Err(refusal) = made {
-                sessions.close(stack, program, id);
+                sessions.close(stack, id);
                 return Err(refusal);
             }
             sessions.subscribe(stack, program, asker.process, id)

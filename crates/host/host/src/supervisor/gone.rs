@@ -9,7 +9,7 @@ use clearway_probes::{self as probes, Text};
 use clearway_session::program::Program;
 use clearway_shm::attach_socket::worker_of;
 
-use super::state::{Process, SessionFd, Supervisor, traced};
+use super::state::{Entry, Process, SessionFd, Supervisor, traced};
 
 /// Bytes of a program's memory that the system may have given beyond twice what is charged: what
 /// lies in blocks that are being filled.
@@ -39,6 +39,9 @@ impl Supervisor {
             entry.processes = entry.processes.saturating_sub(1);
         }
         self.end_program_if_empty(member.program.number);
+        for joined in process.joined {
+            self.leave(number, joined);
+        }
     }
 
     /// Nobody holds the session any more: it closes as by close(2).
@@ -78,7 +81,7 @@ impl Supervisor {
             let time = worker.time();
             let (sessions, stack) = worker.both();
             sessions.hear_program(time, stack, &program);
-            sessions.close(stack, &program, session.load(Ordering::Acquire));
+            sessions.close(stack, session.load(Ordering::Acquire));
         };
         self.workers.to_worker(worker, Box::new(close));
         self.count_out(number);
@@ -107,11 +110,7 @@ impl Supervisor {
     /// With the last process and the last session a program is gone. Its memory goes when the last
     /// connection that was closed has sent its bytes.
     pub(super) fn end_program_if_empty(&mut self, number: u32) {
-        if self
-            .programs
-            .get(&number)
-            .is_some_and(|entry| entry.processes == 0 && entry.session_fds == 0)
-        {
+        if self.programs.get(&number).is_some_and(Entry::is_empty) {
             self.programs.remove(&number);
         }
     }

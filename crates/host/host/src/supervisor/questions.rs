@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::Handle;
 use clearway_session::errno::{Refusal, refuse};
-use clearway_session::program::ProgramInfo;
+use clearway_session::program::{Program, ProgramInfo};
 use clearway_session::quota::{QuotaInfo, Thing};
 use clearway_session::sessions::Wish;
 use clearway_session::worker::Worker;
@@ -72,7 +72,8 @@ impl Supervisor {
             }
             Request::Claim { session } => self.ask_claim(asker, session),
             Request::Child => self.expect_child(handle, &asker),
-            Request::Segment { segment } => answer_segment(&asker, segment),
+            Request::Segment { app, segment } => self.answer_segment(handle, &asker, app, segment),
+            Request::Join { token } => self.ask_join(handle, &asker, &token),
             Request::Stayed { what, why } => {
                 self.note_stayed(asker.program.number, what, why);
                 asker.answer(Ok(Reply::Done), &[]);
@@ -88,17 +89,43 @@ impl Supervisor {
     /// A session fd that was claimed a moment ago is its session's as soon as the worker has heard
     /// of that: the answer comes behind it.
     fn ask_inherit(&self, attach_socket: Arc<Doorway>, cookie: u64, through: Option<String>) {
-        let session_fd = self.cookies.get(&cookie).and_then(|handle| self.session_fds.get(*handle));
         let may_be_claimed = |session_fd: &SessionFd| {
             session_fd.ahead.is_some() && session_fd.session.load(Ordering::Acquire) == 0
         };
-        if !session_fd.is_some_and(may_be_claimed) {
-            return attach_socket.answer(&self.leave_handoff(cookie, through.as_deref()), &[]);
+        if !self.session_fd_named(cookie).is_some_and(may_be_claimed) {
+            return self.answer_inherit(attach_socket, cookie, through);
         }
         // Which worker it is nobody knows yet.
         self.when_all_have_heard(move |supervisor| {
-            attach_socket.answer(&supervisor.leave_handoff(cookie, through.as_deref()), &[]);
+            supervisor.answer_inherit(attach_socket, cookie, through);
         });
+    }
+
+    fn session_fd_named(&self, cookie: u64) -> Option<&SessionFd> {
+        self.cookies.get(&cookie).and_then(|handle| self.session_fds.get(*handle))
+    }
+
+    fn answer_inherit(&self, attach_socket: Arc<Doorway>, cookie: u64, through: Option<String>) {
+        let session_fd = self.session_fd_named(cookie);
+        let session = session_fd.map_or(0, |session_fd| session_fd.session.load(Ordering::Acquire));
+        let worker = worker_of(session);
+        if worker >= self.workers.count() || !self.programs.values().any(|entry| entry.foreign > 0)
+        {
+            let answer = self.leave_handoff(cookie, through.as_deref(), None);
+            return attach_socket.answer(&answer, &[]);
+        }
+        // A session fd of one that joined a program may stand for a connection of that: the
+        // session's worker knows.
+        let inbox = self.inbox.clone();
+        let look = move |worker: &mut Worker| {
+            let of = worker.sessions().program_of(session).map(Arc::clone);
+            // A supervisor that has ended has closed all attach sockets.
+            let _ = inbox.post(Box::new(move |supervisor: &mut Supervisor| {
+                let answer = supervisor.leave_handoff(cookie, through.as_deref(), of.as_ref());
+                attach_socket.answer(&answer, &[]);
+            }));
+        };
+        self.workers.to_worker(worker, Box::new(look));
     }
 
     /// Goes on when all workers have taken what processes have left for them by now: the last of
@@ -128,16 +155,22 @@ impl Supervisor {
 
     /// Puts what an inheritor needs into the session fd of this cookie. Whoever asks, only who
     /// holds the session fd can take it out. At the attach socket of a namespace there are only
-    /// session fds of that namespace.
-    fn leave_handoff(&self, cookie: u64, through: Option<&str>) -> Reply {
-        let session_fd = self.cookies.get(&cookie).and_then(|handle| self.session_fds.get(*handle));
-        let session_fd = session_fd.filter(|session_fd| {
-            session_fd.program.is_behind(through)
-                && !session_fd.program.is_cut.load(Ordering::Acquire)
+    /// session fds of that namespace. `of` is the program whose session it is, where that may be
+    /// another one than the session fd's.
+    fn leave_handoff(
+        &self,
+        cookie: u64,
+        through: Option<&str>,
+        of: Option<&Arc<Program>>,
+    ) -> Reply {
+        let program = |session_fd: &SessionFd| Arc::clone(of.unwrap_or(&session_fd.program));
+        let session_fd = self.session_fd_named(cookie).filter(|session_fd| {
+            let program = program(session_fd);
+            program.is_behind(through) && !program.is_cut.load(Ordering::Acquire)
         });
         let session = session_fd.map_or(0, |session_fd| session_fd.session.load(Ordering::Acquire));
         let left = session_fd.filter(|_| session != 0).is_some_and(|session_fd| {
-            let handoff = Handoff { token: session_fd.program.token, session };
+            let handoff = Handoff { token: program(session_fd).token, session };
             // So that strangers who ask without end fill little memory. When it is full there is
             // one to be taken.
             let _ = setsockopt(&session_fd.fd, SndBuf, &HANDOFFS);
@@ -252,6 +285,7 @@ impl Supervisor {
             Err(errno) => return asker.answer(Err(no_session_fd(errno)), &[]),
         };
         self.delegate_with(worker, asker, session_fd, move |worker, asker| {
+            let asker = asker.clone().about(worker, id);
             let (sessions, stack) = worker.both();
             sessions.claim(stack, &asker.program, asker.process, id)
         });
@@ -272,6 +306,7 @@ impl Supervisor {
             _ => return asker.answer(Err(refuse(Errno::EINVAL, "no worker answers that")), &[]),
         };
         self.delegate(worker_of(id), asker, move |worker, asker| {
+            let asker = asker.clone().about(worker, id);
             let time = worker.time();
             let (sessions, stack) = worker.both();
             let program = &asker.program;
@@ -330,6 +365,7 @@ impl Supervisor {
         }
         let job = move |worker: &mut Worker| {
             asker.hear(worker);
+            let asker = asker.about(worker, id);
             let (sessions, stack) = worker.both();
             match sessions.listen(stack, &asker.program, id, backlog) {
                 Ok(listener) if workers.count() > 1 => {
@@ -437,6 +473,19 @@ impl Supervisor {
         }
     }
 
+    fn answer_segment(&self, handle: Handle<Process>, asker: &Asker, app: u32, number: u32) {
+        let joined = self.processes.get(handle).into_iter().flat_map(|p| &p.joined);
+        let mut programs = joined.map(|of| &of.program).chain([&asker.program]);
+        let segment =
+            programs.find(|program| program.number == app).and_then(|p| p.memory.segment(number));
+        match segment {
+            Some(segment) => {
+                asker.answer(Ok(Reply::Segment { len: segment.len }), &[segment.as_fd()])
+            }
+            None => asker.answer(Err(refuse(Errno::ENOENT, "there is no such segment")), &[]),
+        }
+    }
+
     pub(crate) fn quota_infos(&self) -> Vec<QuotaInfo> {
         let spaces = self.spaces.values().map(|space| space.info(None));
         let programs = self.programs.values().map(|entry| &entry.program);
@@ -481,6 +530,7 @@ fn bind_at_home(
     let (home, all) = (worker_of(id), Arc::clone(workers));
     let job = move |worker: &mut Worker| {
         asker.hear(worker);
+        let asker = asker.about(worker, id);
         let (sessions, stack) = worker.both();
         let bound = sessions.bind(stack, &asker.program, id, local);
         let is_taken = matches!(&bound, Err(refusal) if refusal.errno == Errno::EADDRINUSE);
@@ -542,13 +592,6 @@ fn through_others(
             }
         };
         all.to_worker(other, Box::new(job));
-    }
-}
-
-fn answer_segment(asker: &Asker, number: u32) {
-    match asker.program.memory.segment(number) {
-        Some(segment) => asker.answer(Ok(Reply::Segment { len: segment.len }), &[segment.as_fd()]),
-        None => asker.answer(Err(refuse(Errno::ENOENT, "the program has no such segment")), &[]),
     }
 }
 

@@ -88,6 +88,14 @@ pub(crate) struct Process {
     /// It came by the way back.
     pub(super) by_way_back: bool,
     pub(super) member: Option<Member>,
+    /// Programs that handed it sockets, its own aside.
+    pub(super) joined: Vec<Joined>,
+}
+
+/// A program that a process has joined.
+pub(super) struct Joined {
+    pub(super) program: Arc<Program>,
+    pub(super) _permit: Permit,
 }
 
 /// A process that was let in.
@@ -119,6 +127,8 @@ pub(super) struct SessionFd {
 pub(super) struct Entry {
     pub(super) program: Arc<Program>,
     pub(super) processes: u32,
+    /// Processes of other programs that it handed sockets to.
+    pub(super) foreign: u32,
     pub(super) session_fds: u32,
     /// Sockets that stayed with the kernel: what, why, how often.
     pub(super) stayed: Vec<(String, String, u64)>,

@@ -1,6 +1,6 @@
 //! A process as the host sees one: what a program's library does, without its comforts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -37,7 +37,10 @@ pub(crate) struct Guest {
     notifier: Notifier,
     workers: Vec<Notifier>,
     rings: RefCell<Vec<(RingProducer, RingConsumer)>>,
-    segments: RefCell<HashMap<u32, Arc<Segment>>>,
+    /// By their program's number and their own.
+    segments: RefCell<HashMap<(u32, u32), Arc<Segment>>>,
+    /// Whose sessions it deals with just now: its own program's, or one's that it has joined.
+    app: Cell<u32>,
 }
 
 /// A session, and the process's ends of its FIFOs.
@@ -109,6 +112,7 @@ impl Guest {
             (requests, RingConsumer::new(&memory, places.events, places.slots).unwrap())
         });
         let rings = RefCell::new(rings.collect());
+        let app = welcome.app;
         let (queue_pair, host) = (memory.queue_pair().unwrap(), page.host().unwrap());
         Ok(Guest {
             attach_socket,
@@ -119,6 +123,7 @@ impl Guest {
             workers,
             rings,
             segments: RefCell::default(),
+            app: Cell::new(app),
         })
     }
 
@@ -141,6 +146,24 @@ impl Guest {
         }
     }
 
+    /// Joins the program that this session fd's session is of, and has it from now on.
+    pub(crate) fn join(&self, session_fd: &OwnedFd) -> Result<Sock, (i32, String)> {
+        let cookie = socket::cookie(session_fd.as_fd()).unwrap();
+        self.ask(Request::Inherit { cookie })?;
+        let handoff = socket::take_handoff(session_fd.as_fd()).unwrap();
+        let (Reply::Joined { app }, _) = self.ask(Request::Join { token: handoff.token })? else {
+            panic!("a program that was joined has a number")
+        };
+        self.app.set(app);
+        let (session, _) = self.opened(Request::Subscribe { session: handoff.session })?;
+        Ok(self.sock(session, Some(session_fd.try_clone().unwrap())))
+    }
+
+    /// Deals with its own program's sessions again.
+    pub(crate) fn own(&self) {
+        self.app.set(self.welcome.app);
+    }
+
     fn opened(&self, request: Request) -> Result<(Session, Option<OwnedFd>), (i32, String)> {
         match self.ask(request)? {
             (Reply::Opened(session), mut fds) => Ok((session, fds.pop())),
@@ -149,13 +172,14 @@ impl Guest {
     }
 
     fn segment(&self, number: u32) -> Arc<Segment> {
-        if let Some(known) = self.segments.borrow().get(&number) {
+        let app = self.app.get();
+        if let Some(known) = self.segments.borrow().get(&(app, number)) {
             return Arc::clone(known);
         }
-        let (reply, fds) = self.ask(Request::Segment { segment: number }).unwrap();
+        let (reply, fds) = self.ask(Request::Segment { app, segment: number }).unwrap();
         let Reply::Segment { len } = reply else { panic!("{reply:?} is no segment") };
         let segment = Arc::new(Segment::map(fds[0].as_fd(), len as usize).unwrap());
-        self.segments.borrow_mut().insert(number, Arc::clone(&segment));
+        self.segments.borrow_mut().insert((app, number), Arc::clone(&segment));
         segment
     }
 

@@ -12,6 +12,7 @@ mod echo;
 mod eventually;
 mod guest;
 mod idle;
+mod joined;
 mod memory;
 mod minute;
 mod partings;

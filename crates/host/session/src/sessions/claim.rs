@@ -15,6 +15,7 @@ use clearway_shm::attach_socket::{self, SessionId, worker_of};
 use clearway_shm::layout::{AcceptRecord, Message, taken_by};
 use nix::errno::Errno;
 
+use super::queue_pair::QueuePair;
 use super::state::{Session, Sessions, gone};
 use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
@@ -62,20 +63,18 @@ impl Sessions {
     /// A process says that it took a connection, and which session fd it has for it.
     pub(super) fn on_claim(&mut self, stack: &mut HostStack, at: usize, message: Message) {
         let queue_pair = &self.queue_pairs[at];
-        let (process, program, fds) = (
-            queue_pair.process,
-            Arc::clone(&queue_pair.program),
-            Arc::clone(&queue_pair.session_fds),
-        );
+        let (process, fds) = (queue_pair.process, Arc::clone(&queue_pair.session_fds));
         let id = message.session;
-        let waits =
-            |handle: &Handle<Session>| self.table.get(*handle).is_some_and(|s| s.parent.is_some());
-        let Some(handle) = self.find(&program, id).filter(waits) else {
+        let waits = |handle: Handle<Session>| {
+            let session = self.table.get(handle).filter(|session| session.parent.is_some())?;
+            Some((handle, Arc::clone(&session.program)))
+        };
+        let Some((handle, program)) = self.find_for(at, id).and_then(waits) else {
             self.report.stray_messages += 1;
             return;
         };
         self.claimed(stack, &program, (handle, id), process);
-        if !self.is_held_by(&program, (&fds, message.aux), id) {
+        if !self.is_held_by((&fds, message.aux), id) {
             // It was closed before we came to hear of it.
             self.end(stack, handle, false);
         }
@@ -83,20 +82,14 @@ impl Sessions {
 
     /// A session is held by this session fd of its process from now on. False: that has hung up, so
     /// nobody holds it.
-    pub fn is_held_by(
-        &mut self,
-        program: &Arc<Program>,
-        (fds, name): (&SessionFds, u32),
-        id: SessionId,
-    ) -> bool {
+    pub fn is_held_by(&mut self, (fds, name): (&SessionFds, u32), id: SessionId) -> bool {
         match fds.claim(name, id) {
             Claimed::Free => true,
             Claimed::Gone => false,
             Claimed::Instead(before) => {
                 // Its end lies in another worker's ring, or was never said.
-                let program = Arc::clone(program);
                 let close = move |sessions: &mut Sessions, stack: &mut HostStack| {
-                    sessions.close(stack, &program, before);
+                    sessions.close(stack, before);
                 };
                 self.to_worker(worker_of(before), Box::new(close));
                 true
@@ -109,7 +102,7 @@ impl Sessions {
     pub(super) fn on_close(&mut self, stack: &mut HostStack, at: usize, message: Message) {
         let queue_pair = &self.queue_pairs[at];
         let (program, fds) = (Arc::clone(&queue_pair.program), Arc::clone(&queue_pair.session_fds));
-        match self.find(&program, message.session) {
+        match self.find_for(at, message.session) {
             Some(handle) => self.end(stack, handle, false),
             None => self.report.stray_messages += 1,
         }
@@ -147,19 +140,24 @@ impl Sessions {
     }
 
     fn has_queue_pair_of(&self, program: &Arc<Program>) -> bool {
-        self.queue_pairs.iter().any(|queue_pair| Arc::ptr_eq(&queue_pair.program, program))
+        self.queue_pairs_of(program).next().is_some()
     }
 
-    /// A process of the program is gone. What it took and did not claim is offered again; so is
+    fn queue_pairs_of<'a>(
+        &'a self,
+        program: &'a Arc<Program>,
+    ) -> impl Iterator<Item = &'a QueuePair> {
+        let admits =
+            |queue_pair: &&QueuePair| program.admits(&queue_pair.program, queue_pair.process);
+        self.queue_pairs.iter().filter(admits)
+    }
+
+    /// A process of the program, or one that joined it, is gone. What it took and did not claim is offered again; so is
     /// what somebody took of whom nobody knows.
-    pub(super) fn recover_taken(&mut self, stack: &mut HostStack, program: &Arc<Program>) {
+    pub fn recover_taken(&mut self, stack: &mut HostStack, program: &Arc<Program>) {
         let is_empty = !self.has_queue_pair_of(program);
         let lives = |word: u64| {
-            let mut queue_pairs = self
-                .queue_pairs
-                .iter()
-                .filter(|queue_pair| Arc::ptr_eq(&queue_pair.program, program));
-            queue_pairs.any(|queue_pair| taken_by(queue_pair.process) == word)
+            self.queue_pairs_of(program).any(|queue_pair| taken_by(queue_pair.process) == word)
         };
         let of_nobody = |session: &Session| {
             let word = session.head.claim.load(Ordering::Acquire);

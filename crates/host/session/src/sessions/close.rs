@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use clearway_base::Handle;
 use clearway_probes::{self as probes, Text};
 use clearway_shm::attach_socket::SessionId;
+use clearway_shm::layout::event;
+use nix::errno::Errno;
 
 use super::state::{Session, Sessions, What};
 use crate::env::HostStack;
@@ -15,8 +17,9 @@ impl Sessions {
     /// Nobody holds the session any more. What was written still goes out; when there is something
     /// that nobody read, or SO_LINGER says 0 seconds, as much of it as the windows let out, and
     /// then the peer gets a reset (close(2)).
-    pub fn close(&mut self, stack: &mut HostStack, program: &Arc<Program>, id: SessionId) {
-        if let Some(handle) = self.find(program, id) {
+    pub fn close(&mut self, stack: &mut HostStack, id: SessionId) {
+        if let Some(handle) = self.handle_of(id).filter(|handle| self.table.get(*handle).is_some())
+        {
             self.end(stack, handle, false);
         }
     }
@@ -26,8 +29,14 @@ impl Sessions {
         let of_program = self.table.iter().filter(|(_, s)| Arc::ptr_eq(&s.program, program));
         let all: Vec<_> = of_program.map(|(handle, _)| handle).collect();
         for handle in all {
+            // Its own processes are let go. Those of other programs that have it stay, and are told.
+            if let Some(session) = self.table.get_mut(handle) {
+                session.fail(Errno::ECONNRESET);
+            }
+            self.tell(handle, event::STATE);
             self.end(stack, handle, true);
         }
+        self.notify_all();
     }
 
     /// The last holder of every session is about to end: what was written still goes out.

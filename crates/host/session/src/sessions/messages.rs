@@ -52,7 +52,8 @@ impl Sessions {
     /// was said before it.
     pub fn hear_program(&mut self, time: Time, stack: &mut HostStack, program: &Arc<Program>) {
         for at in 0..self.queue_pairs.len() {
-            if Arc::ptr_eq(&self.queue_pairs[at].program, program) {
+            let queue_pair = &self.queue_pairs[at];
+            if program.admits(&queue_pair.program, queue_pair.process) {
                 self.had_work |= self.take_from(time, stack, at, QUEUE_PAIR_SLOTS as usize) > 0;
             }
         }
@@ -109,8 +110,7 @@ impl Sessions {
                         self.on_leave(at, message);
                         continue;
                     }
-                    let program = Arc::clone(&self.queue_pairs[at].program);
-                    match self.find(&program, message.session) {
+                    match self.find_for(at, message.session) {
                         Some(handle) => self.on_message(time, stack, handle, message),
                         None => self.report.stray_messages += 1,
                     }

@@ -337,6 +337,27 @@ impl Sessions {
         self.table.get(handle).filter(|s| Arc::ptr_eq(&s.program, program)).map(|_| handle)
     }
 
+    /// The session of this name, if the process behind a queue pair may use it.
+    pub(super) fn find_for(&self, at: usize, id: SessionId) -> Option<Handle<Session>> {
+        let handle = self.handle_of(id)?;
+        let QueuePair { program, process, .. } = &self.queue_pairs[at];
+        let may_use = |session: &&Session| session.program.admits(program, *process);
+        self.table.get(handle).filter(may_use).map(|_| handle)
+    }
+
+    /// Whose session this is.
+    pub fn program_of(&self, id: SessionId) -> Option<&Arc<Program>> {
+        let session = self.handle_of(id).and_then(|handle| self.table.get(handle))?;
+        Some(&session.program)
+    }
+
+    /// Whose process this is where the session is concerned: one that joined its program is that
+    /// program's.
+    pub fn acts_for(&self, program: &Arc<Program>, process: u32, id: SessionId) -> Arc<Program> {
+        let joined = self.program_of(id).filter(|of| of.foreign.has(process));
+        Arc::clone(joined.unwrap_or(program))
+    }
+
     /// Leaves a mark for every process that has the session. Those that sleep are woken at the end
     /// of the turn.
     pub(super) fn tell(&mut self, handle: Handle<Session>, what: u32) {

@@ -169,8 +169,8 @@ impl Sessions {
     /// connection may be over already, when nobody held it besides.
     pub(super) fn on_leave(&mut self, at: usize, message: Message) {
         let queue_pair = &self.queue_pairs[at];
-        let (program, process) = (Arc::clone(&queue_pair.program), queue_pair.process);
-        let Some(handle) = self.find(&program, message.session) else { return };
+        let process = queue_pair.process;
+        let Some(handle) = self.find_for(at, message.session) else { return };
         if let Some(session) = self.table.get_mut(handle) {
             // A listener may have woken this process for a connection that it does not take; that
             // is seen to when the process is gone.

@@ -59,11 +59,11 @@ fn a_message_arrives_with_its_descriptors() {
 fn messages_keep_their_bounds() {
     let (ours, theirs) = both();
     for worker in 0..3 {
-        send(ours.as_fd(), &Request::Segment { segment: worker }, &[]).unwrap();
+        send(ours.as_fd(), &Request::Segment { app: 1, segment: worker }, &[]).unwrap();
     }
     for worker in 0..3 {
         let (request, _) = recv::<Request>(theirs.as_fd(), 0).unwrap().unwrap();
-        assert!(matches!(request, Request::Segment { segment } if segment == worker));
+        assert!(matches!(request, Request::Segment { segment, .. } if segment == worker));
     }
 }
 

@@ -107,7 +107,8 @@ impl Guest {
         if let Some(known) = self.segments.get(&number) {
             return Arc::clone(known);
         }
-        let (Reply::Segment { len }, fds) = self.ask(home, Request::Segment { segment: number })
+        let (Reply::Segment { len }, fds) =
+            self.ask(home, Request::Segment { app: self.welcome.app, segment: number })
         else {
             panic!("no segment");
         };

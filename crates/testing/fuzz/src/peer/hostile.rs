@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use clearway_shm::attach_socket::{
-    Congestion, FifoPlace, Kind, Reply, Request, Session, SocketOptions, Welcome, worker_of,
+    Congestion, FifoPlace, Kind, Reply, Request, Session, SocketOptions, Token, Welcome, worker_of,
 };
 use clearway_shm::layout::{SessionHead, request};
 use clearway_shm::socket;
@@ -60,6 +60,8 @@ pub(super) struct Hostile {
     socks: Vec<(Session, Option<OwnedFd>)>,
     /// What it has ahead of need.
     ahead: Vec<OwnedFd>,
+    /// What the program that it was before hands to the one that it is.
+    handed: Option<(Token, (Session, Option<OwnedFd>))>,
     cut_through: bool,
 }
 
@@ -72,6 +74,7 @@ impl Hostile {
             segments,
             socks: Vec::new(),
             ahead: Vec::new(),
+            handed: None,
             cut_through,
         };
         hostile.enter(home, None);
@@ -79,7 +82,7 @@ impl Hostile {
     }
 
     /// Enters anew, or as one more process.
-    fn enter(&mut self, home: &mut Home, token: Option<clearway_shm::attach_socket::Token>) {
+    fn enter(&mut self, home: &mut Home, token: Option<Token>) {
         if self.attach_sockets.len() > 12 {
             self.attach_sockets.clear();
         }
@@ -91,6 +94,8 @@ impl Hostile {
         {
             if token.is_none() {
                 self.segments.fill_with(|| None);
+                let before = self.queue_pair.as_ref().map(|(_, welcome)| welcome.token);
+                self.handed = before.zip(self.socks.pop());
                 self.socks.clear();
             }
             self.queue_pair = fds.into_iter().next().map(|queue_pair| (queue_pair, welcome));
@@ -114,7 +119,8 @@ impl Hostile {
         for place in places.into_iter().flatten() {
             let number = place.segment;
             if matches!(self.segments.get(number as usize), Some(None)) {
-                let answer = self.ask(home, &Request::Segment { segment: number });
+                let app = self.app();
+                let answer = self.ask(home, &Request::Segment { app, segment: number });
                 self.segments[number as usize] = answer.and_then(|(_, mut fds)| fds.pop());
             }
         }
@@ -272,16 +278,17 @@ impl Hostile {
             let len = usize::from(input.byte());
             String::from_utf8_lossy(input.bytes(len)).into_owned()
         };
-        let request = match which % 12 {
+        let request = match which % 13 {
             0 => Request::Subscribe { session },
             1 => Request::Info { session },
             2 => Request::Options { session, options: options(input) },
             3 => Request::Urgent { session, ahead: value(input.word(), input.byte(), input) },
             4 => Request::Settle { session },
-            5 => Request::Segment { segment: input.word() >> (input.byte() % 32) },
+            5 => Request::Segment { app: self.app(), segment: input.word() >> (input.byte() % 32) },
             6 => Request::Prefixes,
             7 => Request::Stayed { what: text(input), why: text(input) },
             8 => return self.inherit(home, id, input),
+            11 => return self.join(home, which, input),
             9 => return self.lay_in(home, &Request::SessionFds { count: input.word() % 17 }),
             10 => {
                 return self.lay_in(
@@ -354,6 +361,29 @@ impl Hostile {
     }
 
     /// Fills a session fd, and asks for what an inheritor gets by it.
+    fn app(&self) -> u32 {
+        self.queue_pair.as_ref().map_or(0, |(_, welcome)| welcome.app)
+    }
+
+    /// Joins the program that it was before, and has a session of that from now on.
+    fn join(&mut self, home: &mut Home, which: u8, input: &mut Input<'_>) {
+        let Some((token, sock)) = self.handed.take().filter(|_| which & 128 == 0) else {
+            let mut token = Token([0; 16]);
+            token.0[..8].copy_from_slice(&input.long().to_le_bytes());
+            self.ask(home, &Request::Join { token });
+            return;
+        };
+        if let Some((Reply::Joined { app }, _)) = self.ask(home, &Request::Join { token }) {
+            let segment = sock.0.head.segment;
+            let answer = self.ask(home, &Request::Segment { app, segment });
+            if let Some(memory) = self.segments.get_mut(segment as usize) {
+                *memory = answer.and_then(|(_, mut fds)| fds.pop());
+            }
+            self.ask(home, &Request::Subscribe { session: sock.0.id });
+            self.socks.push(sock);
+        }
+    }
+
     fn inherit(&mut self, home: &mut Home, id: u64, input: &mut Input<'_>) {
         let session_fd =
             self.socks.iter().find(|sock| sock.0.id == id).and_then(|sock| sock.1.as_ref());
