@@ -133,6 +133,11 @@ impl EpollSet {
         self.client.hub().sets.get(self.key).is_some_and(|set| set.contains(fd))
     }
 
+    /// What a member here was told to be waited for.
+    pub fn event_of(&self, fd: i32) -> Option<EpollEvent> {
+        self.client.hub().sets.get(self.key)?.event_of(fd)
+    }
+
     /// There are no members here: the kernel's set is all there is.
     pub fn is_empty(&self) -> bool {
         self.client.hub().sets.get(self.key).is_none_or(Set::is_empty)

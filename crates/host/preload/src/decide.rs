@@ -35,6 +35,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Deed {
     Bind,
     Listen,
+    Receive,
     Connect,
     Send,
 }
@@ -44,6 +45,7 @@ impl Deed {
         match self {
             Deed::Bind => "bind",
             Deed::Listen => "listen",
+            Deed::Receive => "recv",
             Deed::Connect => "connect",
             Deed::Send => "sendto",
         }
@@ -53,7 +55,7 @@ impl Deed {
     /// instead.
     fn closed(self) -> c_int {
         match self {
-            Deed::Bind | Deed::Listen => libc::EACCES,
+            Deed::Bind | Deed::Listen | Deed::Receive => libc::EACCES,
             Deed::Connect | Deed::Send => libc::ECONNREFUSED,
         }
     }
@@ -73,7 +75,7 @@ fn owner(deed: Deed, addr: SocketAddr, told: &[Told]) -> Answer<Owner> {
         Host::Closed if addr.ip().is_loopback() => return Ok(Owner::Kernel(None)),
         Host::Closed => return fail(deed.closed()),
     };
-    let local = matches!(deed, Deed::Bind | Deed::Listen);
+    let local = matches!(deed, Deed::Bind | Deed::Listen | Deed::Receive);
     if options::means_our_device(told)
         || addr.ip().is_multicast() && options::means_our_groups(told)
     {
@@ -114,7 +116,7 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
         return Ok(Some(ours(fd).map_or(Verdict::Kernels, Verdict::Ours)));
     }
     let addr = match deed {
-        Deed::Bind | Deed::Listen => addr,
+        Deed::Bind | Deed::Listen | Deed::Receive => addr,
         // It is bound to no address, or it were decided.
         Deed::Connect | Deed::Send => destination(addr, || wildcard(pending)),
     };
@@ -142,6 +144,51 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
         client.stayed(&format!("{} {addr}", deed.word()), &why);
     }
     Ok(Some(Verdict::Kernels))
+}
+
+/// A datagram socket that was bound to the wildcard address and port 0 is waited for, and the
+/// program has asked which port it became: a server whose clients are told. It is Clearway's as one
+/// is that names its port. But a program may wait for answers before it has asked anybody: until
+/// something came the socket goes back to the kernel when it sends there ([`give_back`]).
+pub(crate) fn receiver(fd: c_int) -> Option<Mine> {
+    let held = TABLE.get(fd)?;
+    let Object::Pending(pending) = &*held else { return None };
+    let was_asked = pending.state().port_was_asked;
+    (pending.kind == Kind::Datagram && was_asked)
+        .then(|| serve(fd, &held, pending, Deed::Receive))?
+}
+
+/// A descriptor is about to get into another process, which knows nothing of what is undecided
+/// here: a socket that was bound to the wildcard address and port 0 is a server's.
+pub(crate) fn hand_over(fd: c_int) {
+    let Some(held) = TABLE.get(fd) else { return };
+    let Object::Pending(pending) = &*held else { return };
+    before_port_is_told(fd, &held, pending);
+    serve(
+        fd,
+        &held,
+        pending,
+        if pending.kind == Kind::Stream { Deed::Listen } else { Deed::Receive },
+    );
+}
+
+/// Makes a socket Clearway's that was bound to the wildcard address and port 0. None: it is as it
+/// was.
+fn serve(fd: c_int, held: &Held<Object>, pending: &Pending, deed: Deed) -> Option<Mine> {
+    let mut state = pending.state();
+    if state.decided || !state.bound {
+        drop(state);
+        return ours(fd);
+    }
+    let wildcard = SocketAddr::new(wildcard(pending), 0);
+    let Ok(Owner::Clearway(client)) = owner(deed, wildcard, &state.told) else { return None };
+    if options::only_the_kernels(&state.told).is_some() {
+        return None;
+    }
+    // What goes wrong leaves it with the kernel, where the next call may find it another way.
+    let mine = take_over(fd, (deed, wildcard), held, pending, &mut state, client).ok()?.ok()?;
+    mine.set_may_go_back(deed == Deed::Receive);
+    Some(mine)
 }
 
 /// The descriptors of this process that are this object.
@@ -199,7 +246,11 @@ fn take_over(
         Err(why) => return Ok(Err(why)),
     }
     if state.bound && !is_unknown {
-        bind_as_before(&made, pending, port)?;
+        match deed {
+            // Somebody may know the port.
+            Deed::Receive => made.socket.bind(SocketAddr::new(wildcard(pending), port))?,
+            _ => bind_as_before(&made, pending, port)?,
+        }
     }
     // SAFETY: reads a flag.
     let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
@@ -371,16 +422,18 @@ fn kernel_port(fd: c_int) -> Option<u16> {
 }
 
 /// A stream of Clearway's that was only bound to the wildcard address connects to where Clearway
-/// does not lead: the kernel takes it (back). True: go on with the C library's function.
+/// does not lead, or a socket that waits for datagrams sends there before any came: the kernel
+/// takes it (back). True: go on with the C library's function.
 pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bool> {
     let socket = &mine.socket;
     let local = socket.local();
-    let only_bound = mine.is_stream()
+    let only_bound = (mine.is_stream() || mine.may_go_back())
         && socket.remote().is_none()
         && !socket.is_listener()
         && local.ip().is_unspecified();
     let remote = destination(remote, || local.ip());
     if !only_bound || socket.client().serves_remote(remote) {
+        mine.set_may_go_back(false);
         return Ok(false);
     }
     let told = mine.extra().told.clone();
@@ -393,14 +446,22 @@ pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bo
     )?;
     let Some(held) = TABLE.get(fd) else { return fail(libc::EBADF) };
     for fd in descriptors(&held) {
+        let sets = mine.take_sets(fd).into_iter();
+        let members = sets.filter_map(|set| {
+            let event = set.event_of(fd)?;
+            set.remove(fd).ok().map(|()| (set, event))
+        });
+        let members: Vec<_> = members.collect();
         let was_ours = object::begin_close(fd);
         let replaced = replace(fd, kernels.as_fd());
         object::end_close(fd);
         drop(was_ours);
         replaced?;
+        crate::epoll::rejoin_kernels(fd, members);
     }
+    let deed = if mine.is_stream() { Deed::Connect } else { Deed::Send };
     socket.client().stayed(
-        &format!("connect {remote}"),
+        &format!("{} {remote}", deed.word()),
         "the namespace has no route there; the socket went back to the kernel",
     );
     Ok(true)

@@ -14,12 +14,14 @@ use clearway_client::{EpollEvent, EpollSet, interrupt};
 use libc::{epoll_event, sigset_t, timespec};
 
 use crate::cancel::while_blocked;
+use crate::decide;
 use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, guarded, interpose};
 use crate::given;
 use crate::object::{Object, TABLE, ours};
 use crate::process;
 use crate::real;
+use crate::table::Held;
 use crate::wait::{limit_of_millis, limit_of_timespec, mask_of};
 
 /// An epoll set of the program's.
@@ -37,6 +39,9 @@ struct Waiting {
     /// Rung once, when the first member of Clearway joins; taken out with the last thread.
     notifier: Option<OwnedFd>,
 }
+
+/// What makes a socket one that is waited for to be readable.
+pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 
 /// Threads that were notified for are awake long before this has passed, unless one of them is what
 /// we were called from, by a signal.
@@ -235,6 +240,11 @@ interpose! {
 /// The pointers are what the program gave to the C function that this serves, and valid as that
 /// function asks.
 unsafe fn control(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> Inside<c_int> {
+    // SAFETY: null, or the caller's, and any bytes are an event.
+    let waits = unsafe { given::read(event) }.is_ok_and(|event| event.events & IN != 0);
+    if what != libc::EPOLL_CTL_DEL && waits {
+        decide::receiver(fd);
+    }
     let member = TABLE.get(fd);
     match member.as_deref() {
         // SAFETY: the caller's own arguments.
@@ -331,6 +341,24 @@ pub(crate) fn rejoin(epfd: c_int, fd: c_int, event: EpollEvent) {
             // The set may know another socket by this number, which is the program's mistake.
             let _ = join(inner, fd, event);
         }
+    }
+}
+
+/// A socket that was Clearway's and a member of these sets is the kernel's.
+pub(crate) fn rejoin_kernels(fd: c_int, members: Vec<(Arc<EpollSet>, EpollEvent)>) {
+    for (inner, EpollEvent { events, data }) in members {
+        let is_it = |held: &Held<Object>| match &**held {
+            Object::Set(set) => set.inner().is_some_and(|of| Arc::ptr_eq(of, &inner)),
+            _ => false,
+        };
+        let known =
+            TABLE.range(0, c_int::MAX).find(|&epfd| TABLE.get(epfd).as_ref().is_some_and(is_it));
+        let Some(epfd) = known else { continue };
+        let mut event = epoll_event { events, u64: data };
+        // SAFETY: the event is valid for the call; it fails when either is closed by now, and that
+        // is well.
+        unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        kernels_join(epfd);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use clearway_client::{EpollSet, Kind, Socket};
@@ -94,6 +94,8 @@ pub(crate) struct Ours {
     segment_size: AtomicU16,
     /// When the last datagram came, for SIOCGSTAMP; 0: nobody has noted it.
     last_stamp: AtomicU64,
+    /// It is Clearway's because it waits for datagrams, and none of the kernel's has been sent to.
+    may_go_back: AtomicBool,
     /// A datagram that is being put together.
     pub(crate) parts: Parts,
     extra: Mutex<Extra>,
@@ -107,6 +109,7 @@ impl Ours {
             socket,
             segment_size: AtomicU16::new(0),
             last_stamp: AtomicU64::new(stamps::NEVER),
+            may_go_back: AtomicBool::new(false),
             parts: Parts::default(),
             extra: Mutex::new(extra),
             sets: Mutex::default(),
@@ -132,6 +135,16 @@ impl Ours {
         self.last_stamp.store(at, Ordering::Relaxed);
     }
 
+    /// It is Clearway's for no other reason than that it waits for datagrams, and nothing came or
+    /// was sent yet.
+    pub(crate) fn may_go_back(&self) -> bool {
+        self.may_go_back.load(Ordering::Relaxed) && self.last_stamp() == stamps::NEVER
+    }
+
+    pub(crate) fn set_may_go_back(&self, may: bool) {
+        self.may_go_back.store(may, Ordering::Relaxed);
+    }
+
     /// Options that only this library knows.
     pub(crate) fn extra(&self) -> MutexGuard<'_, Extra> {
         self.extra.lock().unwrap_or_else(PoisonError::into_inner)
@@ -142,6 +155,15 @@ impl Ours {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         sets.retain(|(_, set)| set.strong_count() > 0);
         sets.push((fd, Arc::downgrade(set)));
+    }
+
+    /// The sets that it is a member of by this descriptor, which it is no more from now on.
+    pub(crate) fn take_sets(&self, fd: c_int) -> Vec<Arc<EpollSet>> {
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, left): (Vec<_>, _) =
+            std::mem::take(&mut *sets).into_iter().partition(|set| set.0 == fd);
+        *sets = left;
+        taken.into_iter().filter_map(|(_, set)| set.upgrade()).collect()
     }
 
     /// It is no longer a member of this set.

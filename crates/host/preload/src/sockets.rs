@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _};
 
-use clearway_client::{How, Kind, SocketOptions, flags};
+use clearway_client::{EpollEvent, How, Kind, SocketOptions, flags};
 use libc::{sockaddr, socklen_t};
 
 use crate::addr::{self, Given};
 use crate::decide::{self, Deed, Verdict};
+use crate::epoll;
 use crate::errno::{Answer, blocking, check, fail, get};
 use crate::export::{Inside, guarded, interpose, is_thread};
 use crate::given;
@@ -285,7 +286,12 @@ unsafe fn inside_getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t
         }
         Object::Pending(pending) => {
             decide::before_port_is_told(fd, &held, pending);
-            None
+            // It may be waited for already.
+            let waits = |set: &(c_int, c_int, EpollEvent)| set.2.events & epoll::IN != 0;
+            let is_waited_for = pending.state().sets.iter().any(waits);
+            let local = is_waited_for.then(|| decide::receiver(fd))??.socket.local();
+            // SAFETY: the caller's pointers.
+            Some(unsafe { addr::write(local, pending.v6, addr, len) }.map(|()| 0))
         }
         Object::Set(_) | Object::Route(_) => None,
     }

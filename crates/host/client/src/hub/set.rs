@@ -114,6 +114,12 @@ impl Set {
         self.by_fd.contains_key(&fd)
     }
 
+    /// What a member was told to be waited for.
+    pub(crate) fn event_of(&self, fd: i32) -> Option<EpollEvent> {
+        let member = self.members.get(*self.by_fd.get(&fd)?)?;
+        Some(EpollEvent { events: member.events, data: member.data })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

@@ -346,6 +346,11 @@ fn however_a_process_parts_from_a_socket_what_it_wrote_arrives() {
 }
 
 #[test]
+fn sockets_without_an_address_are_served_as_soon_as_they_are_waited_for_or_handed_over() {
+    over_a_host("waited");
+}
+
+#[test]
 fn sockets_that_are_handed_to_processes_of_other_programs_work_there() {
     over_a_host("strangers");
 }
@@ -485,7 +490,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 19] = [
+const TRAPPED: [&str; 20] = [
     "errnos",
     "numbers",
     "forks",
@@ -503,6 +508,7 @@ const TRAPPED: [&str; 19] = [
     "redirected",
     "handed",
     "strangers",
+    "waited",
     "connects",
     "faults_handled",
 ];

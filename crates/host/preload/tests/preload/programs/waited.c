@@ -1,0 +1,287 @@
+/* Sockets that are bound to the wildcard address and port 0, whose port the program tells others: servers that only receive, clients that wait before they ask, and such as are handed to another process. */
+#include "common.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+static char self_text[64];
+
+static struct sockaddr_storage wildcard(void)
+{
+	struct sockaddr_storage any = {.ss_family = self.ss_family};
+
+	return any;
+}
+
+static int undecided(int kind)
+{
+	struct sockaddr_storage any = wildcard();
+	int fd = socket(self.ss_family, kind, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&any, self_len))
+		die("bind to nothing");
+	return fd;
+}
+
+static void set_port(struct sockaddr_storage *name, const struct sockaddr_storage *from)
+{
+	/* At the same place in both families. */
+	((struct sockaddr_in *)name)->sin_port = ((const struct sockaddr_in *)from)->sin_port;
+}
+
+/* Where a socket of the wildcard address is found. */
+static struct sockaddr_storage address_of(int fd)
+{
+	struct sockaddr_storage at = self, name = name_of(fd);
+
+	set_port(&at, &name);
+	return at;
+}
+
+static int asker(void)
+{
+	int fd = bound(SOCK_DGRAM);
+	struct timeval limit = {20, 0};
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	return fd;
+}
+
+static void ask(int from, const struct sockaddr_storage *to)
+{
+	if (sendto(from, "question", 8, 0, (const struct sockaddr *)to, self_len) != 8)
+		die("sendto");
+}
+
+static void answer(int fd, const char *how, int from)
+{
+	char text[16] = "";
+	struct sockaddr_storage peer = {0};
+	socklen_t len = sizeof(peer);
+	ssize_t got = recvfrom(fd, text, sizeof(text), MSG_DONTWAIT, (struct sockaddr *)&peer, &len);
+
+	if (got != 8 || sendto(fd, "answer", 6, 0, (struct sockaddr *)&peer, len) != 6)
+		printf("%s: got %zd errno %d\n", how, got, errno);
+	else
+		printf("%s: answered %zd\n", how, recv(from, text, sizeof(text), 0));
+}
+
+/* Each way of waiting, which begins before anything came. */
+enum way { POLL, SELECT, EPOLL_AFTER, EPOLL_BEFORE, PEEK, RECV, RECVFROM, RECVMSG, RECVMMSG, READ, READV, WAYS };
+static const char *names[] = {"poll", "select", "epoll", "epoll before the port is asked for", "peek", "recv", "recvfrom", "recvmsg", "recvmmsg", "read", "readv"};
+
+static void served(enum way way)
+{
+	int fd = undecided(SOCK_DGRAM), from = asker(), set = epoll_create1(0);
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+	struct pollfd entry = {fd, POLLIN, 0};
+	struct timeval none = {0, 0};
+	char text[16];
+	struct iovec vector = {text, sizeof(text)};
+	struct mmsghdr message = {.msg_hdr = {.msg_iov = &vector, .msg_iovlen = 1}};
+	fd_set readable;
+
+	if (way == EPOLL_BEFORE)
+		epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+	struct sockaddr_storage at = address_of(fd);
+	FD_ZERO(&readable);
+	FD_SET(fd, &readable);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	int found = -1;
+	switch (way) {
+	case POLL:
+		found = poll(&entry, 1, 0);
+		break;
+	case SELECT:
+		found = select(fd + 1, &readable, NULL, NULL, &none);
+		break;
+	case EPOLL_AFTER:
+		epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+		/* fall through */
+	case EPOLL_BEFORE:
+		found = epoll_wait(set, &event, 1, 0);
+		break;
+	case PEEK:
+		found = recv(fd, text, 1, MSG_PEEK);
+		break;
+	case RECV:
+		found = recv(fd, text, sizeof(text), 0);
+		break;
+	case RECVFROM:
+		found = recvfrom(fd, text, sizeof(text), 0, NULL, NULL);
+		break;
+	case RECVMSG:
+		found = recvmsg(fd, &message.msg_hdr, 0);
+		break;
+	case RECVMMSG:
+		found = recvmmsg(fd, &message, 1, 0, NULL);
+		break;
+	case READ:
+		found = read(fd, text, sizeof(text));
+		break;
+	default:
+		found = readv(fd, &vector, 1);
+	}
+	struct sockaddr_storage now = address_of(fd);
+	printf("%s: nothing yet %d, the port stays %d\n", names[way], found, !memcmp(&at, &now, sizeof(at)));
+	ask(from, &at);
+	if (way == EPOLL_AFTER || way == EPOLL_BEFORE)
+		printf("epoll: %d\n", epoll_wait(set, &event, 1, 20000));
+	else
+		await(fd, POLLIN);
+	answer(fd, names[way], from);
+	close(set);
+	close(fd);
+	close(from);
+}
+
+/* One that waits before it asks somebody of the kernel's. */
+static void asks_the_kernel(int waits, int connects)
+{
+	struct sockaddr_storage kernels = {.ss_family = self.ss_family};
+	int fd = undecided(SOCK_DGRAM), set = epoll_create1(0);
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+	char text[16];
+
+	if (self.ss_family == AF_INET)
+		((struct sockaddr_in *)&kernels)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	else
+		((struct sockaddr_in6 *)&kernels)->sin6_addr = in6addr_loopback;
+	int other = socket(self.ss_family, SOCK_DGRAM, 0);
+	if (bind(other, (struct sockaddr *)&kernels, self_len))
+		die("bind to the kernel's");
+	kernels = name_of(other);
+	struct sockaddr_storage before = name_of(fd);
+	if (waits) {
+		epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+		printf("nothing yet: %d\n", epoll_wait(set, &event, 1, 0));
+	}
+	if (connects)
+		printf("connect: %d\n", connect(fd, (struct sockaddr *)&kernels, self_len));
+	ssize_t sent = connects ? send(fd, "question", 8, 0) : sendto(fd, "question", 8, 0, (struct sockaddr *)&kernels, self_len);
+	struct sockaddr_storage peer = {0}, after = name_of(fd);
+	socklen_t len = sizeof(peer);
+	printf("sent %zd, came %zd", sent, recvfrom(other, text, sizeof(text), 0, (struct sockaddr *)&peer, &len));
+	sendto(other, "answer", 6, 0, (struct sockaddr *)&peer, len);
+	if (waits)
+		printf(", epoll %d", epoll_wait(set, &event, 1, 20000));
+	printf(", answer %zd", recv(fd, text, sizeof(text), 0));
+	printf(", the port stays %d\n", ((struct sockaddr_in *)&before)->sin_port == ((struct sockaddr_in *)&after)->sin_port);
+	close(set);
+	close(fd);
+	close(other);
+}
+
+static void pass(int channel, int fd)
+{
+	char byte = 'f', space[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec vector = {&byte, 1};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(head), &fd, sizeof(int));
+	if (sendmsg(channel, &message, 0) != 1)
+		die("sendmsg");
+}
+
+static int receive(int channel)
+{
+	char byte, space[CMSG_SPACE(sizeof(int))];
+	struct iovec vector = {&byte, 1};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+	int fd = -1;
+
+	if (recvmsg(channel, &message, 0) != 1 || !CMSG_FIRSTHDR(&message))
+		die("recvmsg");
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+	return fd;
+}
+
+/* What is handed over, to an executed process. */
+static int other(const char *task, int channel)
+{
+	int fd = receive(channel);
+	char byte, text[16];
+
+	if (!strcmp(task, "datagrams")) {
+		struct sockaddr_storage peer;
+		socklen_t len = sizeof(peer);
+		ssize_t got = recvfrom(fd, text, sizeof(text), 0, (struct sockaddr *)&peer, &len);
+		sendto(fd, text, got, 0, (struct sockaddr *)&peer, len);
+		return 0;
+	}
+	printf("listen there: %d\n", listen(fd, 3));
+	fflush(stdout);
+	if (write(channel, "l", 1) != 1)
+		die("ready");
+	int one = accept(fd, NULL, NULL);
+	printf("accepted there: %d\n", one >= 0);
+	fflush(stdout);
+	if (write(one, "hello", 5) != 5 || read(channel, &byte, 1) != 1)
+		die("hello");
+	return 0;
+}
+
+static void handed(const char *task, int asks_first)
+{
+	int channel[2], kind = strcmp(task, "datagrams") ? SOCK_STREAM : SOCK_DGRAM, fd = undecided(kind);
+	char number[16], text[16] = "";
+
+	if (asks_first)
+		name_of(fd);
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel))
+		die("socketpair");
+	snprintf(number, sizeof(number), "%d", channel[1]);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(fd);
+		execl("/proc/self/exe", "waited", self_text, task, number, (char *)NULL);
+		_exit(127);
+	}
+	pass(channel[0], fd);
+	struct sockaddr_storage at = address_of(fd);
+	close(fd);
+	if (kind == SOCK_DGRAM) {
+		int from = asker();
+		ask(from, &at);
+		printf("answered from there: %zd\n", recv(from, text, sizeof(text), 0));
+		close(from);
+	} else {
+		if (read(channel[0], text, 1) != 1)
+			die("listens");
+		int one = socket(self.ss_family, SOCK_STREAM, 0);
+		printf("connect: %d\n", connect(one, (struct sockaddr *)&at, self_len));
+		printf("said there: %zd\n", recv(one, text, 5, MSG_WAITALL));
+		if (write(channel[0], "d", 1) != 1)
+			die("done");
+		close(one);
+	}
+	waitpid(pid, NULL, 0);
+	close(channel[0]);
+	close(channel[1]);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2)
+		return 2;
+	alarm(TIME_LIMIT_S);
+	self_from(argv[1]);
+	snprintf(self_text, sizeof(self_text), "%s", argv[1]);
+	if (argc == 4)
+		return other(argv[2], atoi(argv[3]));
+	for (enum way way = 0; way < WAYS; way++)
+		served(way);
+	for (int at = 0; at < 4; at++)
+		asks_the_kernel(at & 1, at >> 1);
+	for (int at = 0; at < 2; at++) {
+		handed("datagrams", at);
+		handed("streams", at);
+	}
+	return 0;
+}
