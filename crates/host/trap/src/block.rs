@@ -9,7 +9,7 @@ use std::mem::{MaybeUninit, offset_of};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::{MAX_THREADS, STACK, raw};
+use crate::{MAX_THREADS, STACK, credentials, raw};
 
 /// The state of a block.
 const FREE: u32 = 0;
@@ -127,6 +127,7 @@ pub(crate) fn take() -> Option<&'static Block> {
 /// In the child of a fork, where no other thread is left: their blocks are not used again, for the
 /// C library takes what their threads lent for others.
 pub(crate) fn forget_others(own: &Block) {
+    credentials::forget_lenders();
     for slot in &BLOCKS {
         if !ptr::eq(slot.load(Ordering::Relaxed), own) {
             slot.store(ptr::null_mut(), Ordering::Relaxed);
@@ -156,7 +157,7 @@ fn with_thread() -> Option<&'static Block> {
         return None;
     }
     while block.state.load(Ordering::Acquire) == FREE {
-        wait(&block.state, FREE);
+        raw::wait(&block.state, FREE);
     }
     Some(block)
 }
@@ -171,24 +172,12 @@ extern "C" fn lend(block: *mut c_void) -> *mut c_void {
     block.agent_fs.store(fs_base(), Ordering::Relaxed);
     let below = (&raw const here) as usize - MARGIN - LAST_STACK;
     block.agent_sp.store(below & !63, Ordering::Relaxed);
+    let mut calls = credentials::lends();
     block.state.store(TAKEN, Ordering::Release);
-    wake(&block.state);
-    let never = AtomicU32::new(0);
+    raw::wake(&block.state, 1);
     loop {
-        wait(&never, 0);
+        credentials::follow(&mut calls);
     }
-}
-
-fn wait(word: &AtomicU32, value: u32) {
-    let words = [ptr::from_ref(word) as usize, libc::FUTEX_WAIT as usize, value as usize, 0, 0, 0];
-    // SAFETY: the word lives.
-    unsafe { raw::syscall(libc::SYS_futex, words) };
-}
-
-fn wake(word: &AtomicU32) {
-    let words = [ptr::from_ref(word) as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0];
-    // SAFETY: the word lives.
-    unsafe { raw::syscall(libc::SYS_futex, words) };
 }
 
 /// The thread pointer.

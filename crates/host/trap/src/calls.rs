@@ -8,7 +8,7 @@ use libc::ucontext_t;
 use crate::block::Block;
 use crate::carry::DESCRIPTORS;
 use crate::start::{carrier_and_program, hooks};
-use crate::{RESTART, brk, entry, exec, range, raw, signals, sites, spawn};
+use crate::{RESTART, brk, credentials, entry, exec, range, raw, signals, sites, spawn};
 
 /// What becomes of a call.
 pub(crate) enum Outcome {
@@ -98,7 +98,14 @@ unsafe fn outcome(
                 Some(answer) => Done(answer),
                 None => Native,
             },
-            libc::SYS_exit => exit(context),
+            libc::SYS_exit if raw::is_own_process() => exit(context),
+            // A child by `vfork`: its block is its parent's, which goes on.
+            libc::SYS_exit => Native,
+            _ if credentials::are_changed_by(number, words) => {
+                // The library looks at it first.
+                let answer = (hooks().call)(number, words.map(|word| word as c_long));
+                Done(answer.map_or_else(|| credentials::change(number, words), |it| it as isize))
+            }
             libc::SYS_munmap => {
                 signals::keep_a_stack(context, block, (words[0], words[1]));
                 asked(context, block, number, words)

@@ -21,6 +21,8 @@ mod brk;
 mod calls;
 mod carry;
 #[cfg(target_arch = "x86_64")]
+mod credentials;
+#[cfg(target_arch = "x86_64")]
 mod entry;
 #[cfg(target_arch = "x86_64")]
 mod exec;

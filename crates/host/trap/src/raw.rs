@@ -3,6 +3,8 @@
 
 use std::arch::asm;
 use std::ffi::c_long;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// What the kernel answers: a negative errno when it failed.
 ///
@@ -23,6 +25,39 @@ pub(crate) unsafe fn syscall(number: c_long, words: [usize; 6]) -> isize {
         );
     }
     answer
+}
+
+/// The process that the program is, which children by `vfork` are not.
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+
+fn process() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) as usize }
+}
+
+/// This is the program's process from now on.
+pub(crate) fn know_process() {
+    PROCESS.store(process(), Ordering::Relaxed);
+}
+
+/// Whether this is the program's process, and not a child that has its memory.
+pub(crate) fn is_own_process() -> bool {
+    PROCESS.load(Ordering::Relaxed) == process()
+}
+
+/// Sleeps while the word has this value.
+pub(crate) fn wait(word: &AtomicU32, value: u32) {
+    let words = [ptr::from_ref(word) as usize, libc::FUTEX_WAIT as usize, value as usize, 0, 0, 0];
+    // SAFETY: the word lives.
+    unsafe { syscall(libc::SYS_futex, words) };
+}
+
+/// Wakes so many who sleep on the word.
+pub(crate) fn wake(word: &AtomicU32, most: u32) {
+    let most = most.min(i32::MAX as u32) as usize;
+    let words = [ptr::from_ref(word) as usize, libc::FUTEX_WAKE as usize, most, 0, 0, 0];
+    // SAFETY: the word lives.
+    unsafe { syscall(libc::SYS_futex, words) };
 }
 
 /// The bit of a signal in a mask of the kernel's.

@@ -116,6 +116,16 @@ pub(crate) fn install() {
     raw::set_mask(before & !bit(libc::SIGSYS));
 }
 
+/// The C library installs handlers of its own with its first thread (SIGSETXID, by which it changes
+/// the users of all of its threads). That happens now, and is undone: programs use the same signal
+/// for the same, and nothing here has the C library use it.
+pub(crate) fn settle_the_librarys() {
+    let _ = std::thread::spawn(|| ()).join();
+    for signal in [32, 33] {
+        ask_kernel(signal, Some(&Action::default()), None);
+    }
+}
+
 /// `rt_sigaction(2)`
 ///
 /// # Safety

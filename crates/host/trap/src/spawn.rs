@@ -12,7 +12,7 @@ use libc::{c_long, ucontext_t};
 use crate::block::{self, Block};
 use crate::calls::{Outcome, back};
 use crate::start::{hooks, tell};
-use crate::{range, raw, sites};
+use crate::{credentials, range, raw, sites};
 
 /// What `clone` and its like ask for.
 struct Asked {
@@ -120,7 +120,9 @@ fn is_plain_fork(asked: &Asked) -> bool {
 }
 
 fn fork(own: &Block, asked: &Asked) -> isize {
+    let nobody_changes = credentials::hold();
     let answer = (hooks().fork)();
+    drop(nobody_changes);
     let has = |flag: i32| asked.flags & flag as u64 != 0;
     let tell_tid = |place: usize, tid: i32| {
         // SAFETY: null, or the program's.
@@ -137,6 +139,7 @@ fn fork(own: &Block, asked: &Asked) -> isize {
     // What came before was for the parent.
     own.deferred.store(0, Ordering::Relaxed);
     block::forget_others(own);
+    raw::know_process();
     if let Err(sentence) = range::dispatch() {
         tell(&sentence);
         std::process::abort();

@@ -71,6 +71,8 @@ fn prepared(hooks: Hooks) -> Result<Image, String> {
     let block = block::of_main_thread()?;
     block::set_gs_base(ptr::from_ref(block) as usize);
     signals::install();
+    signals::settle_the_librarys();
+    raw::know_process();
     give_rseq_back();
     let name = Path::new(&program).file_name().unwrap_or_default();
     if let Ok(name) = CString::new(name.as_bytes()) {

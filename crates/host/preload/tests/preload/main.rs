@@ -346,6 +346,11 @@ fn however_a_process_parts_from_a_socket_what_it_wrote_arrives() {
 }
 
 #[test]
+fn children_in_their_parents_memory_end_alone_and_rights_are_given_up_by_all_threads() {
+    over_a_host("spawned");
+}
+
+#[test]
 fn sockets_without_an_address_are_served_as_soon_as_they_are_waited_for_or_handed_over() {
     over_a_host("waited");
 }
@@ -490,7 +495,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 20] = [
+const TRAPPED: [&str; 21] = [
     "errnos",
     "numbers",
     "forks",
@@ -509,6 +514,7 @@ const TRAPPED: [&str; 20] = [
     "handed",
     "strangers",
     "waited",
+    "spawned",
     "connects",
     "faults_handled",
 ];
