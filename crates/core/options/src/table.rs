@@ -421,6 +421,8 @@ mod tests {
             | Field::FastOpenKeyHigh
             | Field::FastOpenOldKeyLow
             | Field::FastOpenOldKeyHigh => Field::FastOpenKeyCount,
+            // An address names the interface, and is the source as well.
+            Field::MulticastSource => Field::MulticastIface,
             field => field,
         };
         for &field in Field::ALL {

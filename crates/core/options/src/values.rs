@@ -267,6 +267,9 @@ fields! {
     46 FastOpenOldKeyHigh, fast_open_old_key_high: u64 = 0;
     /// SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING: [`crate::stamping`].
     47 Timestamping, timestamping: u32 = 0;
+    /// The address that IP_MULTICAST_IF named, as a number; 0: none. Datagrams to groups come from
+    /// it, where the socket has no address of its own.
+    48 MulticastSource, multicast_source: u32 = 0;
 }
 
 /// The least that TCP_NOTSENT_LOWAT stands for.

@@ -260,6 +260,14 @@ pub(crate) fn judged_for_the_kernel(level: c_int, name: c_int, value: &[u8]) -> 
     is_ours.then(|| socket::judge(level, name, value))
 }
 
+/// What such an option of a socket that is still the kernel's is told to be. None: the kernel knows.
+pub(crate) fn told_of_ours(told: &[Told], level: c_int, name: c_int) -> Option<Answer<Value>> {
+    let is_it = |told: &&Told| (told.level, told.name) == (level, name);
+    let known = told.iter().find(is_it)?;
+    let is_told = multicast::is_where_from(level, name) && known.names_ours();
+    is_told.then(|| multicast::get_told(level, &known.value))
+}
+
 impl Told {
     fn names_ours(&self) -> bool {
         multicast::names_ours(self.level, self.name, &self.value)

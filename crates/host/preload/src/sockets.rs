@@ -120,9 +120,14 @@ interpose! {
 
     /// `getsockopt(2)`
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void,
-        len: *mut socklen_t) -> c_int, if TABLE.has(fd) => ours(fd).map(|mine| {
-        give(options::get(&mine, level, name), value, len).map(|()| 0)
-    });
+        len: *mut socklen_t) -> c_int, if TABLE.has(fd) => match TABLE.get(fd).as_deref() {
+        Some(Object::Ours(mine)) => Some(give(options::get(mine, level, name), value, len).map(|()| 0)),
+        Some(Object::Pending(pending)) => {
+            let told = options::told_of_ours(&pending.state().told, level, name);
+            told.map(|told| give(told, value, len).map(|()| 0))
+        }
+        _ => None,
+    };
 }
 
 /// Does an address fit a socket's family? Says how Linux refuses it otherwise.

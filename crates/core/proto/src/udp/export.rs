@@ -147,6 +147,9 @@ impl Socket {
         let mut iface = self.multicast.iface.map_or(0, |iface| u32::from(iface.0) + 1);
         f.u32(23, &mut iface);
         self.multicast.iface = iface.checked_sub(1).and_then(|n| u16::try_from(n).ok()).map(Iface);
+        let mut source = self.multicast.source.unwrap_or(Addr::ANY_V4);
+        f.addr(33, &mut source);
+        self.multicast.source = Some(source).filter(|source| !source.is_unspecified());
         f.bool(24, &mut self.wants_room);
         f.u8(25, &mut self.events.0);
         f.u64(26, &mut self.dropped);

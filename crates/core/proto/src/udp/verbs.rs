@@ -11,6 +11,7 @@ use crate::bind::Sharing;
 use crate::error::Unreachable;
 use crate::ids::{Table, UdpId};
 use crate::net::groups::Groups;
+use crate::net::groups::change::MulticastOptions;
 use crate::net::ip::Ip;
 use crate::net::pmtu::MIN_V6;
 
@@ -37,9 +38,12 @@ impl Udp {
         }
         // Who changes the peer may need another address of his own.
         let s = self.by_id(socket)?;
-        let (mut local, via) = (s.bound, groups::link_of(None, s.multicast.iface, &remote.addr));
+        let (mut local, multicast) = (s.bound, s.multicast);
         if local.addr.is_unspecified() {
-            local.addr = ip.source_via(table, via, &remote.addr).ok_or(UdpError::NoRoute)?;
+            let via = groups::link_of(None, multicast.iface, &remote.addr);
+            let source = group_source(ip, table, &multicast, &remote.addr);
+            let source = source.or_else(|| ip.source_via(table, via, &remote.addr));
+            local.addr = source.ok_or(UdpError::NoRoute)?;
         }
         if local.addr.is_v4() != remote.addr.is_v4() {
             return Err(UdpError::BadAddress);
@@ -202,7 +206,9 @@ impl Udp {
             Some(from) => from,
             // What is bound to a group has no address to send from.
             None if !local.is_unspecified() && !local.is_multicast() => local,
-            None => ip.source_via(table, via, &to.addr).ok_or(UdpError::NoRoute)?,
+            None => group_source(ip, table, &multicast, &to.addr)
+                .or_else(|| ip.source_via(table, via, &to.addr))
+                .ok_or(UdpError::NoRoute)?,
         };
         let wrong_family =
             from.is_v4() != to.addr.is_v4() || (local == Addr::ANY_V4 && to.addr.is_v6());
@@ -332,4 +338,11 @@ fn segment_size(mtu: usize, to: &Addr, size: u16, len: usize) -> Result<u16, Udp
         return Err(UdpError::BadSegmentSize);
     }
     Ok(size)
+}
+
+/// What a datagram to a group comes from by the socket's word, if that is an address of ours.
+fn group_source(ip: &Ip, table: Table, multicast: &MulticastOptions, to: &Addr) -> Option<Addr> {
+    let source =
+        multicast.source.filter(|source| to.is_multicast() && source.is_v4() == to.is_v4());
+    source.filter(|source| ip.is_ours(table, source))
 }

@@ -159,6 +159,17 @@ fn of_mreq(value: &[u8]) -> Answer<Named> {
     if by_index != Named::Any { Ok(by_index) } else { Ok(by_address(v4_at(value, 4)?)) }
 }
 
+/// The option says where datagrams to groups leave.
+pub(super) fn is_where_from(level: c_int, name: c_int) -> bool {
+    [(libc::IPPROTO_IP, libc::IP_MULTICAST_IF), (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF)]
+        .contains(&(level, name))
+}
+
+/// The address that IP_MULTICAST_IF names, which Linux tells and sends from.
+fn source_of(value: &[u8]) -> Answer<Ipv4Addr> {
+    v4_at(value, if value.len() >= 8 { 4 } else { 0 })
+}
+
 /// The interface of IP_MULTICAST_IF or IPV6_MULTICAST_IF.
 pub(super) fn leaves_by(level: c_int, value: &[u8]) -> Answer<Named> {
     match (level, value.len()) {
@@ -232,6 +243,7 @@ pub(super) fn set(
     match name {
         libc::IP_MULTICAST_IF if !v6 => {
             options.multicast_iface = number_of(leaves_by(level, value)?, libc::EADDRNOTAVAIL)?;
+            options.multicast_source = source_of(value)?.to_bits();
         }
         libc::IPV6_MULTICAST_IF if v6 => {
             options.multicast_iface = number_of(leaves_by(level, value)?, libc::ENODEV)?
@@ -266,7 +278,7 @@ pub(super) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
     let value = match name {
         _ if changes_group(level, name) || ours.is_stream() => return fail(libc::ENOPROTOOPT),
         libc::IP_MULTICAST_IF if !v6 => {
-            return Ok(Value::Bytes(bytes(address_of(options.multicast_iface).octets())));
+            return Ok(Value::Bytes(bytes(Ipv4Addr::from(options.multicast_source).octets())));
         }
         libc::IPV6_MULTICAST_IF if v6 => interfaces::shown(options.multicast_iface) as c_int,
         libc::IP_MULTICAST_TTL if !v6 => options.multicast_ttl.into(),
@@ -278,16 +290,10 @@ pub(super) fn get(ours: &Ours, level: c_int, name: c_int) -> Answer<Value> {
     Ok(if v6 { Value::Number(value) } else { Value::Short(value) })
 }
 
-/// The first IPv4 address of an interface of Clearway's.
-fn address_of(number: u32) -> Ipv4Addr {
-    let v4 = |one: &Interface| {
-        one.addresses.iter().find_map(|(ip, _)| match ip {
-            IpAddr::V4(v4) => Some(*v4),
-            IpAddr::V6(_) => None,
-        })
-    };
-    if number == 0 {
-        return Ipv4Addr::UNSPECIFIED;
+/// What a socket that is still the kernel's was told, where that names an interface of Clearway's.
+pub(super) fn get_told(level: c_int, value: &[u8]) -> Answer<Value> {
+    match level {
+        libc::IPPROTO_IPV6 => Ok(Value::Number(number(value)?)),
+        _ => Ok(Value::Bytes(bytes(source_of(value)?.octets()))),
     }
-    list().iter().find(|one| one.number == number).and_then(v4).unwrap_or(Ipv4Addr::UNSPECIFIED)
 }

@@ -3,6 +3,7 @@
 use clearway_options::{PMTU_DISC_DO, PMTU_DISC_PROBE};
 use clearway_proto::{ConnId, ConnOptions, MulticastOptions, UdpError, UdpFragmenting, UdpId};
 use clearway_shm::attach_socket::SocketOptions;
+use clearway_wire::Addr;
 
 use super::membership::iface_of;
 use crate::env::HostStack;
@@ -59,6 +60,8 @@ pub(super) fn multicast_options(set: &SocketOptions) -> MulticastOptions {
         ttl: set.multicast_ttl,
         loop_back: set.multicast_loop,
         iface: iface_of(set.multicast_iface),
+        source: Some(Addr::v4(set.multicast_source.to_be_bytes()))
+            .filter(|_| set.multicast_source != 0),
         all: set.multicast_all,
     }
 }

@@ -502,6 +502,7 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         notsent_lowat: if bits & 128 != 0 { input.word() >> (input.byte() % 32) } else { 0 },
         fast_open_no_cookie: bits & 4 != 0,
         fast_open_key_count: if bits & 16 != 0 { input.byte() } else { 0 },
+        multicast_source: input.word() >> (input.byte() % 32),
         fast_open_key_low: bits.into(),
         fast_open_key_high: 0,
         fast_open_old_key_low: 0,

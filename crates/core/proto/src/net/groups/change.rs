@@ -16,6 +16,9 @@ pub struct MulticastOptions {
     /// The interface that they leave by (IP_MULTICAST_IF, IPV6_MULTICAST_IF); None: that of the
     /// address that they are sent from, or of the route.
     pub iface: Option<Iface>,
+    /// The address that they come from where the socket was bound to none; it is ours, or as good as
+    /// none. None: as the interface and the route say.
+    pub source: Option<Addr>,
     /// The socket hears groups that only others have joined, as long as it did not join them itself
     /// (IP_MULTICAST_ALL).
     pub all: bool,
@@ -24,7 +27,7 @@ pub struct MulticastOptions {
 impl Default for MulticastOptions {
     /// As Linux has them.
     fn default() -> MulticastOptions {
-        MulticastOptions { ttl: 1, loop_back: true, iface: None, all: true }
+        MulticastOptions { ttl: 1, loop_back: true, iface: None, source: None, all: true }
     }
 }
 

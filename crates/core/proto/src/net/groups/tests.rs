@@ -482,7 +482,7 @@ fn what_is_sent_to_a_group_has_a_ttl_of_one_and_members_here_get_a_copy() {
 fn a_socket_or_a_datagram_may_name_the_interface() {
     let mut net = Net::new(&[
         (ethernet(1500), &["10.0.0.1/24"]),
-        (ethernet(1500), &["10.0.1.1/24", "2001:db8:1::1/64"]),
+        (ethernet(1500), &["10.0.1.1/24", "10.0.1.7/24", "2001:db8:1::1/64"]),
     ]);
     let s = socket(&mut net, "::", 4000);
     let to = Endpoint::new(addr(G4), 5000);
@@ -498,6 +498,18 @@ fn a_socket_or_a_datagram_may_name_the_interface() {
     net.stack.udp_set_multicast(s, options).unwrap();
     net.stack.udp_send(s, to, None, b"x").unwrap();
     assert_eq!(sent_by(&mut net), (Iface(1), addr("10.0.1.1")));
+    let named = MulticastOptions { source: Some(addr("10.0.1.7")), ..options };
+    net.stack.udp_set_multicast(s, named).unwrap();
+    net.stack.udp_send(s, to, None, b"x").unwrap();
+    assert_eq!(sent_by(&mut net), (Iface(1), addr("10.0.1.7")), "the one that was named");
+    let connected = socket(&mut net, "0.0.0.0", 4002);
+    net.stack.udp_set_multicast(connected, named).unwrap();
+    net.stack.udp_connect(connected, to).unwrap();
+    assert_eq!(net.stack.udp_local(connected).unwrap().addr, addr("10.0.1.7"));
+    let foreign = MulticastOptions { source: Some(addr("10.0.1.8")), ..options };
+    net.stack.udp_set_multicast(s, foreign).unwrap();
+    net.stack.udp_send(s, to, None, b"x").unwrap();
+    assert_eq!(sent_by(&mut net), (Iface(1), addr("10.0.1.1")), "it is none of ours");
     let how = UdpOut { to: Some(to), iface: Some(Iface(0)), ..UdpOut::default() };
     net.stack.udp_send_with(s, &how, b"x").unwrap();
     assert_eq!(sent_by(&mut net), (Iface(0), addr("10.0.0.1")));

@@ -37,6 +37,19 @@ static int change(int fd, const char *group, int joins)
 	return setsockopt(fd, IPPROTO_IP, joins ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &mreq, sizeof(mreq));
 }
 
+/* Which interface it says that it sends by, or the address of it. */
+static void told_interface(int fd)
+{
+	union {
+		struct in_addr address;
+		unsigned index;
+	} told = {0};
+	socklen_t len = sizeof(told);
+	int failed = getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MULTICAST_IF : IP_MULTICAST_IF, &told, &len);
+
+	printf("told: %d, %u bytes, as set: %d\n", failed, len, v6 ? told.index == own_index : told.address.s_addr == ((struct sockaddr_in *)&self)->sin_addr.s_addr);
+}
+
 /* Sends to the group by the interface, from a socket that knows nothing else. */
 static void send_to(const char *group, int port, const char *text)
 {
@@ -50,7 +63,9 @@ static void send_to(const char *group, int port, const char *text)
 		inet_pton(AF_INET, group, &((struct sockaddr_in *)&to)->sin_addr);
 	show("the interface", v6 ? setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &own_index, sizeof(own_index))
 				 : setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &((struct sockaddr_in *)&self)->sin_addr, 4));
+	told_interface(fd);
 	show("sent", sendto(fd, text, strlen(text), 0, (void *)&to, self_len) < 0);
+	told_interface(fd);
 	close(fd);
 }
 
