@@ -244,7 +244,7 @@ fn connect_ours(
 ) -> Inside<c_int> {
     let stream = mine.is_stream();
     let remote = match given {
-        Given::Unspecified if stream => return Some(fail(libc::EOPNOTSUPP)),
+        Given::Unspecified if stream => return Some(disconnect(mine)),
         Given::Unspecified => None,
         given => match fits(stream, mine.socket.is_v6(), given, len) {
             Ok(remote) => Some(remote),
@@ -275,6 +275,17 @@ fn connect_ours(
     }
     let limited = || mine.socket.timeouts().1.is_some();
     Some(blocking(|| mine.socket.connect_with(remote, flags).map(|()| 0), limited))
+}
+
+/// A stream that is connected to nobody from now on. Servers end their listening so, and begin it
+/// again later. A connection would have to become a socket again that can connect: that is not done.
+fn disconnect(mine: &Mine) -> Answer<c_int> {
+    let socket = &mine.socket;
+    match (socket.is_listener(), socket.remote()) {
+        (true, _) => socket.shutdown(How::Read).map(|()| 0),
+        (false, None) => Ok(0),
+        (false, Some(_)) => fail(libc::EOPNOTSUPP),
+    }
 }
 
 /// # Safety

@@ -78,15 +78,17 @@ static void *accepts(void *unused)
 	return NULL;
 }
 
-static void shut(void)
+/* By shutdown, or by a connect to nobody. */
+static void shut(int disconnects)
 {
+	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 	pthread_t other;
 
 	listening = listener();
 	struct sockaddr_storage name = name_of(listening);
 	pthread_create(&other, NULL, accepts, NULL);
 	usleep(50000);
-	int done = shutdown(listening, SHUT_RD);
+	int done = disconnects ? connect(listening, &nobody, sizeof(nobody)) : shutdown(listening, SHUT_RD);
 	pthread_join(other, NULL);
 	printf("shutdown: %d\n", done);
 	struct pollfd one = {.fd = listening, .events = POLLIN | POLLOUT};
@@ -94,6 +96,8 @@ static void shut(void)
 	poll(&one, 1, 0);
 	printf("it shows %x\n", one.revents);
 	int fd = socket(self.ss_family, SOCK_STREAM, 0);
+	if (disconnects)
+		printf("connected to nobody: %d\n", connect(fd, &nobody, sizeof(nobody)));
 	printf("connect: %s\n", connect(fd, (void *)&name, self_len) ? strerrorname_np(errno) : "done");
 	close(fd);
 	int value = -7;
@@ -114,6 +118,7 @@ int main(int argc, char **argv)
 	self_from(argv[1]);
 	deferred();
 	changed();
-	shut();
+	shut(0);
+	shut(1);
 	return 0;
 }
