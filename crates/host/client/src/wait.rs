@@ -236,8 +236,11 @@ impl Client {
             }
             let mut fds = [PollFd { fd: -1, events: 0, found: 0 }];
             match waiting.sleep(&mut fds, left, None) {
-                // Linux restarts calls that have no time limit when the handler has SA_RESTART.
-                Err(Errno::INTR) if !deadline.is_some() && wait::handlers_restart() => {}
+                // Linux restarts calls that have no time limit when the handler has SA_RESTART. One
+                // that is known of may not have run yet: it does when the caller is out, who begins
+                // the call again then.
+                Err(Errno::INTR)
+                    if !deadline.is_some() && !interrupt::came() && wait::handlers_restart() => {}
                 Err(error) => break Err(error),
                 Ok(()) => {}
             }

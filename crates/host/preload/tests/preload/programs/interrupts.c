@@ -141,6 +141,92 @@ static void accepts(void)
 	close(fd);
 }
 
+/* Calls that begin again: the handler runs meanwhile, and does what they wait for. */
+enum { BY_RECV, BY_READ, BY_RECVFROM, BY_DATAGRAM, BY_ACCEPT, BY_SEND, BY_ALL };
+
+static const char *const waits[BY_ALL] = {"recv", "read", "recvfrom", "recv of a datagram", "accept", "send"};
+static volatile int acts_for, acted;
+static int other_end;
+static struct sockaddr_storage where_to;
+
+static void acts(int number)
+{
+	int before = errno;
+	char bytes[65536];
+
+	(void)number;
+	acted++;
+	if (acts_for == BY_SEND) {
+		while (recv(other_end, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+			;
+	} else if (acts_for == BY_ACCEPT) {
+		if (acted == 1 && connect(other_end, (void *)&where_to, self_len))
+			die("connect in a handler");
+	} else if (acted == 1 && send(other_end, "x", 1, 0) != 1) {
+		die("send in a handler");
+	}
+	errno = before;
+}
+
+static void begun_again(int call)
+{
+	static char block[1 << 20];
+	int ends[2] = {-1, -1}, listening = -1, found = -1;
+	char byte;
+	pthread_t other;
+
+	acts_for = call;
+	acted = 0;
+	if (call == BY_ACCEPT) {
+		listening = listener();
+		where_to = name_of(listening);
+		ends[1] = socket(self.ss_family, SOCK_STREAM, 0);
+	} else if (call == BY_DATAGRAM) {
+		ends[0] = bound(SOCK_DGRAM);
+		ends[1] = bound(SOCK_DGRAM);
+		where_to = name_of(ends[0]);
+		if (connect(ends[1], (void *)&where_to, self_len))
+			die("connect");
+	} else {
+		pair(ends);
+	}
+	other_end = ends[1];
+	/* Until nothing moves any more. */
+	for (int idle = 0; call == BY_SEND && idle < 5; idle++) {
+		for (size_t size = sizeof(block); size; size /= 2)
+			while (send(ends[0], block, size, MSG_DONTWAIT) > 0)
+				idle = 0;
+		usleep(EVERY_US);
+	}
+	struct task task = {pthread_self(), SIGUSR1, MOST, call == BY_SEND ? -1 : ends[1], 0};
+	pthread_create(&other, NULL, disturbs, &task);
+	switch (call) {
+	case BY_READ:
+		found = read(ends[0], &byte, 1);
+		break;
+	case BY_RECVFROM:
+		found = recvfrom(ends[0], &byte, 1, 0, NULL, NULL);
+		break;
+	case BY_ACCEPT:
+		found = accept(listening, NULL, NULL);
+		close(found);
+		found = found >= 0;
+		break;
+	case BY_SEND:
+		found = send(ends[0], "y", 1, 0);
+		break;
+	default:
+		found = recv(ends[0], &byte, 1, 0);
+	}
+	int error = errno;
+	task.over = 1;
+	printf("%s that a handler serves: %d %s, it ran: %d\n", waits[call], found, found < 0 ? strerrorname_np(error) : "", acted > 0);
+	pthread_join(other, NULL);
+	close(ends[0]);
+	close(ends[1]);
+	close(listening);
+}
+
 /* A call ends for no signal without a handler: stopped and continued, and a child ends of which nobody wants to hear. Nor do handlers that did not run count. */
 static void *sends_later(void *given)
 {
@@ -272,6 +358,7 @@ static void handlers_as_the_program_sees_them(void)
 
 int main(int argc, char **argv)
 {
+	alarm(2 * TIME_LIMIT_S);
 	self_from(argc > 1 ? argv[1] : "127.0.0.1");
 	handle(SIGUSR1, SA_RESTART, note);
 	handle(SIGUSR2, 0, note);
@@ -289,6 +376,9 @@ int main(int argc, char **argv)
 	disturbed("a handler that looks", SIGUSR2, MOST, EPOLL);
 	handle(SIGUSR2, 0, note);
 	accepts();
+	handle(SIGUSR1, SA_RESTART, acts);
+	for (int call = 0; call < BY_ALL; call++)
+		begun_again(call);
 	/* As a runtime of Rust's has it. */
 	handle(SIGSEGV, 0, note);
 	for (int call = 0; call < EPOLL; call++)
