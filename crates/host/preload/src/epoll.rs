@@ -30,6 +30,9 @@ pub(crate) struct Set {
     /// The kernel's set has, or had, members.
     kernels: AtomicBool,
     waiting: Mutex<Waiting>,
+    /// Sets of the kernel's that it is a member of, as long as it is the kernel's alone: the set's
+    /// descriptor, its own, and what for.
+    outer: Mutex<Vec<(c_int, c_int, EpollEvent)>>,
 }
 
 /// Threads that wait in the kernel for a set that had no member of Clearway when they began.
@@ -54,7 +57,12 @@ const NOTIFIER: u64 = 0xc1ea_55a7_be11_0000;
 impl Set {
     /// A set of the program's; `kernels`: it may have members of the kernel already.
     fn new(kernels: bool) -> Set {
-        Set { inner: OnceLock::new(), kernels: AtomicBool::new(kernels), waiting: Mutex::default() }
+        Set {
+            inner: OnceLock::new(),
+            kernels: AtomicBool::new(kernels),
+            waiting: Mutex::default(),
+            outer: Mutex::default(),
+        }
     }
 
     /// A member of the kernel's joins the kernel's set.
@@ -94,7 +102,30 @@ impl Set {
         }
         drop(waiting);
         self.wait_for_waiting();
+        self.tell_outer();
         self.inner.get().map_or_else(|| fail(libc::ENOMEM), Ok)
+    }
+
+    /// The sets that this one is in know nothing of its members of Clearway: they become its
+    /// members there, too.
+    fn tell_outer(&self) {
+        let outer = std::mem::take(&mut *self.outer());
+        for (epfd, fd, event) in outer {
+            let is_set = matches!(TABLE.get(epfd).as_deref(), Some(Object::Set(_)));
+            // SAFETY: takes a member out of a set; it fails when either is closed by now, or is
+            // another by its number.
+            let is_out = is_set
+                && unsafe {
+                    real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) == 0
+                };
+            if is_out {
+                rejoin(epfd, fd, event);
+            }
+        }
+    }
+
+    fn outer(&self) -> std::sync::MutexGuard<'_, Vec<(c_int, c_int, EpollEvent)>> {
+        self.outer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The client puts members of its own into the kernel's set, which only it may see: nobody else
@@ -256,10 +287,12 @@ unsafe fn control(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) 
             return None;
         }
         Some(Object::Set(nested)) if nested.inner().is_none() => {
-            if what == libc::EPOLL_CTL_ADD {
-                kernels_join(epfd);
+            let mut outer = nested.outer();
+            // Its first socket may have come just now.
+            if nested.inner().is_none() {
+                // SAFETY: the caller's own arguments.
+                return Some(unsafe { control_in_kernel(epfd, what, fd, event, &mut outer) });
             }
-            return None;
         }
         Some(Object::Ours(_) | Object::Set(_)) => {}
     }
@@ -381,17 +414,32 @@ unsafe fn control_pending(
         return None;
     }
     // SAFETY: the caller's own arguments.
+    Some(unsafe { control_in_kernel(epfd, what, fd, event, &mut state.sets) })
+}
+
+/// The same of the kernel's set alone, noted for when that changes.
+///
+/// # Safety
+/// As for [`control_pending`].
+unsafe fn control_in_kernel(
+    epfd: c_int,
+    what: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+    noted: &mut Vec<(c_int, c_int, EpollEvent)>,
+) -> Answer<c_int> {
+    // SAFETY: the caller's own arguments.
     let answer = check(unsafe { real::epoll_ctl(epfd, what, fd, event) });
     if answer.is_ok() {
         kernels_join(epfd);
-        state.sets.retain(|&(set, member, _)| (set, member) != (epfd, fd));
+        noted.retain(|&(set, member, _)| (set, member) != (epfd, fd));
         // SAFETY: null, or the caller's, and any bytes are an event.
         let event = unsafe { given::read(event) };
         if let (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Ok(event)) = (what, event) {
-            state.sets.push((epfd, fd, EpollEvent { events: event.events, data: event.u64 }));
+            noted.push((epfd, fd, EpollEvent { events: event.events, data: event.u64 }));
         }
     }
-    Some(answer)
+    answer
 }
 
 /// Is this descriptor an epoll set of the kernel's?

@@ -190,6 +190,47 @@ static void nested(void)
 	close(ends[1]);
 }
 
+/* Sets that stand in each other before the innermost has its first socket: as one loop of events is put into another. */
+static void nested_first(uint32_t how, int levels)
+{
+	int sets[4], ends[2];
+	struct epoll_event event = {.events = EPOLLIN | how}, out[4];
+	fd_set readable;
+	struct timeval limit = {20, 0};
+
+	for (int at = 0; at <= levels; at++)
+		sets[at] = epoll_create1(0);
+	for (int at = 0; at < levels; at++) {
+		event.data.u64 = 100 + at;
+		if (epoll_ctl(sets[at], EPOLL_CTL_ADD, sets[at + 1], &event))
+			die("set in a set");
+	}
+	pair(ends);
+	event.data.u64 = 200;
+	if (epoll_ctl(sets[levels], EPOLL_CTL_ADD, ends[0], &event))
+		die("socket");
+	printf("%d levels, how %x, nothing yet: %d\n", levels, how, epoll_wait(sets[0], out, 4, 0));
+	send(ends[1], "x", 1, 0);
+	struct pollfd one = {.fd = sets[0], .events = POLLIN};
+	FD_ZERO(&readable);
+	FD_SET(sets[0], &readable);
+	printf("poll %d, select %d", poll(&one, 1, 20000), select(sets[0] + 1, &readable, NULL, NULL, &limit));
+	for (int at = 0; at <= levels; at++) {
+		int found = epoll_wait(sets[at], out, 4, 20000);
+		printf(", %d: %d with %lu", at, found, found > 0 ? (unsigned long)out[0].data.u64 : 0);
+	}
+	event.data.u64 = 300;
+	int changed = epoll_ctl(sets[0], EPOLL_CTL_MOD, sets[1], &event);
+	int twice = epoll_ctl(sets[0], EPOLL_CTL_ADD, sets[1], &event);
+	printf("; changed %d, once more %s", changed, twice ? strerrorname_np(errno) : "0");
+	int out_again = epoll_ctl(sets[0], EPOLL_CTL_DEL, sets[1], NULL);
+	printf(", taken out %d, %d then\n", out_again, epoll_wait(sets[0], out, 4, 0));
+	for (int at = 0; at <= levels; at++)
+		close(sets[at]);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void *sends_late(void *fd)
 {
 	usleep(20000);
@@ -298,6 +339,10 @@ int main(int argc, char **argv)
 	set = epoll_create1(EPOLL_CLOEXEC);
 	transfers();
 	nested();
+	nested_first(0, 1);
+	nested_first(0, 3);
+	nested_first(EPOLLET, 1);
+	nested_first(EPOLLET, 2);
 	joined_late();
 	joined_early();
 	polled_early(0);
