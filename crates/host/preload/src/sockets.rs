@@ -224,6 +224,10 @@ pub(crate) unsafe fn connect_early(
             Err(errno) => return Some(Err(errno)),
         },
     };
+    if matches!(given, Given::Unspecified) {
+        // Nobody to connect to, as data needs somebody.
+        return Some(fail(libc::EOPNOTSUPP));
+    }
     let before = mine.socket.options();
     let early = SocketOptions { fast_open_connect: true, ..before };
     if let Err(errno) = mine.socket.set_options(&early) {

@@ -124,3 +124,38 @@ static __attribute__((unused)) int await(int fd, int events)
 
 	return poll(&one, 1, 10000) == 1 ? one.revents : -1;
 }
+
+/* Sends a descriptor along (SCM_RIGHTS). */
+static __attribute__((unused)) void pass_fd(int channel, int fd)
+{
+	char byte = 'f', space[CMSG_SPACE(sizeof(int))] = {0};
+	struct iovec vector = {&byte, 1};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(head), &fd, sizeof(int));
+	if (sendmsg(channel, &message, 0) != 1)
+		die("sendmsg");
+}
+
+/* The descriptor of the next message. */
+static __attribute__((unused)) int receive_fd(int channel)
+{
+	char byte, space[CMSG_SPACE(4 * sizeof(int))];
+	struct iovec vector = {&byte, 1};
+	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+	struct cmsghdr *head;
+	int fd = -1;
+
+	if (recvmsg(channel, &message, 0) != 1)
+		die("recvmsg");
+	head = CMSG_FIRSTHDR(&message);
+	if (head && head->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(head), sizeof(int));
+	if (message.msg_flags)
+		printf("flags %x\n", message.msg_flags);
+	return fd;
+}

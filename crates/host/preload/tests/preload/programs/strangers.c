@@ -7,40 +7,6 @@ enum { MANY = 20 };
 
 static char self_text[64];
 
-static void pass(int channel, int fd)
-{
-	char byte = 'f', space[CMSG_SPACE(sizeof(int))] = {0};
-	struct iovec vector = {&byte, 1};
-	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &fd, sizeof(int));
-	if (sendmsg(channel, &message, 0) != 1)
-		die("sendmsg");
-}
-
-/* The descriptor of the next message. */
-static int receive(int channel)
-{
-	char byte, space[CMSG_SPACE(4 * sizeof(int))];
-	struct iovec vector = {&byte, 1};
-	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
-	struct cmsghdr *head;
-	int fd = -1;
-
-	if (recvmsg(channel, &message, 0) != 1)
-		die("recvmsg");
-	head = CMSG_FIRSTHDR(&message);
-	if (head && head->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(head), sizeof(int));
-	if (message.msg_flags)
-		printf("flags %x\n", message.msg_flags);
-	return fd;
-}
-
 static void send_back(int fd, const char *who)
 {
 	char text[64], answer[80];
@@ -100,7 +66,7 @@ static int work(const char *task, int channel)
 	if (write(channel, "r", 1) != 1)
 		die("ready");
 	if (!strcmp(task, "connection")) {
-		fd = receive(channel);
+		fd = receive_fd(channel);
 		send_back(fd, "in another program");
 		/* A child of it, one that was executed, and what is waited for beside its own. */
 		fflush(stdout);
@@ -132,7 +98,7 @@ static int work(const char *task, int channel)
 		printf("to the end: %zd\n", recv(fd, rest, sizeof(rest), 0));
 		close(fd);
 	} else if (!strcmp(task, "listener")) {
-		fd = receive(channel);
+		fd = receive_fd(channel);
 		for (int at = 0; at < 3; at++) {
 			int one = accept(fd, NULL, NULL);
 			send_back(one, "accepted elsewhere");
@@ -145,7 +111,7 @@ static int work(const char *task, int channel)
 				pid_t pid = execute("third", on[1]);
 				if (read(on[0], &byte, 1) != 1)
 					die("ready");
-				pass(on[0], one);
+				pass_fd(on[0], one);
 				reap(pid);
 				close(on[0]);
 				close(on[1]);
@@ -157,9 +123,9 @@ static int work(const char *task, int channel)
 		int told = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &len);
 		printf("SO_ACCEPTCONN: %d %d\n", told, value);
 	} else if (!strcmp(task, "third")) {
-		send_back(receive(channel), "in a third program");
+		send_back(receive_fd(channel), "in a third program");
 	} else if (!strcmp(task, "bound")) {
-		fd = receive(channel);
+		fd = receive_fd(channel);
 		printf("listen: %d\n", listen(fd, 5));
 		if (write(channel, "l", 1) != 1)
 			die("ready");
@@ -169,12 +135,12 @@ static int work(const char *task, int channel)
 		struct sockaddr_storage from;
 		socklen_t len = sizeof(from);
 		char text[16];
-		fd = receive(channel);
+		fd = receive_fd(channel);
 		ssize_t got = recvfrom(fd, text, sizeof(text), 0, (struct sockaddr *)&from, &len);
 		printf("datagram: %zd, answer %zd\n", got, sendto(fd, text, got, 0, (struct sockaddr *)&from, len));
 	} else if (!strcmp(task, "giver")) {
 		/* Hands its own, and is gone. */
-		pass(channel, own[1]);
+		pass_fd(channel, own[1]);
 		send(own[0], "left behind", 11, 0);
 		char byte;
 		if (read(channel, &byte, 1) != 1)
@@ -228,7 +194,7 @@ static void connection(void)
 	int channel = begin("connection", &pid);
 
 	pair(ends);
-	pass(channel, ends[1]);
+	pass_fd(channel, ends[1]);
 	close(ends[1]);
 	for (int at = 0; at < 4; at++)
 		ask(ends[0], "question");
@@ -245,7 +211,7 @@ static void listening(void)
 	pid_t pid;
 	int channel = begin("listener", &pid), fd = listener();
 
-	pass(channel, fd);
+	pass_fd(channel, fd);
 	for (int at = 0; at < 3; at++) {
 		int one = joined_to(fd);
 		ask(one, "question");
@@ -269,7 +235,7 @@ static void listened_there(void)
 	int channel = begin("bound", &pid), fd = bound(SOCK_STREAM);
 	char byte;
 
-	pass(channel, fd);
+	pass_fd(channel, fd);
 	if (read(channel, &byte, 1) != 1)
 		die("listens");
 	int one = joined_to(fd);
@@ -287,7 +253,7 @@ static void datagrams(void)
 	struct sockaddr_storage name = name_of(fd);
 	char text[8];
 
-	pass(channel, fd);
+	pass_fd(channel, fd);
 	sendto(mine, "hello", 5, 0, (struct sockaddr *)&name, self_len);
 	printf("answered: %zd\n", recv(mine, text, sizeof(text), 0));
 	reap(pid);
@@ -306,7 +272,7 @@ static void of_many(void)
 		pid_t pid;
 		int channel = begin("giver", &pid);
 
-		fds[at] = receive(channel);
+		fds[at] = receive_fd(channel);
 		if (write(channel, "t", 1) != 1)
 			die("taken");
 		reap(pid);

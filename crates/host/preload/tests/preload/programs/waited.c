@@ -173,38 +173,10 @@ static void asks_the_kernel(int waits, int connects)
 	close(other);
 }
 
-static void pass(int channel, int fd)
-{
-	char byte = 'f', space[CMSG_SPACE(sizeof(int))] = {0};
-	struct iovec vector = {&byte, 1};
-	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &fd, sizeof(int));
-	if (sendmsg(channel, &message, 0) != 1)
-		die("sendmsg");
-}
-
-static int receive(int channel)
-{
-	char byte, space[CMSG_SPACE(sizeof(int))];
-	struct iovec vector = {&byte, 1};
-	struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
-	int fd = -1;
-
-	if (recvmsg(channel, &message, 0) != 1 || !CMSG_FIRSTHDR(&message))
-		die("recvmsg");
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
-	return fd;
-}
-
 /* What is handed over, to an executed process. */
 static int other(const char *task, int channel)
 {
-	int fd = receive(channel);
+	int fd = receive_fd(channel);
 	char byte, text[16];
 
 	if (!strcmp(task, "datagrams")) {
@@ -243,7 +215,7 @@ static void handed(const char *task, int asks_first)
 		execl("/proc/self/exe", "waited", self_text, task, number, (char *)NULL);
 		_exit(127);
 	}
-	pass(channel[0], fd);
+	pass_fd(channel[0], fd);
 	struct sockaddr_storage at = address_of(fd);
 	close(fd);
 	if (kind == SOCK_DGRAM) {
