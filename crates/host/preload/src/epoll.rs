@@ -271,15 +271,16 @@ interpose! {
 /// The pointers are what the program gave to the C function that this serves, and valid as that
 /// function asks.
 unsafe fn control(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> Inside<c_int> {
-    // SAFETY: null, or the caller's, and any bytes are an event.
-    let waits = unsafe { given::read(event) }.is_ok_and(|event| event.events & IN != 0);
-    if what != libc::EPOLL_CTL_DEL && waits {
-        decide::receiver(fd);
-    }
     let member = TABLE.get(fd);
     match member.as_deref() {
-        // SAFETY: the caller's own arguments.
-        Some(Object::Pending(_)) => return unsafe { control_pending(epfd, what, fd, event) },
+        Some(Object::Pending(_)) => {
+            // SAFETY: null, or the caller's, and any bytes are an event.
+            let waits = unsafe { given::read(event) }.is_ok_and(|event| event.events & IN != 0);
+            if what == libc::EPOLL_CTL_DEL || !waits || decide::receiver(fd).is_none() {
+                // SAFETY: the caller's own arguments.
+                return unsafe { control_pending(epfd, what, fd, event) };
+            }
+        }
         None | Some(Object::Route(_)) => {
             if what == libc::EPOLL_CTL_ADD {
                 kernels_join(epfd);

@@ -128,9 +128,14 @@ impl Foreign {
         self.count.store(numbers.len(), Ordering::Release);
     }
 
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
     /// Whether this process is one.
     pub fn has(&self, process: u32) -> bool {
-        self.count.load(Ordering::Acquire) != 0
+        !self.is_empty()
             && self.numbers.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
     }
 }

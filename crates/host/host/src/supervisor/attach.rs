@@ -319,7 +319,6 @@ impl Supervisor {
         let entry = Entry {
             program: Arc::clone(&program),
             processes: 0,
-            foreign: 0,
             session_fds: 0,
             stayed: Vec::new(),
             revived: Vec::new(),

@@ -17,7 +17,7 @@ impl Entry {
     pub(super) fn is_empty(&self) -> bool {
         self.processes == 0
             && self.session_fds == 0
-            && (self.foreign == 0 || self.program.quota.count(Thing::Session) == 0)
+            && (self.program.foreign.is_empty() || self.program.quota.count(Thing::Session) == 0)
     }
 }
 
@@ -47,9 +47,6 @@ impl Supervisor {
         let permit = permit.map_err(|scarce| refuse(Errno::EUSERS, scarce.to_string()))?;
         tracing::info!(app = asker.program.number, of = number, "has a socket of another program");
         program.foreign.add(asker.process);
-        if let Some(entry) = self.programs.get_mut(&number) {
-            entry.foreign += 1;
-        }
         if let Some(process) = self.processes.get_mut(handle) {
             process.joined.push(Joined { program, _permit: permit });
         }
@@ -80,9 +77,6 @@ impl Supervisor {
                 sessions.recover_taken(stack, &program);
             };
             self.workers.to_worker(worker, Box::new(recover));
-        }
-        if let Some(entry) = self.programs.get_mut(&program.number) {
-            entry.foreign = entry.foreign.saturating_sub(1);
         }
         self.end_program_if_empty(program.number);
     }

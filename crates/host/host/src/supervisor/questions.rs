@@ -109,7 +109,8 @@ impl Supervisor {
         let session_fd = self.session_fd_named(cookie);
         let session = session_fd.map_or(0, |session_fd| session_fd.session.load(Ordering::Acquire));
         let worker = worker_of(session);
-        if worker >= self.workers.count() || !self.programs.values().any(|entry| entry.foreign > 0)
+        if worker >= self.workers.count()
+            || self.programs.values().all(|entry| entry.program.foreign.is_empty())
         {
             let answer = self.leave_handoff(cookie, through.as_deref(), None);
             return attach_socket.answer(&answer, &[]);

@@ -127,8 +127,6 @@ pub(super) struct SessionFd {
 pub(super) struct Entry {
     pub(super) program: Arc<Program>,
     pub(super) processes: u32,
-    /// Processes of other programs that it handed sockets to.
-    pub(super) foreign: u32,
     pub(super) session_fds: u32,
     /// Sockets that stayed with the kernel: what, why, how often.
     pub(super) stayed: Vec<(String, String, u64)>,

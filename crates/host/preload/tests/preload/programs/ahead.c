@@ -160,17 +160,10 @@ static void full(void)
 static int on_its_way(int fd)
 {
 	int pair[2];
-	char byte = 0, room[CMSG_SPACE(sizeof(fd))] = "";
-	struct iovec part = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || sendmsg(pair[0], &message, 0) != 1)
-		die("sendmsg");
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+		die("socketpair");
+	pass_fd(pair[0], fd);
 	close(pair[0]);
 	return pair[1];
 }

@@ -33,21 +33,6 @@ static void confine(int told)
 		die("prctl");
 }
 
-static void give(int channel, int fd)
-{
-	char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
-	struct iovec part = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof(room)};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &fd, sizeof(int));
-	if (sendmsg(channel, &message, 0) != 1)
-		die("sendmsg");
-}
-
 static int take(int channel)
 {
 	char byte, room[CMSG_SPACE(sizeof(int))];
@@ -79,7 +64,7 @@ static void given(const char *what, int told, int from, int to)
 		fflush(stdout);
 		_exit(0);
 	}
-	give(channel[0], from);
+	pass_fd(channel[0], from);
 	if (write(to, "x", 1) != 1)
 		die("write");
 	waitpid(child, &status, 0);
