@@ -26,6 +26,12 @@ pub fn destination(remote: SocketAddr, local: impl FnOnce() -> IpAddr) -> Socket
     SocketAddr::new(here, remote.port())
 }
 
+/// Where systemd-resolved answers on the machine itself (systemd-resolved.service(8)): programs that
+/// ask the system's servers of names would find nobody there. Such an address is the namespace's
+/// only when it was given to an interface.
+const RESOLVER: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 53)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 54))];
+
 /// What a namespace reaches, as it was when it was asked last.
 #[derive(Debug, Default)]
 pub(crate) struct Routes(Prefixes);
@@ -72,7 +78,9 @@ impl Routes {
     }
 
     pub(crate) fn owns(&self, address: IpAddr) -> bool {
+        let around = |(prefix, len): &(IpAddr, u8)| contains(*prefix, *len, address);
         self.0.local.contains(&address)
+            || !RESOLVER.contains(&address) && self.0.loopback.as_ref().is_some_and(around)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::additive;
 
 /// The version of everything in this crate. Host and process must agree. A new option or a new
 /// value of TCP_INFO does not raise it.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// Bytes of a packet that a report quotes at most, so that it fits into a message.
 pub const LONGEST_QUOTE: usize = 7 * 1024;
@@ -591,6 +591,8 @@ pub struct Prefixes {
     pub generation: u32,
     /// Addresses of the namespace's own.
     pub local: Vec<IpAddr>,
+    /// A prefix whose addresses are all its own: that of an address of 127.0.0.0/8, the shortest.
+    pub loopback: Option<(IpAddr, u8)>,
     /// Where its routes lead, longest prefix first.
     pub routes: Vec<(IpAddr, u8)>,
     /// There were more than fit ([`MAX_PREFIXES`]); connect is then asked of the host.

@@ -136,7 +136,15 @@ impl Locals {
         if addr.is_v6() && addr.is_link_local() {
             return self.unicast().find(|l| l.table == table && l.cidr.addr == *addr);
         }
-        self.find(table, Iface(0), addr)
+        self.find(table, Iface(0), addr).or_else(|| self.loopback_net(table, addr))
+    }
+
+    /// All of 127.0.0.0/8 is this host (RFC 1122 3.2.1.3 g): as on Linux, an address of it is ours as
+    /// soon as one with a prefix around it is.
+    fn loopback_net(&self, table: Table, addr: &Addr) -> Option<&Local> {
+        let around =
+            |l: &&Local| l.table == table && l.cidr.addr.is_loopback() && l.cidr.contains(addr);
+        (addr.is_v4() && addr.is_loopback()).then(|| self.unicast().find(around))?
     }
 
     /// Adds an address and the broadcast addresses of its subnet. False when there is no room; the

@@ -477,6 +477,12 @@ impl<E: Env> Stack<E> {
         })
     }
 
+    /// Whether packets of `table` to `addr` are for this host: its own addresses, and all of
+    /// 127.0.0.0/8 that one of them has for its prefix (RFC 1122 3.2.1.3 g).
+    pub fn is_ours(&self, table: Table, addr: &Addr) -> bool {
+        self.ip.is_ours(table, addr)
+    }
+
     /// Every route of every table.
     pub fn routes(&self) -> impl Iterator<Item = Route> + '_ {
         self.ip.routes.iter().copied()

@@ -4,6 +4,7 @@ fn routes() -> Routes {
     Routes::new(Prefixes {
         generation: 1,
         local: vec!["172.16.1.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
+        loopback: None,
         routes: vec![
             ("172.16.2.1".parse().unwrap(), 32),
             ("10.0.0.0".parse().unwrap(), 8),
@@ -84,6 +85,25 @@ fn a_loopback_address_that_the_namespace_owns_is_ours() {
         Routes::new(Prefixes { local: vec!["127.0.0.5".parse().unwrap()], ..Prefixes::default() });
     assert!(routes.serves_remote(&AppConfig::default(), "127.0.0.5:80".parse().unwrap()));
     assert!(!routes.serves_remote(&AppConfig::default(), "127.0.0.1:80".parse().unwrap()));
+}
+
+#[test]
+fn all_of_a_loopback_prefix_is_ours_but_where_the_systems_resolver_is() {
+    let net = ("127.0.0.1".parse().unwrap(), 8);
+    let routes =
+        Routes::new(Prefixes { local: vec![net.0], loopback: Some(net), ..Prefixes::default() });
+    for (address, ours) in [
+        ("127.0.0.1", true),
+        ("127.0.1.1", true),
+        ("127.255.0.9", true),
+        ("127.0.0.53", false),
+        ("127.0.0.54", false),
+        ("128.0.0.1", false),
+    ] {
+        let address = SocketAddr::new(address.parse().unwrap(), 53);
+        assert_eq!(routes.serves_remote(&AppConfig::default(), address), ours, "{address}");
+        assert_eq!(routes.serves_local(&AppConfig::default(), address), ours, "{address}");
+    }
 }
 
 #[test]

@@ -636,9 +636,12 @@ fn fitting(list: Vec<attach_socket::Interface>) -> Vec<attach_socket::Interface>
 }
 
 /// As much of both lists as a message holds.
-fn fitted(generation: u32, mut local: Vec<IpAddr>, mut routes: Vec<(IpAddr, u8)>) -> Prefixes {
-    let more = local.len() > MAX_PREFIXES || routes.len() > MAX_PREFIXES;
-    local.truncate(MAX_PREFIXES);
+fn fitted(generation: u32, mut own: Vec<(IpAddr, u8)>, mut routes: Vec<(IpAddr, u8)>) -> Prefixes {
+    let more = own.len() > MAX_PREFIXES || routes.len() > MAX_PREFIXES;
+    own.truncate(MAX_PREFIXES);
     routes.truncate(MAX_PREFIXES);
-    Prefixes { generation, local, routes, more, dns: Dns::default() }
+    let is_net = |(addr, len): &(IpAddr, u8)| addr.is_ipv4() && addr.is_loopback() && *len < 32;
+    let loopback = own.iter().copied().filter(is_net).min_by_key(|(_, len)| *len);
+    let local = own.into_iter().map(|(addr, _)| addr).collect();
+    Prefixes { generation, local, loopback, routes, more, dns: Dns::default() }
 }

@@ -14,6 +14,9 @@ use crate::errno::{Refusal, refuse};
 use crate::interfaces::InterfaceEntry;
 use crate::program::Program;
 
+/// Addresses, each with the length of its prefix.
+type Nets = Vec<(IpAddr, u8)>;
+
 impl Sessions {
     /// TCP_INFO.
     pub fn tcp_info(
@@ -46,18 +49,15 @@ impl Sessions {
         }
     }
 
-    /// The namespace's own addresses, and where its routes lead, longest prefix first.
-    pub fn prefixes(
-        &self,
-        stack: &HostStack,
-        program: &Program,
-    ) -> (Vec<IpAddr>, Vec<(IpAddr, u8)>) {
+    /// The namespace's own addresses with their prefixes, and where its routes lead, longest prefix
+    /// first.
+    pub fn prefixes(&self, stack: &HostStack, program: &Program) -> (Nets, Nets) {
         let table = place::ground(&*self.context, stack, program).table;
         let in_table = |iface| stack.interfaces().any(|i| i.iface == iface && i.table == table);
-        let local =
-            stack.addresses().filter(|a| in_table(a.iface)).map(|a| a.cidr.addr.into()).collect();
+        let local = stack.addresses().filter(|a| in_table(a.iface));
+        let local = local.map(|a| (a.cidr.addr.into(), a.cidr.prefix_len)).collect();
         let leads = |via: &NextHop| !matches!(via, NextHop::Blackhole | NextHop::Unreachable);
-        let mut routes: Vec<(IpAddr, u8)> = stack
+        let mut routes: Nets = stack
             .routes()
             .filter(|r| r.table == table && leads(&r.via))
             .map(|r| (r.dst.addr.into(), r.dst.prefix_len))

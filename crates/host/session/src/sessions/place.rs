@@ -31,12 +31,6 @@ pub(super) fn ground(context: &dyn HostContext, stack: &HostStack, program: &Pro
     Ground { table: own.map_or(program.table, |i| i.table), interface: named }
 }
 
-/// Whether the address is one of the table's own.
-pub(super) fn is_ours(stack: &HostStack, table: Table, addr: &Addr) -> bool {
-    let in_table = |iface| stack.interfaces().any(|i| i.iface == iface && i.table == table);
-    stack.addresses().any(|a| a.cidr.addr == *addr && in_table(a.iface))
-}
-
 impl Session {
     /// The endpoint that a process names; refused when it is of a family that the socket does not
     /// speak.

@@ -234,8 +234,7 @@ impl Sessions {
         if session.local.is_some() || !matches!(session.what, What::Fresh | What::Datagrams(_)) {
             return Err(refuse(Errno::EINVAL, "the socket is bound already"));
         }
-        if !endpoint.addr.is_unspecified() && !place::is_ours(stack, session.table, &endpoint.addr)
-        {
+        if !endpoint.addr.is_unspecified() && !stack.is_ours(session.table, &endpoint.addr) {
             return Err(refuse(
                 Errno::EADDRNOTAVAIL,
                 format!("{} is not an address of the namespace", endpoint.addr),

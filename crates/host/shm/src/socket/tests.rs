@@ -153,6 +153,7 @@ fn the_longest_list_of_prefixes_is_a_message() {
     let prefixes = Prefixes {
         generation: u32::MAX,
         local: (0..most).map(v6).collect(),
+        loopback: Some((v6(0), 128)),
         routes: (0..most).map(|at| (v6(at), 128)).collect(),
         more: true,
         dns: Dns {

@@ -33,6 +33,21 @@ fn an_address_is_ours_in_its_own_table_only() {
 }
 
 #[test]
+fn all_of_a_loopback_prefix_is_ours_and_of_no_other() {
+    let mut l = locals();
+    l.add(Table(0), Iface(1), cidr("127.0.0.1/8"));
+    l.add(Table(0), Iface(1), cidr("10.0.0.1/8"));
+    l.add(Table(1), Iface(2), cidr("127.3.0.1/32"));
+    let whose =
+        |table: u16, a: &str| l.find_anywhere(Table(table), &addr(a)).map(|l| (l.kind, l.iface));
+    assert_eq!(whose(0, "127.0.1.1"), Some((Kind::Unicast, Iface(1))));
+    assert_eq!(whose(0, "127.255.255.255"), Some((Kind::Broadcast, Iface(1))));
+    assert_eq!(whose(0, "10.0.0.2"), None);
+    assert_eq!(whose(1, "127.0.1.1"), None);
+    assert_eq!(kind(&l, 0, 0, "127.0.1.1"), None, "not on a wire");
+}
+
+#[test]
 fn a_subnet_has_broadcast_addresses_while_it_has_a_host() {
     let mut l = locals();
     l.add(Table(0), Iface(0), cidr("10.0.0.1/24"));
