@@ -17,6 +17,7 @@ mod account;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clearway_shm::Segment;
@@ -50,9 +51,15 @@ const WARM: usize = 256;
 
 /// A program's memory, shared by the supervisor and the workers.
 #[derive(Clone)]
-pub struct Memory {
-    inside: Arc<Mutex<Inside>>,
+pub struct Memory(Arc<Home>);
+
+struct Home {
+    inside: Mutex<Inside>,
     account: Arc<Account>,
+    /// What is given back stays as it is: the program was let go ([`Memory::end`]), or its host
+    /// ends.
+    has_ended: AtomicBool,
+    host_ends: Arc<AtomicBool>,
 }
 
 struct Inside {
@@ -111,13 +118,14 @@ impl Memory {
     pub(crate) fn of_test() -> Memory {
         let host = Account::host(1 << 30);
         let program = Account::within(&Account::within(&host, u64::MAX, 0), u64::MAX, 0);
-        Memory::new("test".into(), program)
+        Memory::new("test".into(), program, Arc::default())
     }
 }
 
 impl Memory {
-    /// No segment yet. What is touched of it is charged to `account`; `name` is what /proc shows.
-    pub fn new(name: String, account: Arc<Account>) -> Memory {
+    /// No segment yet. What is touched of it is charged to `account`; `name` is what /proc shows;
+    /// the host says when it ends.
+    pub fn new(name: String, account: Arc<Account>, host_ends: Arc<AtomicBool>) -> Memory {
         let free = std::array::from_fn(|_| BTreeSet::new());
         let account_too = Arc::clone(&account);
         let inside = Inside {
@@ -128,16 +136,29 @@ impl Memory {
             name,
             account: account_too,
         };
-        Memory { inside: Arc::new(Mutex::new(inside)), account }
+        let (inside, has_ended) = (Mutex::new(inside), AtomicBool::new(false));
+        Memory(Arc::new(Home { inside, account, has_ended, host_ends }))
+    }
+
+    /// The host lets the program go. Who still reads what came before finds it: pages that were
+    /// given back would read as zeros, and are the system's again when the last process has let go
+    /// of them. Nothing is charged for them any more.
+    pub fn end(&self) {
+        self.0.has_ended.store(true, Ordering::Relaxed);
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it is charged to.
     pub fn account(&self) -> &Arc<Account> {
-        &self.account
+        &self.0.account
+    }
+
+    /// What is given back stays as it is.
+    fn stays(&self) -> bool {
+        self.0.has_ended.load(Ordering::Relaxed) || self.0.host_ends.load(Ordering::Relaxed)
     }
 
     /// A block of at least `len` bytes, aligned to its size, all of them charged; what is in it is
@@ -153,7 +174,7 @@ impl Memory {
     pub fn reserve(&self, len: u32) -> Option<Block> {
         let order = u32::BITS - len.max(1).saturating_sub(1).leading_zeros();
         let order = (order as u8).max(MIN_ORDER);
-        if order > MAX_ORDER || self.account.is_full() {
+        if order > MAX_ORDER || self.account().is_full() {
             return None;
         }
         let mut inside = self.inside();
@@ -182,12 +203,12 @@ impl Memory {
 
     /// Bytes in use.
     pub fn used(&self) -> u64 {
-        self.account.used()
+        self.account().used()
     }
 
     /// Bytes that may be used.
     pub fn limit(&self) -> u64 {
-        self.account.limit()
+        self.account().limit()
     }
 
     /// Bytes of memory that the system has given for the segments, whoever touched them.
@@ -341,7 +362,7 @@ impl Block {
             self.is_one_page.set(is_page);
         }
         self.touched.set(self.touched.get() | parts);
-        self.home.account.charge(self.charged() - before);
+        self.home.account().charge(self.charged() - before);
     }
 
     /// Bytes that are charged for it.
@@ -376,7 +397,7 @@ impl Block {
             self.is_one_page.set(true);
         }
         let bytes = before - self.charged();
-        self.home.account.discharge(bytes);
+        self.home.account().discharge(bytes);
         while gone != 0 {
             let first = gone.trailing_zeros();
             let run = (gone >> first).trailing_ones();
@@ -391,6 +412,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if self.home.stays() {
+            return self.home.account().discharge(self.charged());
+        }
         let is_warm = self.touched.get() == 1 && self.order > PAGE_ORDER;
         if is_warm {
             let mut inside = self.home.inside();
@@ -406,7 +430,7 @@ impl Drop for Block {
         }
         self.keep_only(0, 0);
         // What is less than a page stays with the page.
-        self.home.account.discharge(self.charged());
+        self.home.account().discharge(self.charged());
         self.home.inside().give(self.place, self.order);
     }
 }

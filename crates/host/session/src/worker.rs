@@ -66,6 +66,13 @@ pub struct WorkerSetup {
     pub largest_fifo: u32,
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The host ends with each of its workers.
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
 impl Worker {
     /// Made on the thread that will run it.
     pub fn new(

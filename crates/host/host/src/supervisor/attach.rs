@@ -309,7 +309,11 @@ impl Supervisor {
             limits,
             rx_fifo: if hello.rx_fifo == 0 { limits.rx_fifo } else { hello.rx_fifo },
             tx_fifo: if hello.tx_fifo == 0 { limits.tx_fifo } else { hello.tx_fifo },
-            memory: Memory::new(format!("clearway-app-{number}"), Arc::clone(quota.memory())),
+            memory: Memory::new(
+                format!("clearway-app-{number}"),
+                Arc::clone(quota.memory()),
+                Arc::clone(&self.workers.stop),
+            ),
             quota,
             traffic: Arc::clone(&namespace.traffic),
             foreign: Foreign::default(),

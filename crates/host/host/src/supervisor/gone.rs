@@ -173,6 +173,7 @@ impl Supervisor {
 
     /// Everybody is let go, and all attach sockets are closed.
     pub(crate) fn close_all(&mut self) {
+        self.workers.stop();
         self.attach_sockets.clear();
         if let Some(folder) = self.own_folder.take() {
             // It stays when somebody else's attach sockets are in it by now.

@@ -54,6 +54,27 @@ fn the_end_of_the_host_is_told() {
 }
 
 #[test]
+fn what_came_before_the_host_ended_can_still_be_read() {
+    let mut world = World::new();
+    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
+    let client = Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap();
+    let mut listener = server.listener("172.16.1.1:80");
+    let mut ours = client.connect("172.16.1.1:80").unwrap();
+    let mut theirs = server.accept(&mut listener);
+    let bytes: Vec<u8> = (0..100_000u32).map(|at| (at % 251) as u8 + 1).collect();
+    assert!(client.write_all(&mut ours, &bytes));
+    let rx = theirs.rx.as_mut().unwrap();
+    server.wait_for(|| {
+        rx.attend();
+        rx.len().unwrap() as usize == bytes.len()
+    });
+    world.stop().unwrap();
+    let mut got = vec![0; bytes.len()];
+    assert_eq!(rx.read(&mut got).unwrap(), bytes.len());
+    assert!(got == bytes, "other bytes than were sent");
+}
+
+#[test]
 fn a_second_host_is_refused_and_a_dead_ones_socket_replaced() {
     let world = World::new();
     let setup = clearway_host::Setup::new(world.attach_socket(), [1; 32]);

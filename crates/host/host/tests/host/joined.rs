@@ -92,11 +92,21 @@ fn a_program_that_is_cut_off_takes_nobody_with_it_who_joined_it() {
     let theirs = server.accept(&mut listener);
     let mut handed = other.join(theirs.session_fd.as_ref().unwrap()).unwrap();
     says(&client, &mut ours, &other, &mut handed, b"as long as it lasts");
+    let bytes = [7; 100_000];
+    assert!(client.write_all(&mut ours, &bytes));
+    let rx = handed.rx.as_mut().unwrap();
+    other.wait_for(|| {
+        rx.attend();
+        rx.len().unwrap() as usize == bytes.len()
+    });
     theirs.tx.as_ref().unwrap().mem().head().tail.store(1 << 30, Ordering::Release);
     server.say(&theirs.session, request::WROTE, 0);
     assert!(server.is_alone());
     other.wait_for(|| handed.state() & state::FAILED != 0);
     assert_eq!(handed.error(), Errno::ECONNRESET as i32);
+    let mut got = [0; 100_000];
+    let read = handed.rx.as_mut().unwrap().read(&mut got);
+    assert!(read.is_ok_and(|read| read == bytes.len()) && got == bytes, "not what came before");
     other.own();
     let mut second = client.connect("172.16.1.1:81").unwrap();
     let mut accepted = other.accept(&mut own);

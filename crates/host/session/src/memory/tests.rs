@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn blocks_are_aligned_apart_and_all_given_back() {
-    let memory = Memory::new("test".into(), Account::host(64 << 20));
+    let memory = Memory::new("test".into(), Account::host(64 << 20), Arc::default());
     let mut blocks: Vec<Block> = Vec::new();
     for round in 0..400u32 {
         let len = 1 << (round % 17);
@@ -32,7 +32,7 @@ fn blocks_are_aligned_apart_and_all_given_back() {
 
 #[test]
 fn the_limit_counts_what_is_touched() {
-    let memory = Memory::new("test".into(), Account::host(16 << 20));
+    let memory = Memory::new("test".into(), Account::host(16 << 20), Arc::default());
     let untouched = memory.reserve(256 << 20).unwrap();
     let all = memory.take(16 << 20).unwrap();
     assert!(memory.take(1).is_none() && memory.reserve(1).is_none());
@@ -44,7 +44,7 @@ fn the_limit_counts_what_is_touched() {
 
 #[test]
 fn only_parts_that_were_touched_are_charged_and_resident() {
-    let memory = Memory::new("test".into(), Account::host(1 << 30));
+    let memory = Memory::new("test".into(), Account::host(1 << 30), Arc::default());
     let block = memory.reserve(1 << 20).unwrap();
     let part = (1 << 20) >> PARTS_ORDER;
     // Of the first part a page, as long as that is enough.
@@ -82,7 +82,7 @@ fn only_parts_that_were_touched_are_charged_and_resident() {
 
 #[test]
 fn many_blocks_need_few_segments() {
-    let memory = Memory::new("test".into(), Account::host(1 << 30));
+    let memory = Memory::new("test".into(), Account::host(1 << 30), Arc::default());
     let blocks: Vec<_> = (0..20_000).map(|_| memory.reserve(1 << 20).unwrap()).collect();
     assert_eq!(memory.used(), 0);
     assert!(memory.segments().len() < 40, "{} segments", memory.segments().len());
@@ -92,7 +92,7 @@ fn many_blocks_need_few_segments() {
 #[test]
 fn a_warm_block_is_charged_as_it_was_left() {
     let account = Account::host(1 << 30);
-    let memory = Memory::new("test".into(), account.clone());
+    let memory = Memory::new("test".into(), account.clone(), Arc::default());
     for (touched, charged) in [(64, 4096), (4097, 16384)] {
         let block = memory.reserve(1 << 20).unwrap();
         block.touch(0, touched);

@@ -26,6 +26,8 @@ impl Sessions {
 
     /// All sessions of a program end with resets.
     pub fn drop_program(&mut self, stack: &mut HostStack, program: &Arc<Program>) {
+        // Of sessions that others have, too, they may be reading.
+        program.memory.end();
         let of_program = self.table.iter().filter(|(_, s)| Arc::ptr_eq(&s.program, program));
         let all: Vec<_> = of_program.map(|(handle, _)| handle).collect();
         for handle in all {
