@@ -42,7 +42,7 @@ pub(crate) unsafe fn go_along(message: *const msghdr) -> bool {
             let rights = unsafe { rights_of(&message) };
             if !rights.is_empty() {
                 guarded(|| {
-                    rights.into_iter().for_each(decide::hand_over);
+                    rights.into_iter().for_each(|fd| drop(decide::settle(fd)));
                     may_be_made();
                 });
             }

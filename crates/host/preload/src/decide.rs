@@ -146,49 +146,45 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
     Ok(Some(Verdict::Kernels))
 }
 
-/// A datagram socket that was bound to the wildcard address and port 0 is waited for, and the
-/// program has asked which port it became: a server whose clients are told. It is Clearway's as one
-/// is that names its port. But a program may wait for answers before it has asked anybody: until
-/// something came the socket goes back to the kernel when it sends there ([`give_back`]).
-pub(crate) fn receiver(fd: c_int) -> Option<Mine> {
+/// A socket that was bound to the wildcard address and port 0 becomes Clearway's, as one is that
+/// names its port: the program asks which it became, and whom it tells that may come before it
+/// listens or waits; or the descriptor is about to get into another process, which knows nothing of
+/// what is undecided here. But a program may ask before it connects, or sends, to somebody: then the
+/// socket goes back to the kernel if that is where it leads ([`give_back`]). None: it is as it was.
+pub(crate) fn settle(fd: c_int) -> Option<Mine> {
     let held = TABLE.get(fd)?;
     let Object::Pending(pending) = &*held else { return None };
-    let was_asked = pending.state().port_was_asked;
-    (pending.kind == Kind::Datagram && was_asked)
-        .then(|| serve(fd, &held, pending, Deed::Receive))?
-}
-
-/// A descriptor is about to get into another process, which knows nothing of what is undecided
-/// here: a socket that was bound to the wildcard address and port 0 is a server's.
-pub(crate) fn hand_over(fd: c_int) {
-    let Some(held) = TABLE.get(fd) else { return };
-    let Object::Pending(pending) = &*held else { return };
     before_port_is_told(fd, &held, pending);
-    serve(
-        fd,
-        &held,
-        pending,
-        if pending.kind == Kind::Stream { Deed::Listen } else { Deed::Receive },
-    );
-}
-
-/// Makes a socket Clearway's that was bound to the wildcard address and port 0. None: it is as it
-/// was.
-fn serve(fd: c_int, held: &Held<Object>, pending: &Pending, deed: Deed) -> Option<Mine> {
     let mut state = pending.state();
     if state.decided || !state.bound {
         drop(state);
         return ours(fd);
     }
+    let deed = if pending.kind == Kind::Stream { Deed::Listen } else { Deed::Receive };
     let wildcard = SocketAddr::new(wildcard(pending), 0);
     let Ok(Owner::Clearway(client)) = owner(deed, wildcard, &state.told) else { return None };
     if options::only_the_kernels(&state.told).is_some() {
         return None;
     }
     // What goes wrong leaves it with the kernel, where the next call may find it another way.
-    let mine = take_over(fd, (deed, wildcard), held, pending, &mut state, client).ok()?.ok()?;
+    let mine = take_over(fd, (deed, wildcard), &held, pending, &mut state, client).ok()?.ok()?;
     mine.set_may_go_back(deed == Deed::Receive);
     Some(mine)
+}
+
+/// Does so with all descriptors that another process gets: a forked one, or one that executes a
+/// program and by that loses some of them.
+pub(crate) fn settle_all(executes: bool) {
+    let is_bound = |fd: &c_int| match TABLE.get(*fd).as_deref() {
+        Some(Object::Pending(pending)) => pending.state().bound,
+        _ => false,
+    };
+    // SAFETY: reads a flag.
+    let stays_open = |fd| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
+    let goes = |fd: &c_int| !executes || stays_open(*fd);
+    for fd in TABLE.range(0, c_int::MAX).filter(|fd| is_bound(fd) && goes(fd)).collect::<Vec<_>>() {
+        settle(fd);
+    }
 }
 
 /// The descriptors of this process that are this object.
@@ -249,7 +245,7 @@ fn take_over(
         match deed {
             // Somebody may know the port.
             Deed::Receive => made.socket.bind(SocketAddr::new(wildcard(pending), port))?,
-            _ => bind_as_before(&made, pending, port)?,
+            _ => bind_as_before(&made, pending, (deed, port))?,
         }
     }
     // SAFETY: reads a flag.
@@ -308,18 +304,19 @@ fn replace(fd: c_int, with: BorrowedFd<'_>) -> Answer<()> {
 const PORTS_LOOKED_AT: usize = 64;
 
 /// The program bound the socket to port 0 and may have asked which it became: the same one, if the
-/// namespace has it free.
-fn bind_as_before(made: &Ours, pending: &Pending, port: u16) -> Answer<()> {
-    let wildcard = wildcard(pending);
-    made.socket
-        .bind(SocketAddr::new(wildcard, port))
-        .or_else(|_| made.socket.bind(SocketAddr::new(wildcard, 0)))
+/// namespace has it free. Nobody who was told of a server finds it at another.
+fn bind_as_before(made: &Ours, pending: &Pending, (deed, port): (Deed, u16)) -> Answer<()> {
+    let bind = |port| made.socket.bind(SocketAddr::new(wildcard(pending), port));
+    match bind(port) {
+        Err(_) if deed != Deed::Listen => bind(0),
+        bound => bound,
+    }
 }
 
 /// The program is about to learn which port its pending socket has, and may tell others. The kernel
 /// knows nothing of the namespace's ports: one that is taken there would be another as soon as the
 /// socket is Clearway's. So the kernel gives others until one is free on both sides.
-pub(crate) fn before_port_is_told(fd: c_int, held: &Held<Object>, pending: &Pending) {
+fn before_port_is_told(fd: c_int, held: &Held<Object>, pending: &Pending) {
     let mut state = pending.state();
     if std::mem::replace(&mut state.port_was_asked, true) || !state.bound || state.decided {
         return;
@@ -384,7 +381,7 @@ fn other_port_of_kernel(
 }
 
 /// A socket of the kernel's that was told the same as another, bound if there is an address.
-fn kernels_socket(
+pub(crate) fn kernels_socket(
     (kind, v6): (Kind, bool),
     nonblocking: bool,
     told: &[Told],
@@ -409,13 +406,18 @@ fn kernels_socket(
 }
 
 fn kernel_port(fd: c_int) -> Option<u16> {
+    kernel_address(fd).map(|local| local.port())
+}
+
+/// Where the kernel has a socket bound.
+pub(crate) fn kernel_address(fd: c_int) -> Option<SocketAddr> {
     // SAFETY: the storage is as long as the length says.
     unsafe {
         let mut storage: libc::sockaddr_storage = std::mem::zeroed();
         let mut len = size_of_val(&storage) as libc::socklen_t;
         check(real::getsockname(fd, (&raw mut storage).cast(), &mut len)).ok()?;
         match crate::addr::read((&raw const storage).cast(), len) {
-            crate::addr::Given::Inet { addr, .. } => Some(addr.port()),
+            crate::addr::Given::Inet { addr, .. } => Some(addr),
             _ => None,
         }
     }
@@ -426,16 +428,46 @@ fn kernel_port(fd: c_int) -> Option<u16> {
 /// takes it (back). True: go on with the C library's function.
 pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bool> {
     let socket = &mine.socket;
-    let local = socket.local();
-    let only_bound = (mine.is_stream() || mine.may_go_back())
-        && socket.remote().is_none()
-        && !socket.is_listener()
-        && local.ip().is_unspecified();
-    let remote = destination(remote, || local.ip());
-    if !only_bound || socket.client().serves_remote(remote) {
+    let remote = destination(remote, || socket.local().ip());
+    if !is_only_bound(mine) || socket.client().serves_remote(remote) {
         mine.set_may_go_back(false);
         return Ok(false);
     }
+    go_back(fd, mine)?;
+    let deed = if mine.is_stream() { Deed::Connect } else { Deed::Send };
+    socket.client().stayed(
+        &format!("{} {remote}", deed.word()),
+        "the namespace has no route there; the socket went back to the kernel",
+    );
+    Ok(true)
+}
+
+/// A socket that was only bound, to the wildcard address, and that nobody came to.
+fn is_only_bound(mine: &Mine) -> bool {
+    let socket = &mine.socket;
+    (mine.is_stream() || mine.may_go_back())
+        && socket.remote().is_none()
+        && !socket.is_listener()
+        && socket.local().ip().is_unspecified()
+}
+
+/// An option is set that only the kernel has: a socket that was only bound goes back, as one that
+/// was told so sooner would have stayed. True: the kernel judges.
+pub(crate) fn give_back_for(fd: c_int, mine: &Mine, told: &Told) -> Answer<bool> {
+    let only = options::only_the_kernels(std::slice::from_ref(told));
+    let Some(option) = only.filter(|_| is_only_bound(mine)) else {
+        return Ok(false);
+    };
+    go_back(fd, mine)?;
+    let why = "only the kernel has it; the socket went back to the kernel";
+    mine.socket.client().stayed(&format!("setsockopt {option}"), why);
+    Ok(true)
+}
+
+/// Puts a socket of the kernel's in the place of one of Clearway's that is not connected.
+fn go_back(fd: c_int, mine: &Mine) -> Answer<()> {
+    let socket = &mine.socket;
+    let local = socket.local();
     let told = mine.extra().told.clone();
     let bound = Some(local).filter(|local| local.port() != 0);
     let kernels = kernels_socket(
@@ -459,12 +491,7 @@ pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bo
         replaced?;
         crate::epoll::rejoin_kernels(fd, members);
     }
-    let deed = if mine.is_stream() { Deed::Connect } else { Deed::Send };
-    socket.client().stayed(
-        &format!("{} {remote}", deed.word()),
-        "the namespace has no route there; the socket went back to the kernel",
-    );
-    Ok(true)
+    Ok(())
 }
 
 fn tell_kernel(fd: c_int, told: &Told) {

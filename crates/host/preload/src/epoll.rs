@@ -14,7 +14,6 @@ use clearway_client::{EpollEvent, EpollSet, interrupt};
 use libc::{epoll_event, sigset_t, timespec};
 
 use crate::cancel::while_blocked;
-use crate::decide;
 use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, guarded, interpose};
 use crate::given;
@@ -42,9 +41,6 @@ struct Waiting {
     /// Rung once, when the first member of Clearway joins; taken out with the last thread.
     notifier: Option<OwnedFd>,
 }
-
-/// What makes a socket one that is waited for to be readable.
-pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 
 /// Threads that were notified for are awake long before this has passed, unless one of them is what
 /// we were called from, by a signal.
@@ -273,14 +269,8 @@ interpose! {
 unsafe fn control(epfd: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> Inside<c_int> {
     let member = TABLE.get(fd);
     match member.as_deref() {
-        Some(Object::Pending(_)) => {
-            // SAFETY: null, or the caller's, and any bytes are an event.
-            let waits = unsafe { given::read(event) }.is_ok_and(|event| event.events & IN != 0);
-            if what == libc::EPOLL_CTL_DEL || !waits || decide::receiver(fd).is_none() {
-                // SAFETY: the caller's own arguments.
-                return unsafe { control_pending(epfd, what, fd, event) };
-            }
-        }
+        // SAFETY: the caller's own arguments.
+        Some(Object::Pending(_)) => return unsafe { control_pending(epfd, what, fd, event) },
         None | Some(Object::Route(_)) => {
             if what == libc::EPOLL_CTL_ADD {
                 kernels_join(epfd);

@@ -18,6 +18,7 @@ use libc::pid_t;
 use smallvec::SmallVec;
 
 use crate::copies;
+use crate::decide;
 use crate::export::{guarded, is_thread};
 use crate::object::{TABLE, ours};
 use crate::process::is_own;
@@ -68,6 +69,9 @@ unsafe fn is_lost(variables: &[CString], given: &[*const c_char]) -> bool {
 
 /// A session's descriptor goes along into the program that is executed.
 fn sessions_go_along(may_be_copied: bool) -> bool {
+    if is_own() {
+        decide::settle_all(!may_be_copied);
+    }
     // SAFETY: reads a flag.
     let stays_open =
         |fd: c_int| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;

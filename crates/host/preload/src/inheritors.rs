@@ -11,7 +11,7 @@ use crate::export::guarded;
 use crate::object::{self, Object, Ours, TABLE};
 use crate::options::Extra;
 use crate::table::Held;
-use crate::{process, signals, start};
+use crate::{process, signals, start, undecided};
 
 /// Runs before `main`, and before constructors of libraries that need this one.
 // SAFETY: a function that takes what the loader gives it, in the section of such functions.
@@ -31,6 +31,9 @@ extern "C" fn inherit() {
             // SAFETY: it was open just now, and nothing else runs yet.
             let session_fd = unsafe { BorrowedFd::borrow_raw(fd) };
             if !may_be_session_fd(session_fd) {
+                if let Some(held) = undecided::object_of(session_fd) {
+                    object::put(fd, Some(held));
+                }
                 continue;
             }
             let Some(cookie) = cookie(session_fd) else { continue };

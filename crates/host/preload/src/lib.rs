@@ -48,5 +48,6 @@ mod syscalls;
 mod table;
 mod transfer;
 mod trap;
+mod undecided;
 mod vectors;
 mod wait;

@@ -25,7 +25,10 @@ mod tests;
 
 /// Bytes of the longest option that is remembered. Longer ones are of kinds that only the kernel
 /// has.
-const LONGEST: usize = 264;
+pub(crate) const LONGEST: usize = 264;
+
+/// Not in the `libc` crate.
+pub(crate) const SO_MEMINFO: c_int = 55;
 
 /// What was said of one socket at most, when that is of groups.
 const MOST_TOLD: usize = 64;

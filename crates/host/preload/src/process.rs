@@ -11,6 +11,7 @@ use clearway_client::{AppConfig, AttachError, Client, ConfigError};
 use clearway_errors::Code;
 
 use crate::cancel;
+use crate::decide;
 use crate::export::depth;
 use crate::inside;
 use crate::lock::Lock;
@@ -332,6 +333,9 @@ pub(crate) fn is_own() -> bool {
 extern "C" fn before_fork() {
     // Until the locks are given back: a handler may need them.
     held::enter();
+    if is_own() {
+        decide::settle_all(false);
+    }
     FORKING.store(true, Ordering::Relaxed);
     ATTACHING.take();
     if let Some(client) = client() {

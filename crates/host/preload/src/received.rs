@@ -9,9 +9,9 @@ use libc::{cmsghdr, mmsghdr, msghdr, socklen_t, ssize_t, timespec, timeval};
 
 use crate::errno::{Answer, blocking};
 use crate::given;
-use crate::object::TABLE;
+use crate::object::{self, TABLE};
 use crate::signals::{self, held};
-use crate::{inheritors, process, real};
+use crate::{inheritors, process, real, undecided};
 
 /// A control message without a descriptor.
 // SAFETY: computes a length.
@@ -148,6 +148,9 @@ fn came(fd: c_int) -> bool {
     // SAFETY: it was opened just now.
     let session_fd = unsafe { BorrowedFd::borrow_raw(fd) };
     if !may_be_session_fd(session_fd) {
+        if let Some(object) = undecided::object_of(session_fd) {
+            object::put(fd, Some(object));
+        }
         return true;
     }
     match inheritors::object_of(session_fd) {

@@ -4,12 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _};
 
-use clearway_client::{EpollEvent, How, Kind, SocketOptions, flags};
+use clearway_client::{How, Kind, SocketOptions, flags};
 use libc::{sockaddr, socklen_t};
 
 use crate::addr::{self, Given};
 use crate::decide::{self, Deed, Verdict};
-use crate::epoll;
 use crate::errno::{Answer, blocking, check, fail, get};
 use crate::export::{Inside, guarded, interpose, is_thread};
 use crate::given;
@@ -305,11 +304,7 @@ unsafe fn inside_getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t
             Some(unsafe { addr::write(local, v6, addr, len) }.map(|()| 0))
         }
         Object::Pending(pending) => {
-            decide::before_port_is_told(fd, &held, pending);
-            // It may be waited for already.
-            let waits = |set: &(c_int, c_int, EpollEvent)| set.2.events & epoll::IN != 0;
-            let is_waited_for = pending.state().sets.iter().any(waits);
-            let local = is_waited_for.then(|| decide::receiver(fd))??.socket.local();
+            let local = decide::settle(fd)?.socket.local();
             // SAFETY: the caller's pointers.
             Some(unsafe { addr::write(local, pending.v6, addr, len) }.map(|()| 0))
         }
@@ -412,7 +407,16 @@ unsafe fn inside_setsockopt(
                 Ok(value) => value,
                 Err(errno) => return Some(Err(errno)),
             };
-            Some(options::set(mine, level, name, value).map(|()| 0))
+            let set = options::set(mine, level, name, value);
+            if set.is_err() {
+                let told = Told::new(level, name, value);
+                match ours(fd).map(|mine| decide::give_back_for(fd, &mine, &told)) {
+                    Some(Ok(true)) => return None,
+                    Some(Err(errno)) => return Some(Err(errno)),
+                    Some(Ok(false)) | None => {}
+                }
+            }
+            Some(set.map(|()| 0))
         }
         Object::Pending(pending) => {
             let mut state = pending.state();
@@ -421,6 +425,9 @@ unsafe fn inside_setsockopt(
                 if let Some(judged) = options::judged_for_the_kernel(level, name, value) {
                     if judged.is_ok() {
                         Told::remember(&mut state.told, Told::new(level, name, value));
+                        drop(state);
+                        // Whose it is, is said by that.
+                        decide::settle(fd);
                     }
                     return Some(judged.map(|()| 0));
                 }

@@ -28,14 +28,14 @@ const MOST_MESSAGES: c_uint = 1024;
 interpose! {
     /// `read(2)`
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t,
-        if TABLE.has(fd) => match receiving(fd) {
+        if TABLE.has(fd) => match ours(fd) {
         Some(mine) => Some(target(buf, len).and_then(|into| read_into(&mine, &mut [into]))),
         None => from_route(fd, buf, len, 0),
     };
 
     /// `readv(2)`
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t,
-        if TABLE.has(fd) => receiving(fd).map(|mine| {
+        if TABLE.has(fd) => ours(fd).map(|mine| {
         read_into(&mine, &mut targets(iov, counted(count)?, libc::EINVAL)?)
     });
 
@@ -54,7 +54,7 @@ interpose! {
 
     /// `preadv2(2)`: at no offset, the only one that a socket has, it is `readv` with flags.
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t,
-        if TABLE.has(fd) => receiving(fd).map(|mine| {
+        if TABLE.has(fd) => ours(fd).map(|mine| {
         let flags = without_offset(offset, how)?;
         let mut into = targets(iov, counted(count)?, libc::EINVAL)?;
         if into.iter().all(|buffer| buffer.is_empty()) { Ok(0) } else { Ok(recv_into(&mine,
@@ -70,7 +70,7 @@ interpose! {
 
     /// `recv(2)`
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t,
-        if TABLE.has(fd) => match receiving(fd) {
+        if TABLE.has(fd) => match ours(fd) {
         Some(mine) => Some(target(buf, len)
             .and_then(|into| Ok(recv_into(&mine, &mut [into], flags)?.len as ssize_t))),
         None => from_route(fd, buf, len, flags),
@@ -78,14 +78,14 @@ interpose! {
 
     /// `recvfrom(2)`
     fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr,
-        from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => match receiving(fd) {
+        from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
         Some(mine) => Some(recv_from(&mine, buf, len, flags, from, from_len)),
         None => from_route(fd, buf, len, flags).inspect(|_| netlink::sender(from, from_len)),
     };
 
     /// `recvmsg(2)`
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd)
-        || received::may_bring(message) => match receiving(fd) {
+        || received::may_bring(message) => match ours(fd) {
         Some(mine) => Some(recv_message(&mine, message, flags)),
         None => message_from_route(fd, message, flags)
             .or_else(|| Some(received::recvmsg(fd, message, flags))),
@@ -94,7 +94,7 @@ interpose! {
     /// `recvmmsg(2)`
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
         timeout: *mut timespec) -> c_int, if TABLE.has(fd)
-            || received::may_bring_one(messages, count) => match receiving(fd) {
+            || received::may_bring_one(messages, count) => match ours(fd) {
         Some(mine) => Some(recv_messages(&mine, messages, count, flags, timeout)),
         None => Some(received::recvmmsg(fd, messages, count, flags, timeout)),
     };
@@ -539,11 +539,6 @@ unsafe fn sender_of(fd: c_int, message: *const msghdr) -> Option<Answer<Mine>> {
     }
     // SAFETY: not null, so the caller's, and its address is that long.
     unsafe { sender(fd, (*message).msg_name.cast(), (*message).msg_namelen) }
-}
-
-/// The socket of Clearway that a call receives from, which may make it one.
-fn receiving(fd: c_int) -> Option<Mine> {
-    ours(fd).or_else(|| decide::receiver(fd))
 }
 
 fn is_stream(fd: c_int) -> bool {

@@ -8,7 +8,6 @@ use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use smallvec::SmallVec;
 
 use crate::cancel::while_blocked;
-use crate::decide;
 use crate::epoll::{Set, Visit};
 use crate::errno::{Answer, fail};
 use crate::export::{Inside, interpose};
@@ -96,19 +95,6 @@ pub(crate) unsafe fn mask_of(mask: *const sigset_t) -> Option<u64> {
 
 /// Objects of the table, held while a call waits.
 type Holds = SmallVec<[Option<Held<Object>>; FEW]>;
-
-/// What is waited for there; a socket that is waited for to be readable may become Clearway's by
-/// that.
-fn held_at(fd: c_int, events: u16) -> Option<Held<Object>> {
-    let held = TABLE.get(fd)?;
-    let is_pending = matches!(&*held, Object::Pending(_));
-    if is_pending && events & (libc::POLLIN | libc::POLLRDNORM) as u16 != 0 {
-        drop(held);
-        decide::receiver(fd);
-        return TABLE.get(fd);
-    }
-    Some(held)
-}
 
 fn any_known(fds: *const pollfd, count: nfds_t) -> bool {
     let len = (count as usize).saturating_mul(size_of::<pollfd>());
@@ -232,7 +218,7 @@ unsafe fn poll_inside(
     }
     // SAFETY: not null, so the caller's.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
-    let holds: Holds = fds.iter().map(|entry| held_at(entry.fd, entry.events as u16)).collect();
+    let holds: Holds = fds.iter().map(|entry| TABLE.get(entry.fd)).collect();
     let wanted: SmallVec<[(c_int, u16); FEW]> =
         fds.iter().map(|entry| (entry.fd, entry.events as u16)).collect();
     // SAFETY: null, or the caller's.
@@ -336,7 +322,7 @@ unsafe fn select_inside(
         return Some(Err(errno));
     }
     let wanted: SmallVec<[(c_int, u16); FEW]> = sets.wanted().collect();
-    let holds: Holds = wanted.iter().map(|&(fd, events)| held_at(fd, events)).collect();
+    let holds: Holds = wanted.iter().map(|&(fd, _)| TABLE.get(fd)).collect();
     let mut found: SmallVec<[(c_int, u16, u16); FEW]> = SmallVec::new();
     // SAFETY: null, or the caller's.
     let mask = unsafe { mask_of(mask) };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clearway_client::flags;
 use libc::{linger, timeval, ucred};
 
-use super::{Setting, Value, bytes, number, within};
+use super::{SO_MEMINFO, Setting, Value, bytes, number, within};
 use crate::errno::{Answer, fail};
 use crate::interfaces;
 use crate::object::Ours;
@@ -21,9 +21,6 @@ const HIGHEST_PRIORITY: c_int = 6;
 
 /// Linux doubles these sizes, and keeps the result in an `int`.
 const LARGEST_BUFFER: c_int = c_int::MAX / 2;
-
-/// Not in the `libc` crate.
-const SO_MEMINFO: c_int = 55;
 
 /// Sets what follows a rule of its own; false for what does not.
 pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answer<bool> {

@@ -351,13 +351,18 @@ fn children_in_their_parents_memory_end_alone_and_rights_are_given_up_by_all_thr
 }
 
 #[test]
-fn sockets_without_an_address_are_served_as_soon_as_they_are_waited_for_or_handed_over() {
+fn sockets_without_an_address_are_served_as_soon_as_their_port_is_told_or_they_are_handed_over() {
     over_a_host("waited");
 }
 
 #[test]
 fn sockets_that_are_handed_to_processes_of_other_programs_work_there() {
     over_a_host("strangers");
+}
+
+#[test]
+fn sockets_that_go_to_another_process_undecided_are_decided_there() {
+    over_a_host("undecided");
 }
 
 /// What `scoped.c` says where `loop0` has a link-local address.
@@ -495,7 +500,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 21] = [
+const TRAPPED: [&str; 22] = [
     "errnos",
     "numbers",
     "forks",
@@ -513,6 +518,7 @@ const TRAPPED: [&str; 21] = [
     "redirected",
     "handed",
     "strangers",
+    "undecided",
     "waited",
     "spawned",
     "connects",

@@ -136,6 +136,97 @@ static void served(enum way way)
 	close(from);
 }
 
+/* Who was told the port sends before the server waits. */
+static void served_early(int connects)
+{
+	int fd = undecided(SOCK_DGRAM), from = asker();
+	struct sockaddr_storage at = address_of(fd);
+	struct timeval limit = {20, 0};
+	char text[16];
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (connects && connect(from, (struct sockaddr *)&at, self_len))
+		die("connect");
+	for (int count = 0; count < 2; count++) {
+		ssize_t sent = connects ? send(from, "question", 8, 0) : sendto(from, "question", 8, 0, (struct sockaddr *)&at, self_len);
+		printf("sent %zd\n", sent);
+	}
+	for (int count = 0; count < 2; count++)
+		printf("came %zd\n", recv(fd, text, sizeof(text), 0));
+	close(fd);
+	close(from);
+}
+
+/* The port is taken as soon as it is told, and the socket may still be told what is the kernel's alone. */
+static void taken(int kind)
+{
+	int fd = undecided(kind), other = socket(self.ss_family, kind, 0), mark = 7, found = -1;
+	struct sockaddr_storage any = name_of(fd);
+	socklen_t len = sizeof(found);
+
+	printf("bind of another %d", bind(other, (struct sockaddr *)&any, self_len) ? errno : 0);
+	printf(", mark %d", setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)));
+	printf(" %d", getsockopt(fd, SOL_SOCKET, SO_MARK, &found, &len));
+	printf(" %d\n", found);
+	struct sockaddr_storage now = name_of(fd);
+	printf("the port stays %d\n", ((struct sockaddr_in *)&any)->sin_port == ((struct sockaddr_in *)&now)->sin_port);
+	close(fd);
+	close(other);
+}
+
+/* Processes that serve at the same socket, which their parent bound to nothing. */
+static void forked(int kind)
+{
+	enum { SERVERS = 2 };
+	int fd = undecided(kind), ready[2];
+	struct sockaddr_storage at = address_of(fd);
+	pid_t pids[SERVERS];
+	char text[16] = "";
+
+	if (pipe(ready))
+		die("pipe");
+	fflush(stdout);
+	for (int server = 0; server < SERVERS; server++) {
+		pids[server] = fork();
+		if (pids[server])
+			continue;
+		struct sockaddr_storage peer;
+		socklen_t len = sizeof(peer);
+		int failed = kind == SOCK_STREAM && listen(fd, 5);
+		if (failed || write(ready[1], "r", 1) != 1)
+			die("listen");
+		if (kind == SOCK_STREAM) {
+			int one = accept(fd, NULL, NULL);
+			if (send(one, "hello", 5, 0) != 5)
+				die("send");
+		} else {
+			ssize_t got = recvfrom(fd, text, sizeof(text), 0, (struct sockaddr *)&peer, &len);
+			if (sendto(fd, "hello", 5, 0, (struct sockaddr *)&peer, len) != 5 || got != 8)
+				die("sendto");
+		}
+		_exit(0);
+	}
+	for (int server = 0; server < SERVERS; server++)
+		if (read(ready[0], text, 1) != 1)
+			die("ready");
+	for (int server = 0; server < SERVERS; server++) {
+		int one = kind == SOCK_STREAM ? socket(self.ss_family, kind, 0) : asker();
+		int done = connect(one, (struct sockaddr *)&at, self_len);
+		if (kind == SOCK_DGRAM)
+			ask(one, &at);
+		printf("connect %d, forked servers say %zd\n", done, recv(one, text, 5, MSG_WAITALL));
+		close(one);
+	}
+	for (int server = 0; server < SERVERS; server++) {
+		int status;
+		waitpid(pids[server], &status, 0);
+		printf("status %d\n", status);
+	}
+	close(fd);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 /* One that waits before it asks somebody of the kernel's. */
 static void asks_the_kernel(int waits, int connects)
 {
@@ -157,6 +248,10 @@ static void asks_the_kernel(int waits, int connects)
 		epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
 		printf("nothing yet: %d\n", epoll_wait(set, &event, 1, 0));
 	}
+	int mark = 7;
+	/* The kernel's alone. */
+	if (waits != connects)
+		printf("mark: %d\n", setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)));
 	if (connects)
 		printf("connect: %d\n", connect(fd, (struct sockaddr *)&kernels, self_len));
 	ssize_t sent = connects ? send(fd, "question", 8, 0) : sendto(fd, "question", 8, 0, (struct sockaddr *)&kernels, self_len);
@@ -249,6 +344,12 @@ int main(int argc, char **argv)
 		return other(argv[2], atoi(argv[3]));
 	for (enum way way = 0; way < WAYS; way++)
 		served(way);
+	for (int connects = 0; connects < 2; connects++)
+		served_early(connects);
+	taken(SOCK_STREAM);
+	taken(SOCK_DGRAM);
+	forked(SOCK_STREAM);
+	forked(SOCK_DGRAM);
 	for (int at = 0; at < 4; at++)
 		asks_the_kernel(at & 1, at >> 1);
 	for (int at = 0; at < 2; at++) {
