@@ -391,6 +391,16 @@ impl Socket {
         self.core.words().send_timeout.store(micros(timeout), Ordering::Relaxed);
     }
 
+    /// Call before the program's last descriptor of this socket in this process is closed: bytes
+    /// that are there now make a reset of the end, and what comes until the host hears of it does
+    /// not.
+    pub fn before_close(&self) {
+        if let Some(rx) = self.core.rx().filter(|_| self.core.kind == Kind::Stream) {
+            let is_empty = ready::bytes_in(&rx.mem) == 0;
+            rx.mem.head().drained.store(is_empty.into(), Ordering::Release);
+        }
+    }
+
     /// Call before the program's last descriptor of this socket in this process is closed while
     /// other threads may be inside a call on it: keeps a copy of the session fd until the last of
     /// them is out, as Linux keeps an open file. Without others, drop the last `Arc` instead.

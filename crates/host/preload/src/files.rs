@@ -141,7 +141,9 @@ fn begin_close(fd: c_int) -> bool {
 fn before_close(fd: c_int, held: &Held<Object>) {
     let Object::Ours(mine) = &**held else { return };
     mine.leave_sets(fd);
-    if !held.is_last() {
+    if held.is_last() {
+        mine.socket.before_close();
+    } else {
         // SAFETY: the descriptor is open until the caller closes it.
         mine.socket.hold(unsafe { BorrowedFd::borrow_raw(fd) });
     }

@@ -101,7 +101,7 @@ impl FifoMem {
         {
             word.store(0, Ordering::Release);
         }
-        for word in [&head.origin, &head.writing, &head.withheld] {
+        for word in [&head.origin, &head.writing, &head.withheld, &head.drained] {
             word.store(0, Ordering::Release);
         }
     }
@@ -430,6 +430,11 @@ impl Producer {
     pub fn ask_room(&self) {
         // As in `kick`, with the roles exchanged.
         self.mem.head.want_room.swap(1, Ordering::AcqRel);
+    }
+
+    /// The consumer let go when nothing was there that it had not taken out.
+    pub fn was_drained(&self) -> bool {
+        self.mem.head.drained.load(Ordering::Acquire) != 0
     }
 
     /// What is known to be free; looks at the consumer's position only when that is less than

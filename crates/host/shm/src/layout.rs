@@ -207,7 +207,10 @@ pub struct FifoHead {
     /// How many bytes of the limit may not be used now; the consumer's. All bits are set while the
     /// consumer gives memory back: a process waits until that is over.
     pub withheld: AtomicU32,
-    reserved2: [Reserved; 11],
+    /// 1: the consumer let go when nothing was there that it had not taken out; the consumer's. What
+    /// comes after that, nobody declined to read.
+    pub drained: AtomicU32,
+    reserved2: [Reserved; 10],
 }
 
 /// The words of a session. The first line is the host's, the second the processes'.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clearway_shm::attach_socket::{Kind, SocketOptions};
@@ -138,4 +139,31 @@ fn an_answer_leaves_before_the_reset_for_what_was_not_read() {
 fn an_answer_leaves_before_the_reset_of_a_linger_of_no_time() {
     answers_and_goes(100, SocketOptions { linger: Some(0), ..SocketOptions::default() }, false);
     answers_and_goes(50_000, SocketOptions { linger: Some(0), ..SocketOptions::default() }, true);
+}
+
+#[test]
+fn what_comes_after_a_close_that_left_nothing_unread_is_no_reset() {
+    let world = World::new();
+    let (server, client) = guests(&world);
+    let mut listener = server.listener("172.16.1.1:80");
+    for left_unread in [false, true] {
+        let mut ours = client.connect("172.16.1.1:80").unwrap();
+        let mut theirs = server.accept(&mut listener);
+        let rx = theirs.rx.as_mut().unwrap();
+        // As the process does before it closes its descriptor, and the worker hears of it later.
+        rx.mem().head().drained.store(u32::from(!left_unread), Ordering::Release);
+        assert!(client.write_all(&mut ours, b"behind it"));
+        server.wait_for(|| {
+            rx.attend();
+            rx.len().unwrap() == 9
+        });
+        drop(theirs);
+        client.wait_for(|| ours.state() & (state::PEER_CLOSED | state::FAILED) != 0);
+        assert_eq!(ours.state() & state::FAILED != 0, left_unread);
+        // What comes later still has nobody who takes it.
+        if !left_unread {
+            assert!(client.write_all(&mut ours, b"and again"));
+            client.wait_for(|| ours.state() & state::FAILED != 0);
+        }
+    }
 }

@@ -303,7 +303,7 @@ impl Sessions {
         // and so does SO_LINGER with no time.
         if cut_through.ending == Ending::Closed
             || session.options.linger == Some(0)
-            || stack.unread(conn) > 0
+            || stack.queues(conn).is_some_and(|(rx, _)| rx.declined() > 0)
         {
             return false;
         }

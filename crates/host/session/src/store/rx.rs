@@ -118,7 +118,7 @@ impl RxFifo {
     /// Nobody will read it any more: its memory is free, what comes is not kept, and the window
     /// stays as it was.
     pub fn abandon(&self) {
-        self.left.set(self.fill());
+        self.left.set(self.declined());
         drop(self.live.take());
     }
 
@@ -156,6 +156,12 @@ impl RxFifo {
     /// Bytes that the process has not read.
     pub fn fill(&self) -> u32 {
         self.look(|end| end.len()).unwrap_or(Ok(self.left.get())).unwrap_or(0)
+    }
+
+    /// Bytes that were there when its last owner let go of it: those that came until now are not
+    /// among them.
+    pub fn declined(&self) -> u32 {
+        if self.look(|end| end.was_drained()) == Some(true) { 0 } else { self.fill() }
     }
 
     fn look<R>(&self, f: impl FnOnce(&mut Producer) -> R) -> Option<R> {
