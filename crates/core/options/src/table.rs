@@ -333,7 +333,7 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Udp, 1,   "UDP_CORK",           OffOnly,               Stays, OFF),
     row(Udp, 101, "UDP_NO_CHECK6_TX",   OffOnly,               Along, OFF),
     row(Udp, 102, "UDP_NO_CHECK6_RX",   OffOnly,               Along, OFF),
-    row(Udp, 100, "UDP_ENCAP",          Absent,                Stays, ""),
+    row(Udp, 100, "UDP_ENCAP",          OffOnly,               Stays, OFF),
 ];
 
 impl SocketOption {

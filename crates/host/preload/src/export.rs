@@ -90,11 +90,14 @@ macro_rules! interpose {
                 return unsafe { $crate::real::$name($($arg),*) };
             }
             let entered = $crate::export::enter();
+            // A call that succeeds leaves it as it was, as Linux's do.
+            let errno = $crate::errno::get();
             while $known {
                 // SAFETY: the caller keeps to what the C function asks, and the inside asks no
                 // more.
                 #[allow(unused_unsafe, reason = "some insides are safe")]
                 let inside: $crate::export::Inside<$answer> = $crate::export::guarded(|| unsafe { $inside });
+                $crate::errno::set(errno);
                 match inside {
                     Some(answer) => {
                         if let Some(answer) = $crate::errno::finish(answer) {

@@ -331,6 +331,7 @@ pub(crate) fn is_own() -> bool {
 }
 
 extern "C" fn before_fork() {
+    let errno = crate::errno::get();
     // Until the locks are given back: a handler may need them.
     held::enter();
     if is_own() {
@@ -343,9 +344,11 @@ extern "C" fn before_fork() {
     }
     TABLE.lock().take();
     cancel::lock().take();
+    crate::errno::set(errno);
 }
 
 extern "C" fn after_fork_in_parent() {
+    let errno = crate::errno::get();
     cancel::lock().give();
     TABLE.lock().give();
     if let Some(client) = client() {
@@ -355,6 +358,7 @@ extern "C" fn after_fork_in_parent() {
     FORKING.store(false, Ordering::Relaxed);
     inside::tell_of_fork();
     held::leave();
+    crate::errno::set(errno);
 }
 
 /// The parent's other threads are not in this child, and neither is what they were about to do to
@@ -371,6 +375,7 @@ fn forget_threads() {
 }
 
 extern "C" fn after_fork_in_child() {
+    let errno = crate::errno::get();
     PID.store(pid(), Ordering::Relaxed);
     // SAFETY: null, or a page that is never unmapped.
     if let Some(mark) = unsafe { MARK.load(Ordering::Acquire).as_ref() } {
@@ -390,4 +395,5 @@ extern "C" fn after_fork_in_child() {
     ATTACHING.give();
     FORKING.store(false, Ordering::Relaxed);
     held::leave();
+    crate::errno::set(errno);
 }

@@ -1,4 +1,4 @@
-/* One line for each call: what it returned, and errno. Run over the kernel and over Clearway, the lines must be the same. */
+/* One line for each call: what it returned, and errno, which a call that succeeds leaves alone. Run over the kernel and over Clearway, the lines must be the same. */
 #include "common.h"
 
 #include <linux/sockios.h>
@@ -8,7 +8,7 @@ static void line(const char *what, long result, int error)
 	if (result < 0)
 		printf("%-72s %s\n", what, strerrorname_np(error));
 	else
-		printf("%-72s %ld\n", what, result);
+		printf("%-72s %ld%s%s\n", what, result, error ? " and " : "", error ? strerrorname_np(error) : "");
 	fflush(stdout);
 }
 
@@ -822,6 +822,22 @@ static void datagrams(void)
 	close(one);
 }
 
+static void forked(void)
+{
+	int fd = bound(SOCK_STREAM);
+
+	int status;
+
+	errno = 0;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(errno);
+	line("fork", pid < 0 ? -1 : 0, errno);
+	waitpid(pid, &status, 0);
+	line("errno of the child", WEXITSTATUS(status), 0);
+	close(fd);
+}
+
 /* The port that the first sendto gives is the one that the peer sees. */
 static void named_by_sending(void)
 {
@@ -862,5 +878,6 @@ int main(int argc, char **argv)
 	datagram_options();
 	datagrams();
 	named_by_sending();
+	forked();
 	return 0;
 }
