@@ -3,9 +3,12 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+
+use memchr::memmem;
 
 /// Headers of a kind at most; a program has a few dozen.
 const MAX_HEADERS: usize = 4096;
@@ -33,6 +36,27 @@ const BIG_ENDIAN: u16 = 0x8000;
 
 /// The section that every program in Go has.
 const GO_SECTION: &[u8] = b".go.buildinfo";
+
+/// `syscall` on x86-64, and the first byte of `mov eax, NUMBER`.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const MOV_EAX: u8 = 0xb8;
+
+/// Calls that wait for descriptors, by their numbers on x86-64: `poll`, `select`, `epoll_wait`,
+/// `pselect6`, `ppoll`, `epoll_pwait`, `epoll_pwait2`.
+const WAITS: [u32; 7] = [7, 23, 232, 270, 271, 281, 441];
+
+/// How functions of `rustix` are called that wait.
+const RUSTIX: [&[u8]; 2] =
+    [b"rustix7backend5event8syscalls10epoll_wait", b"rustix7backend5event8syscalls4poll"];
+
+/// Bytes between a call's number and the call at most, with what loads its arguments.
+const BEFORE: usize = 64;
+
+/// Bytes of a program that are looked at at once.
+const CHUNK: usize = 1 << 16;
+
+/// In a segment's flags: it has instructions.
+const PF_X: u32 = 1;
 
 /// Of what a segment's addresses and its place in the file are the same remainder.
 pub const PAGE: u64 = 4096;
@@ -82,6 +106,9 @@ pub struct Elf {
     pub loader: Option<PathBuf>,
     /// Written in Go.
     pub is_go: bool,
+    /// It has a loader, and instructions of its own by which it waits for descriptors, as programs
+    /// in Rust have that use `rustix`.
+    pub waits_by_itself: bool,
 }
 
 /// A table of headers: where it is, bytes of an entry, and entries.
@@ -161,6 +188,7 @@ impl Elf {
             segments: Vec::new(),
             loader: None,
             is_go: false,
+            waits_by_itself: false,
         };
         if head[5] != 1 {
             // No machine that the library is made for.
@@ -178,6 +206,9 @@ impl Elf {
         // Programs may be without any, and none is needed to start one.
         let names = layout.half(&head, names);
         elf.is_go = has_section(file, layout, sections, names, GO_SECTION).unwrap_or(false);
+        if elf.loader.is_some() && elf.machine == EM_X86_64 && wide {
+            elf.waits_by_itself = waits_by_itself(file, &elf.segments).unwrap_or(false);
+        }
         Ok(Some(elf))
     }
 
@@ -217,8 +248,8 @@ impl Elf {
         name.is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"))
     }
 
-    /// A library for glibc that is loaded into it does not see all of its system calls: it has no
-    /// loader, or another C library, or makes them itself.
+    /// A library for glibc that is loaded into it sees nothing, or little, of its system calls: it
+    /// has no loader, or another C library, or makes them itself.
     pub fn goes_round_libraries(&self) -> bool {
         self.is_go || self.loader.is_none() || self.has_musl()
     }
@@ -233,6 +264,61 @@ impl Elf {
             other => format!("machine {} of elf.h ({bits} bits)", other & !BIG_ENDIAN),
         }
     }
+}
+
+/// Whether one of its own instructions is a call that waits for descriptors. Where the number of
+/// the call does not stand before it, in what was made without optimization, functions have names.
+fn waits_by_itself(file: &File, segments: &[Segment]) -> io::Result<bool> {
+    let mut has_calls = false;
+    for segment in segments.iter().filter(|segment| segment.flags & PF_X != 0) {
+        let all = segment.offset..segment.offset.saturating_add(segment.in_file);
+        if any_part(file, all, |code| {
+            has_calls |= memmem::find(code, &SYSCALL).is_some();
+            waits_in(code)
+        })? {
+            return Ok(true);
+        }
+    }
+    let is_named = |bytes: &[u8]| RUSTIX.iter().any(|name| memmem::find(bytes, name).is_some());
+    Ok(has_calls && any_part(file, 0..u64::MAX, is_named)?)
+}
+
+/// Whether a part of these bytes is one that is looked for, and no longer than [`BEFORE`].
+fn any_part(
+    file: &File,
+    range: Range<u64>,
+    mut is_one: impl FnMut(&[u8]) -> bool,
+) -> io::Result<bool> {
+    let mut bytes = vec![0; BEFORE + CHUNK];
+    let (mut at, mut kept) = (range.start, 0);
+    while at < range.end {
+        let wanted = (CHUNK as u64).min(range.end - at) as usize;
+        let read = file.read_at(&mut bytes[kept..kept + wanted], at)?;
+        if read == 0 {
+            break;
+        }
+        let all = kept + read;
+        if is_one(&bytes[..all]) {
+            return Ok(true);
+        }
+        kept = all.min(BEFORE);
+        bytes.copy_within(all - kept..all, 0);
+        at += read as u64;
+    }
+    Ok(false)
+}
+
+fn waits_in(code: &[u8]) -> bool {
+    let mut calls =
+        memmem::find_iter(code, &SYSCALL).map(|at| &code[at.saturating_sub(BEFORE)..at]);
+    let number = |bytes: &[u8]| match *bytes {
+        [MOV_EAX, a, b, c, d] => Some(u32::from_le_bytes([a, b, c, d])),
+        _ => None,
+    };
+    calls.any(|before| {
+        // The last number before it is its own.
+        before.windows(5).rev().find_map(number).is_some_and(|number| WAITS.contains(&number))
+    })
 }
 
 /// Whether there is a section of this name.
@@ -275,6 +361,39 @@ mod tests {
         assert!(elf.segments.iter().any(|segment| {
             (segment.address..segment.address + segment.in_memory).contains(&elf.entry)
         }));
+    }
+
+    #[test]
+    fn a_program_that_waits_by_itself_is_told() {
+        let wait = [0xb8, 0xe8, 0, 0, 0, 0x4c, 0x89, 0xe7, 0x0f, 0x05];
+        assert!(waits_in(&wait));
+        // `getpid`, whatever was waited for before; and a number without a call.
+        assert!(!waits_in(&[&wait[..8], &[0xb8, 39, 0, 0, 0, 0x0f, 0x05]].concat()));
+        assert!(!waits_in(&wait[..9]));
+        let is_told = |text: &[u8]| {
+            let path = std::env::temp_dir().join(format!("clearway-text-{}", std::process::id()));
+            std::fs::write(&path, text).unwrap();
+            let segment = Segment {
+                flags: PF_X,
+                offset: 3,
+                address: 0,
+                in_file: text.len() as u64 - 3,
+                in_memory: 0,
+            };
+            let told = waits_by_itself(&File::open(&path).unwrap(), &[segment]).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            told
+        };
+        // Across the end of what is looked at together, and at the end of all.
+        for at in [CHUNK - 4, CHUNK + 3 - 5, 2 * CHUNK] {
+            assert!(is_told(&[vec![0x90; at], wait.to_vec()].concat()), "at {at}");
+        }
+        assert!(!is_told(&vec![0x90; 3 * CHUNK]));
+        // Another call, and what is named.
+        let named =
+            |name| [&[0x90, 0x90, 0x90, 0x0f, 0x05][..], &vec![0; CHUNK - 20], name].concat();
+        assert!(is_told(&named(RUSTIX[0])) && !is_told(&named(&RUSTIX[1][1..])));
+        assert!(!Elf::read(&File::open("/bin/bash").unwrap()).unwrap().unwrap().waits_by_itself);
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 /// As much of the line as Linux reads.
-const MAX_FIRST_LINE: u64 = 256;
+const MAX_FIRST_LINE: usize = 256;
 
 /// What a script says of what runs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,11 +19,19 @@ pub struct Script {
     pub word: Option<OsString>,
 }
 
-/// None: the file is no script.
+/// None: the file is no script. Read at offsets, as no socket is: to a child between `vfork` and
+/// `exec` the descriptor's number may be that of a socket of its parent's.
 pub fn script(path: &Path) -> io::Result<Option<Script>> {
-    let mut line = Vec::new();
-    File::open(path)?.take(MAX_FIRST_LINE).read_to_end(&mut line)?;
-    Ok(parse(&line))
+    let file = File::open(path)?;
+    let mut line = [0; MAX_FIRST_LINE];
+    let mut len = 0;
+    while len < line.len() {
+        match file.read_at(&mut line[len..], len as u64)? {
+            0 => break,
+            more => len += more,
+        }
+    }
+    Ok(parse(&line[..len]))
 }
 
 fn parse(file: &[u8]) -> Option<Script> {

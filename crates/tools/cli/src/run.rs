@@ -120,7 +120,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         args.required || std::env::var_os("CLEARWAY_REQUIRED").is_some_and(|value| value == "1");
     let trap = if args.trap { Some(trap::plan(&args.command[0], unfit.as_ref())?) } else { None };
     let unfit = unfit.filter(|_| trap.is_none());
-    if let (Some(unfit), true) = (&unfit, required) {
+    if let Some(unfit) = unfit.as_ref().filter(|unfit| required && !unfit.in_part) {
         let sentence = format!(
             "{} {}; with --required it is not started{}",
             unfit.path.display(),
@@ -171,12 +171,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     if let Some(unfit) = &unfit {
         eprintln!(
-            "clearway: {} {}: its sockets stay with the kernel{}",
+            "clearway: {} {}: {}{}",
             unfit.path.display(),
             unfit.why,
+            if unfit.in_part { "it may wait for ever" } else { "its sockets stay with the kernel" },
             trap::advice(unfit)
         );
-        if !args.inproc {
+        if !args.inproc && !unfit.in_part {
             told::tell(&args, &command, unfit);
         }
     }

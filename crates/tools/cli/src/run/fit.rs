@@ -20,6 +20,8 @@ pub(super) struct Unfit {
     pub(super) path: PathBuf,
     /// In words that stand behind the path.
     pub(super) why: String,
+    /// The library is put into it, and sees its sockets, but not all that it does with them.
+    pub(super) in_part: bool,
     /// How its system calls can be trapped instead.
     pub(super) by_trap: Option<ByTrap>,
 }
@@ -55,12 +57,18 @@ pub(super) fn unfit(command: &OsStr, library: &Path) -> Option<Unfit> {
         path = runs;
     }
     if let Some(why) = privileged(&path) {
-        return Some(Unfit { path, why, by_trap: None });
+        return Some(Unfit { path, why, in_part: false, by_trap: None });
     }
     let read = |path: &Path| Elf::read(&File::open(path).ok()?).ok().flatten();
-    let (why, is_for_this_machine) = foreign(&read(&path)?, read(library).as_ref())?;
+    let elf = read(&path)?;
+    if elf.waits_by_itself && !elf.goes_round_libraries() {
+        let why = "waits for its sockets by system calls of its own, which the library does not \
+                   see, as programs in Rust do that use rustix";
+        return Some(Unfit { path, why: why.into(), in_part: true, by_trap });
+    }
+    let (why, is_for_this_machine) = foreign(&elf, read(library).as_ref())?;
     let by_trap = by_trap.filter(|_| is_for_this_machine && cfg!(target_arch = "x86_64"));
-    Some(Unfit { path, why, by_trap })
+    Some(Unfit { path, why, in_part: false, by_trap })
 }
 
 /// What runs a script: the program behind `env`, where that starts it.

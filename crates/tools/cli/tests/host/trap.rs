@@ -124,6 +124,59 @@ fn statically_linked_programs_serve_and_fetch_over_clearway() {
 
 /// Scripts and programs that have the library in them: what they execute is trapped where it has to
 /// be.
+/// A program that has the C library open its sockets, and waits for them itself, as `rustix` does.
+const WAITS: &str = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static long call(long number, long a, long b, long c, long d)
+{
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall" : "+a"(number) : "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+    return number;
+}
+int main(int count, char **words)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    socklen_t len = sizeof(name);
+    if (count < 2 || inet_pton(AF_INET, words[1], &name.sin_addr) != 1)
+        return 2;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (void *)&name, len) || getsockname(listener, (void *)&name, &len) || listen(listener, 1))
+        return 3;
+    if (connect(client, (void *)&name, len) || write(client, "x", 1) != 1)
+        return 4;
+    int set = call(SYS_epoll_create1, 0, 0, 0, 0), accepted = accept(listener, NULL, NULL);
+    struct epoll_event event = {EPOLLIN, {.u32 = 7}}, found = {0};
+    call(SYS_epoll_ctl, set, EPOLL_CTL_ADD, accepted, (long)&event);
+    long ready = call(SYS_epoll_wait, set, (long)&found, 1, 300);
+    printf("%ld ready, %x of %u\n", ready, found.events, found.data.u32);
+    return 0;
+}
+"#;
+
+#[test]
+fn programs_that_wait_by_themselves_are_taken_over_or_told_of() {
+    let host = Host::new();
+    let source = host.folder.join("waits.c");
+    fs::write(&source, WAITS).unwrap();
+    let program = host.folder.join("waits").to_str().unwrap().to_owned();
+    let made = Command::new("cc")
+        .args(["-O2", "-D_GNU_SOURCE", "-o", &program, source.to_str().unwrap()])
+        .status();
+    assert!(made.unwrap().success());
+    let told = host.spawn_with(&["--trap", "--required"], IN_SERVER, &program, &[SERVER]).succeed();
+    assert_eq!(told, "1 ready, 1 of 7\n");
+    // It is started, and told of.
+    let mut command = host.command_with(&["--required"], IN_SERVER, &program, &[SERVER]);
+    let ended = command.output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("waits for its sockets by"), "{said}");
+    assert!(said.contains("--trap takes them over"), "{said}");
+}
+
 #[test]
 fn what_a_preloaded_program_executes_is_trapped_where_it_has_to_be() {
     if !has_busybox() {
