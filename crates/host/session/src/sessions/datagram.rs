@@ -149,6 +149,13 @@ impl Sessions {
 
     /// Hands the stack what the process has written, until it takes no more.
     pub(super) fn send_datagrams(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        // What a process wrote that ended is looked for in all sessions that it had: to send makes
+        // an address, and to look does not.
+        let Some(session) = self.table.get_mut(handle) else { return };
+        let What::Datagrams(datagrams) = &mut session.what else { return };
+        if datagrams.socket.is_none() && datagrams.tx.datagram() == Ok(None) {
+            return;
+        }
         let socket = match self.bound(stack, handle) {
             Ok(socket) => socket,
             Err(refusal) => return self.error_later(handle, refusal.errno),

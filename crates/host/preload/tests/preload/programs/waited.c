@@ -174,6 +174,27 @@ static void taken(int kind)
 	close(other);
 }
 
+/* One without an address that is not the first to be given it: an executed program that has it for a moment gives it none. */
+static void still_without(void)
+{
+	int first = bound(SOCK_DGRAM), fd = socket(self.ss_family, SOCK_DGRAM, 0);
+	struct sockaddr_storage name = name_of(first);
+
+	printf("taken: %d\n", bind(fd, (struct sockaddr *)&name, self_len) ? errno : 0);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(127);
+	}
+	waitpid(pid, NULL, 0);
+	name = name_of(fd);
+	printf("port %d, ", ((struct sockaddr_in *)&name)->sin_port);
+	printf("bind %d\n", bind(fd, (struct sockaddr *)&self, self_len) ? errno : 0);
+	close(fd);
+	close(first);
+}
+
 /* Processes that serve at the same socket, which their parent bound to nothing. */
 static void forked(int kind)
 {
@@ -348,6 +369,7 @@ int main(int argc, char **argv)
 		served_early(connects);
 	taken(SOCK_STREAM);
 	taken(SOCK_DGRAM);
+	still_without();
 	forked(SOCK_STREAM);
 	forked(SOCK_DGRAM);
 	for (int at = 0; at < 4; at++)
