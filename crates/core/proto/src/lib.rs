@@ -2,7 +2,8 @@
 //!
 //! Three verbs drive it: [`Stack::ingest`] takes packets, [`Stack::expire`] looks at timers,
 //! [`Stack::emit`] sends. The first two only *mark* what has to be done; only the third sends. The
-//! core reads no clock, opens no socket, starts no thread and allocates nothing after it was built.
+//! core reads no clock, opens no socket, starts no thread and allocates nothing after it was built,
+//! but for the queues of datagram sockets, which grow by use.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -50,6 +50,9 @@ const BLOCKED_PER_TURN: u32 = 16;
 /// How long datagrams of a socket that was closed wait for a device that takes nothing, before they
 /// are given up and counted.
 pub(crate) const CLOSED_WAITS: Duration = Duration::from_secs(3);
+/// How often queues that are empty are looked at: one through which nothing went since the last
+/// look gives its memory back.
+const REST: Duration = Duration::from_secs(1);
 
 /// A socket to be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -247,6 +250,8 @@ struct Socket {
     ready: Link,
     told: Link,
     closing: Link,
+    /// And among those whose queues may have memory that they do not need.
+    resting: Link,
 }
 
 /// All sockets.
@@ -265,6 +270,10 @@ pub(crate) struct Udp {
     /// Closed in this turn, and before: the first to be given up in front.
     just_closed: List,
     closing: List,
+    /// A queue of theirs became empty since they were looked at; and when they are next, never as
+    /// long as the turn is not over in which the first of them came.
+    resting: List,
+    rest_at: Instant,
     queue_bytes: usize,
     ports: (u16, u16),
     share: Share,
@@ -276,8 +285,8 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// No socket, and room for as many as the configuration says. Memory for queues is taken when a
-    /// socket is bound.
+    /// No socket, and room for as many as the configuration says. Memory for queues is taken when
+    /// datagrams come.
     pub(crate) fn new(config: &Config) -> Udp {
         let hash = AddrHash::new(&config.secret, 5);
         Udp {
@@ -291,6 +300,8 @@ impl Udp {
             told: List::new(),
             just_closed: List::new(),
             closing: List::new(),
+            resting: List::new(),
+            rest_at: Instant::NEVER,
             queue_bytes: config.limits.udp_queue_bytes as usize,
             ports: config.tcp.ephemeral_ports,
             share: Share::WHOLE,
@@ -527,17 +538,56 @@ impl Udp {
 
     /// When [`Udp::expire`] has something to do.
     pub(crate) fn next_deadline(&self) -> Instant {
+        self.closed_until().min(self.rest_at)
+    }
+
+    /// Until when the socket waits that was closed first.
+    fn closed_until(&self) -> Instant {
         self.closing
             .front()
             .and_then(|index| self.sockets.by_index(index))
             .map_or(Instant::NEVER, |s| s.until)
     }
 
-    /// Gives up what closed sockets could not send in time.
+    /// Gives up what closed sockets could not send in time, and memory that queues do not need.
     pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
-        while self.next_deadline() <= now {
+        while self.closed_until() <= now {
             self.give_up_oldest(counters);
         }
+        if self.rest_at <= now {
+            self.rest(now);
+        }
+    }
+
+    /// Looks at all sockets of which a queue became empty. Those that have nothing to give back, or
+    /// whose queues are not empty, come again when one becomes so.
+    #[cold]
+    #[inline(never)]
+    fn rest(&mut self, now: Instant) {
+        for _ in 0..self.resting.len() {
+            let mut links = self.sockets.links(|s| &mut s.resting);
+            let Some(index) = self.resting.pop_front(&mut links) else { break };
+            if self.sockets.by_index_mut(index).is_some_and(|s| !s.rest()) {
+                self.resting.push_back(&mut self.sockets.links(|s| &mut s.resting), index);
+            }
+        }
+        self.rest_at = if self.resting.is_empty() { Instant::NEVER } else { now + REST };
+    }
+
+    /// A queue of the socket is empty, or about to be.
+    #[inline]
+    fn rests(&mut self, index: u32) {
+        self.resting.push_back(&mut self.sockets.links(|s| &mut s.resting), index);
+    }
+
+    /// Whether the time of the next look is to be set: with the end of the turn.
+    #[inline]
+    pub(crate) fn wants_rest(&self) -> bool {
+        self.rest_at == Instant::NEVER && !self.resting.is_empty()
+    }
+
+    pub(crate) fn plan_rest(&mut self, now: Instant) {
+        self.rest_at = now + REST;
     }
 
     /// The socket that was closed first gives up what it still has to send. False: there is none.
@@ -561,6 +611,7 @@ impl Udp {
         let is_timed = self.sockets.by_index(index).is_some_and(|s| s.until != Instant::NEVER);
         let line = if is_timed { &mut self.closing } else { &mut self.just_closed };
         line.remove(&mut self.sockets.links(|s| &mut s.closing), index);
+        self.resting.remove(&mut self.sockets.links(|s| &mut s.resting), index);
         if let Some(handle) = self.sockets.handle_at(index) {
             self.sockets.remove(handle);
         }
@@ -598,6 +649,10 @@ impl Udp {
                 self.forget(index);
                 continue;
             }
+            if done {
+                self.rests(index);
+            }
+            let Some(socket) = self.sockets.by_index_mut(index) else { break };
             let room = socket.wants_room && socket.tx.is_free(4);
             socket.wants_room &= !room;
             let mut links = self.sockets.links(|s| &mut s.ready);
@@ -691,6 +746,7 @@ impl Udp {
             ready: Link::OFF,
             told: Link::OFF,
             closing: Link::OFF,
+            resting: Link::OFF,
         }
     }
 
@@ -768,6 +824,26 @@ impl Socket {
         let size = usize::from(arrival.segment_size);
         self.dropped += if size == 0 { 1 } else { payload.len().div_ceil(size) as u64 };
         Err(Drop::UdpQueueFull)
+    }
+
+    /// Bytes of memory that its queues have taken.
+    fn memory(&self) -> usize {
+        self.rx.memory()
+            + self.tx.memory()
+            + self.reports.as_ref().map_or(0, Records::memory)
+            + self.stamps.as_ref().map_or(0, |stamps| stamps.memory())
+    }
+
+    /// Queues through which nothing goes give their memory back. False: one was in use since the
+    /// last call, and is to be looked at again.
+    fn rest(&mut self) -> bool {
+        let all = [
+            self.rx.rest(),
+            self.tx.rest(),
+            self.reports.as_mut().is_none_or(Records::rest),
+            self.stamps.as_mut().is_none_or(|stamps| stamps.rest()),
+        ];
+        !all.contains(&false)
     }
 
     /// Sends up to a quantum of datagrams. False: the device takes no more.

@@ -23,8 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use clearway_shm::Segment;
 use clearway_shm::attach_socket::Place;
 
-pub use account::Account;
-pub use account::KEPT;
+pub use account::{Account, Charge, KEPT};
 
 /// The smallest block: the words of a session or of a FIFO.
 const MIN_ORDER: u8 = 7;

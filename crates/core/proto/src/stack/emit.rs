@@ -19,6 +19,9 @@ impl<E: Env> Stack<E> {
         if udp.wants_emit() {
             left |= !udp.emit(&mut out);
         }
+        if udp.wants_rest() {
+            udp.plan_rest(now);
+        }
         left |= tcp.emit(now, config, &mut out);
         left |= !net::emit::emit_late_requests(&mut out);
         left

@@ -267,6 +267,13 @@ impl<E: Env> Stack<E> {
         self.udp.remote(socket)
     }
 
+    /// Bytes of memory that a socket's queues have taken. They take it by use, up to
+    /// [`Limits::udp_queue_bytes`](crate::Limits::udp_queue_bytes) each way and what belongs to
+    /// each datagram beside its bytes; a queue that was empty for a second or two has none.
+    pub fn udp_memory(&self, socket: UdpId) -> usize {
+        self.udp.memory(socket)
+    }
+
     /// Datagrams that a socket's full queue refused.
     pub fn udp_dropped(&self, socket: UdpId) -> Option<u64> {
         self.udp.dropped(socket)

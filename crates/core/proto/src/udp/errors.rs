@@ -86,6 +86,9 @@ impl Udp {
 
     /// The oldest report, and what is known of its datagram's payload. It is gone from the queue.
     pub(crate) fn report(&mut self, socket: UdpId) -> Option<(UdpErrorReport, &[u8])> {
+        if self.reports(socket) == 1 {
+            self.rests(to_handle(socket)?.index());
+        }
         self.by_id(socket).ok()?.reports.as_mut()?.pop()
     }
 

@@ -81,6 +81,9 @@ impl Udp {
 
     /// See [`crate::Stack::udp_stamped`].
     pub(crate) fn stamped(&mut self, socket: UdpId) -> Option<(UdpStamped, &[u8])> {
+        if self.stamps(socket) == 1 {
+            self.rests(super::to_handle(socket)?.index());
+        }
         self.by_id(socket).ok()?.stamps.as_mut()?.pop()
     }
 }

@@ -187,6 +187,37 @@ fn queues_are_bounded_and_drops_are_counted_by_socket() {
 }
 
 #[test]
+fn queues_take_memory_by_use_and_give_it_back_when_they_were_empty_for_a_while() {
+    let mut net = Net::tun();
+    let socket = bind(&mut net, "10.0.0.1", 2000);
+    assert_eq!(net.stack.udp_memory(socket), 0, "nothing went through it");
+    assert!(size_of::<Socket>() <= 640, "what it is besides: {}", size_of::<Socket>());
+    let look = |net: &mut Net| {
+        net.now += Duration::from_secs(1);
+        net.stack.expire(net.now);
+        net.stack.udp_memory(socket)
+    };
+    for _ in 0..50 {
+        net.ingest(&udp_packet(("10.0.0.2", 1), ("10.0.0.1", 2000), &[0; 1000]));
+    }
+    net.emit();
+    let filled = net.stack.udp_memory(socket);
+    assert!((50_000..150_000).contains(&filled), "{filled}");
+    assert_eq!((look(&mut net), look(&mut net)), (filled, filled), "they wait for their owner");
+    assert_eq!(net.stack.next_deadline(), Instant::NEVER, "and nobody waits for him");
+    assert_eq!(received(&mut net, socket).len(), 50);
+    net.emit();
+    assert_eq!(look(&mut net), filled, "it was in use since the last look");
+    assert_eq!(look(&mut net), 0);
+    net.stack.udp_send(socket, end("10.0.0.2", 1), None, &[0; 1000]).unwrap();
+    assert_eq!(net.emit().len(), 1);
+    assert!(net.stack.udp_memory(socket) > 0);
+    look(&mut net);
+    assert_eq!(look(&mut net), 0, "what is sent takes some, too");
+    assert_eq!(net.stack.next_deadline(), Instant::NEVER);
+}
+
+#[test]
 fn a_device_that_is_full_keeps_datagrams_waiting() {
     let mut net = Net::tun();
     let socket = bind(&mut net, "10.0.0.1", 2000);

@@ -265,8 +265,10 @@ impl Udp {
     /// The oldest datagram that waits. Its bytes are gone from the queue, and can be read until the
     /// stack is used again.
     pub(crate) fn recv(&mut self, socket: UdpId) -> Option<Datagram<'_>> {
-        let s = self.by_id(socket).ok()?;
-        let (arrival, payload) = s.rx.pop()?;
+        if self.by_id(socket).ok()?.rx.len() == 1 {
+            self.rests(to_handle(socket)?.index());
+        }
+        let (arrival, payload) = self.by_id(socket).ok()?.rx.pop()?;
         let Arrival { from, to, tos, ttl, iface, segment_size, arrived } = arrival;
         Some(Datagram { from, to, payload, tos, ttl, iface, segment_size, arrived })
     }
@@ -305,6 +307,12 @@ impl Udp {
     /// The peer of a connected socket.
     pub(crate) fn remote(&self, socket: UdpId) -> Option<Endpoint> {
         self.sockets.get(to_handle(socket)?)?.remote
+    }
+
+    /// Bytes of memory that a socket's queues have taken.
+    pub(crate) fn memory(&self, socket: UdpId) -> usize {
+        let socket = to_handle(socket).and_then(|handle| self.sockets.get(handle));
+        socket.map_or(0, |s| s.memory())
     }
 
     /// Datagrams that a socket's full queue refused.

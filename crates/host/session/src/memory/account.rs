@@ -140,6 +140,46 @@ impl Account {
     }
 }
 
+/// Bytes of the host's own memory that somebody's things take, charged as shared memory is. Given
+/// back when this is dropped.
+pub struct Charge {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Nothing yet.
+    pub fn to(account: &Arc<Account>) -> Charge {
+        Charge { account: Arc::clone(account), bytes: 0 }
+    }
+
+    /// So many they are now.
+    #[inline]
+    pub fn set(&mut self, bytes: u64) {
+        if bytes != self.bytes {
+            self.change(bytes);
+        }
+    }
+
+    #[cold]
+    fn change(&mut self, bytes: u64) {
+        self.account.charge(bytes);
+        self.account.discharge(self.bytes);
+        self.bytes = bytes;
+    }
+
+    /// How many they are.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.discharge(self.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +225,19 @@ mod tests {
         program.charge(GIB);
         assert!(program.is_full() && program.is_short() && program.free() == 0);
         program.discharge(GIB + 1000);
+        assert_eq!((host.used(), program.used()), (0, 0));
+    }
+
+    #[test]
+    fn a_charge_follows_what_it_stands_for() {
+        let host = Account::host(GIB);
+        let program = Account::within(&Account::within(&host, GIB / 2, 0), GIB / 4, 0);
+        let mut charge = Charge::to(&program);
+        for bytes in [5000, 5000, 300, 0, 7000] {
+            charge.set(bytes);
+            assert_eq!((host.used(), program.used(), charge.bytes()), (bytes, bytes, bytes));
+        }
+        drop(charge);
         assert_eq!((host.used(), program.used()), (0, 0));
     }
 

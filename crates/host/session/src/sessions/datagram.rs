@@ -20,6 +20,7 @@ use super::session_options::{about_errors, multicast_options};
 use super::state::{Session, Sessions, What, gone};
 use crate::env::HostStack;
 use crate::errno::{Refusal, refuse};
+use crate::memory::Charge;
 use crate::quota::{Permit, Thing};
 use crate::store::FifoBlocks;
 
@@ -50,6 +51,7 @@ impl Sessions {
             tx,
             rx_blocks,
             tx_blocks,
+            queues: Charge::to(program.memory.account()),
             wishes: Vec::new(),
             gro: false,
             road,
@@ -187,6 +189,7 @@ impl Sessions {
                 Err(Hostile) => break Err(Hostile),
             }
         };
+        datagrams.charge_queues(stack);
         let wants_room = datagrams.tx.room_wanted(datagrams.tx_blocks.place.limit / 2);
         let program = Arc::clone(&session.program);
         session.show_reports(stack, socket);
@@ -265,6 +268,7 @@ impl Sessions {
         }
         let outcome =
             datagrams.take_from(stack, socket, notes_arrival(session.options.timestamping));
+        datagrams.charge_queues(stack);
         let dropped = stack.udp_dropped(socket).unwrap_or(0) + datagrams.road.lost();
         session.head.rx_drops.store(dropped as u32, Ordering::Release);
         match outcome {

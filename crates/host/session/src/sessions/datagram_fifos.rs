@@ -19,6 +19,7 @@ use super::membership::{Wish, iface_of};
 use super::remote::Road;
 use crate::env::HostStack;
 use crate::errno::Refusal;
+use crate::memory::Charge;
 use crate::quota::Permit;
 use crate::store::FifoBlocks;
 
@@ -33,6 +34,8 @@ pub(super) struct Datagrams {
     pub(super) tx: Consumer,
     pub(super) rx_blocks: FifoBlocks,
     pub(super) tx_blocks: FifoBlocks,
+    /// What the socket's own queues take of the host's memory.
+    pub(super) queues: Charge,
     /// Memberships that wait for it.
     pub(super) wishes: Vec<Wish>,
     /// Datagrams may come joined (UDP_GRO).
@@ -108,9 +111,16 @@ impl Datagrams {
         std::mem::take(&mut self.moved)
     }
 
-    /// Bytes of memory that both FIFOs have.
+    /// Bytes of memory that both FIFOs and the socket's queues have.
     pub(super) fn charged(&self) -> u64 {
-        self.rx_blocks.charged() + self.tx_blocks.charged()
+        self.rx_blocks.charged() + self.tx_blocks.charged() + self.queues.bytes()
+    }
+
+    /// The program is charged with what the socket's queues have by now.
+    pub(super) fn charge_queues(&mut self, stack: &HostStack) {
+        if let Some(socket) = self.socket {
+            self.queues.set(stack.udp_memory(socket) as u64);
+        }
     }
 
     /// Puts a datagram into the FIFO, and behind it when it came, if its head says so.

@@ -69,6 +69,7 @@ impl Sessions {
             }
             What::Datagrams(datagrams) => {
                 let moved = datagrams.has_moved();
+                datagrams.charge_queues(stack);
                 let has_room = !moved && datagrams.charged() > 0 && datagrams.give_back();
                 (has_room, datagrams.charged() > 0)
             }
