@@ -221,18 +221,20 @@ impl Socket {
             (How::Read, flags::SHUT_READ, request::SHUT_READ),
             (How::Write, flags::SHUT_WRITE, request::SHUT_WRITE),
         ];
-        for (part, flag, what) in parts {
-            let before = match how == part || how == How::Both {
-                true => self.core.words().flags.fetch_or(flag, Ordering::AcqRel),
-                false => flag,
-            };
-            if connected && before & flag == 0 {
-                attachment.push(self.message(what, 0), || self.client.poll_once());
-            }
+        let asked = |part: How| how == part || how == How::Both;
+        let bits = parts.iter().filter(|(part, ..)| asked(*part)).fold(0, |bits, p| bits | p.1);
+        // Both at once: who is woken by the first message sees the second side shut, too.
+        let before = self.core.words().flags.fetch_or(bits, Ordering::AcqRel);
+        // A datagram socket without a peer has waiters, too; what a stream is that never began is
+        // seen at once.
+        let is_told = connected || self.core.kind == Kind::Datagram;
+        for (_, _, what) in parts.iter().filter(|p| is_told && bits & !before & p.1 != 0) {
+            attachment.push(self.message(*what, 0), || self.client.poll_once());
         }
         self.client.turn_inside();
-        // Other threads may be waiting for what does not come any more. As in Linux they are told
-        // also where this is an error: some programs wake their threads so.
+        // Other threads may be waiting for what does not come any more, and the host tells other
+        // processes. As in Linux they are told also where this is an error: some programs wake
+        // their threads so.
         self.client.hub().mark(self.core.key, ALL);
         if connected { Ok(()) } else { Err(Errno::NOTCONN) }
     }

@@ -136,6 +136,11 @@ fn one_port_is_for_as_many_as_share_it() {
 }
 
 #[test]
+fn what_one_process_shuts_wakes_those_that_wait_in_others() {
+    over_a_host("shuts");
+}
+
+#[test]
 fn who_has_no_descriptor_left_uses_the_sockets_that_are_there() {
     over_a_host("full");
 }

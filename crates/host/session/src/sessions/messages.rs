@@ -7,7 +7,7 @@ use clearway_base::Handle;
 use clearway_engine::Time;
 use clearway_proto::ConnId;
 use clearway_shm::attach_socket::Kind;
-use clearway_shm::layout::{Message, option_of, request};
+use clearway_shm::layout::{Message, event, option_of, request};
 
 use super::queue_pair::QUEUE_PAIR_SLOTS;
 use super::state::{Session, Sessions, What};
@@ -166,6 +166,13 @@ impl Sessions {
             _ => {}
         }
         let Some(session) = self.table.get_mut(handle) else { return };
+        let shuts = matches!(message.what, request::SHUT_READ | request::SHUT_WRITE);
+        if shuts && session.subscribers.len() > 1 {
+            // The side that is shut is the socket's, so those who wait in other processes have to
+            // look. Who said so knows it.
+            self.tell(handle, event::STATE);
+        }
+        let Some(session) = self.table.get_mut(handle) else { return };
         match (message.what, &mut session.what) {
             (request::WROTE, What::Conn(conn)) => {
                 let conn = *conn;
@@ -191,8 +198,9 @@ impl Sessions {
             (request::CONSUMED, What::Datagrams(_)) => self.deliver_datagrams(stack, handle),
             (request::SHUT_WRITE, What::Conn(_)) => self.shut_write(time, stack, handle),
             (request::SHUT_READ, What::Listener(_)) => self.stop_listening(stack, handle),
-            // Reading ends on the process's side; the stream is not told (as on Linux).
-            (request::SHUT_READ, _) => {}
+            // Reading ends on the processes' side; the stream is not told (as on Linux). So does
+            // writing, of what has no stream to end.
+            (request::SHUT_READ | request::SHUT_WRITE, _) => {}
             _ => self.report.stray_messages += 1,
         }
     }
