@@ -300,6 +300,14 @@ impl Core {
         state
     }
 
+    /// Another process of those that share the stream has connected it: its words say so, and this
+    /// process does not know yet where its FIFOs lie.
+    pub(crate) fn is_unlearnt(&self) -> bool {
+        let state = self.words().state.load(Ordering::Acquire);
+        let begun = state & (state::CONNECTING | state::CONNECTED) != 0;
+        self.kind == Kind::Stream && begun && self.rx().is_none()
+    }
+
     /// What its words say of a stream that connects: its FIFOs, and once it is bound its names.
     pub(crate) fn described(
         &self,

@@ -11,18 +11,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use clearway_shm::attach_socket::{SessionId, SocketOptions};
+use clearway_shm::attach_socket::{FifoPlace, SessionId, SocketOptions};
 use clearway_shm::in_process::Rest;
 use clearway_shm::layout::{ACCEPT_COUNTERS, accept_counter, event};
 use clearway_shm::sleep;
 use clearway_shm::wait::{self, PollFd};
-use clearway_shm::{QueuePairView, RingConsumer, Segment};
+use clearway_shm::{FifoMem, QueuePairView, RingConsumer, Segment};
 use rustix::event::{EventfdFlags, eventfd};
 use slab::Slab;
 
 use crate::Errno;
 use crate::ahead::Ahead;
-use crate::core::Core;
+use crate::core::{Core, Fifos};
 use crate::internal::{self, Internal};
 use crate::ready::{self, ALL, IN};
 use crate::routes::Routes;
@@ -345,6 +345,24 @@ impl Inner {
     /// What a socket is ready for.
     pub(crate) fn readiness(&self, core: &Core) -> u32 {
         core.readiness(self.alive() == Some(core.attachment()))
+    }
+
+    /// Another process connected the stream: finds its FIFOs by its words, in segments that are
+    /// mapped. False: they are not.
+    #[cold]
+    pub(crate) fn learn(&self, core: &Core) -> bool {
+        let session = core.described(SocketOptions::default());
+        let segment = |number| self.segments.get(&(core.app(), number));
+        let fifo = |place: FifoPlace| {
+            let (head, data) = (segment(place.head.segment)?, segment(place.data.segment)?);
+            Some((place, FifoMem::new(head, data, &place).ok()?))
+        };
+        let (rx, tx) = (session.rx.and_then(fifo), session.tx.and_then(fifo));
+        let is_there = rx.is_some() && tx.is_some();
+        if is_there {
+            core.set_fifos(Fifos { rx, tx });
+        }
+        is_there
     }
 
     /// A socket is there. `make` gets its key.

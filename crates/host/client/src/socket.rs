@@ -15,7 +15,7 @@ use crate::attach::Attachment;
 use crate::core::Core;
 use crate::hub::Watched;
 use crate::internal::Internal;
-use crate::ready::{self, ALL};
+use crate::ready::{self, ALL, OUT};
 use crate::wait::Deadline;
 use crate::{Client, Errno, poll};
 
@@ -253,7 +253,22 @@ impl Socket {
     /// What it is ready for: bits as `poll` and `epoll_wait` return them (POLLIN, POLLOUT, POLLERR,
     /// POLLHUP, POLLPRI, POLLRDHUP, and the NORM and BAND bits).
     pub fn readiness(&self) -> u32 {
-        self.core.readiness(self.is_alive())
+        let found = self.core.readiness(self.is_alive());
+        // A stream with a FIFO and nothing to do is writable, so these are asked seldom.
+        match found & OUT == 0 && self.core.is_unlearnt() {
+            true => {
+                self.learn();
+                self.core.readiness(self.is_alive())
+            }
+            false => found,
+        }
+    }
+
+    /// Asks what another process has made of the socket: where its FIFOs lie, and what it is
+    /// called. Whatever goes wrong, the next call asks again.
+    #[cold]
+    pub(crate) fn learn(&self) {
+        let _ = self.ask_session(&Request::Subscribe { session: self.core.id() });
     }
 
     /// The connection's inner values, for TCP_INFO.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use clearway_shm::layout::state;
 use clearway_shm::wait::{self, EpollEvent, PollFd};
 use slab::Slab;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::Errno;
 use crate::hub::sleep_set::SleepSet;
 use crate::hub::{Inner, Watch, forget};
 use crate::internal::Internal;
-use crate::ready::{ALWAYS, IN, READ, WRITE};
+use crate::ready::{ALWAYS, IN, OUT, READ, WRITE};
 
 pub(crate) const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 pub(crate) const ET: u32 = libc::EPOLLET as u32;
@@ -351,7 +352,16 @@ impl Inner {
         match member.what {
             What::Socket(key) => {
                 let Some(socket) = self.sockets.get(key) else { return 0 };
-                let found = self.readiness(&socket.core) & interest;
+                let mut ready = self.readiness(&socket.core);
+                if ready & OUT == 0 && socket.core.is_unlearnt() {
+                    let is_known = self.learn(&socket.core);
+                    if !is_known && socket.core.state() & state::CONNECTED != 0 {
+                        // The call that comes next asks the host, which cannot be done here.
+                        return (IN | OUT) & interest;
+                    }
+                    ready = self.readiness(&socket.core);
+                }
+                let found = ready & interest;
                 if found & !ALWAYS != 0 && member.events & ET == 0 {
                     return found;
                 }

@@ -204,6 +204,9 @@ impl Socket {
 
     /// getsockname. Before it is bound: the wildcard address and port 0.
     pub fn local(&self) -> SocketAddr {
+        if self.core.is_unlearnt() {
+            self.learn();
+        }
         let known = self.with(|socket| socket.local);
         // A datagram socket that has sent something has a port, which the worker chose.
         let has_sent = || self.core.kind == Kind::Datagram && self.core.tx().is_some();
@@ -216,7 +219,13 @@ impl Socket {
     pub fn remote(&self) -> Option<SocketAddr> {
         let phase = self.core.state() & (state::CONNECTED | state::FAILED | state::CLOSED);
         let connected = self.core.kind == Kind::Datagram || phase == state::CONNECTED;
-        self.with(|socket| socket.remote).filter(|_| connected)
+        let known = self.with(|socket| socket.remote).filter(|_| connected);
+        if known.is_none() && phase == state::CONNECTED {
+            // Another process connected it.
+            self.learn();
+            return self.with(|socket| socket.remote);
+        }
+        known
     }
 
     /// Changes the membership of a datagram socket in a group, on the interface of this number; 0:

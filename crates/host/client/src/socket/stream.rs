@@ -12,6 +12,7 @@ use clearway_shm::{Consumer, FifoMem, Producer};
 
 use super::{Received, SendTo, broken};
 use crate::attach::Attachment;
+use crate::core::Used;
 use crate::ready::{READ, WRITE};
 use crate::wait::Deadline;
 use crate::{Errno, Socket};
@@ -108,9 +109,20 @@ impl Socket {
         }
         match state {
             _ if state & state::CONNECTING != 0 => Ok(false),
-            _ if state & state::CONNECTED != 0 && self.core.tx().is_some() => Ok(true),
+            _ if state & state::CONNECTED == 0 => Err(Errno::PIPE),
+            _ if self.core.tx().is_some() || self.rx_by_now().is_some() => Ok(true),
             _ => Err(Errno::PIPE),
         }
+    }
+
+    /// The receive FIFO, also when another process connected the stream.
+    fn rx_by_now(&self) -> Option<Used<Consumer>> {
+        self.core.rx().or_else(|| {
+            if self.core.is_unlearnt() {
+                self.learn();
+            }
+            self.core.rx()
+        })
     }
 
     /// Bytes that may be written besides what room says (SO_SNDBUF). Call with `tx_lock` held.
@@ -224,7 +236,7 @@ impl Socket {
         flags: i32,
         arrived: &mut u64,
     ) -> Result<usize, Errno> {
-        let Some(rx) = self.core.rx() else { return Ok(0) };
+        let Some(rx) = self.rx_by_now() else { return Ok(0) };
         if self.core.state() & state::LISTENING != 0 {
             return Ok(0);
         }

@@ -141,6 +141,11 @@ fn what_one_process_shuts_wakes_those_that_wait_in_others() {
 }
 
 #[test]
+fn what_one_process_connects_is_connected_in_all() {
+    over_a_host("connected");
+}
+
+#[test]
 fn who_has_no_descriptor_left_uses_the_sockets_that_are_there() {
     over_a_host("full");
 }
