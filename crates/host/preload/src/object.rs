@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use clearway_client::{EpollSet, Kind, Socket};
 
@@ -80,6 +80,11 @@ pub(crate) struct PendingState {
 impl Pending {
     pub(crate) fn new(kind: Kind, v6: bool) -> Pending {
         Pending { kind, v6, state: Mutex::default() }
+    }
+
+    /// A call on it is under way.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.state.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, PendingState> {

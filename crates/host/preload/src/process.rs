@@ -19,6 +19,7 @@ use crate::object::TABLE;
 use crate::real;
 use crate::signals::held;
 use crate::start;
+use crate::undecided;
 
 /// After an attempt to attach failed, the next one is not made before this time has passed.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
@@ -270,6 +271,9 @@ fn cloned(mark: &AtomicU32) {
         client.after_clone_in_child();
     }
     inside::forget_sockets();
+    if depth() == 1 {
+        undecided::after_fork_in_child();
+    }
     crate::errno::set(errno);
 }
 
@@ -394,6 +398,9 @@ extern "C" fn after_fork_in_child() {
     inside::forget_sockets();
     ATTACHING.give();
     FORKING.store(false, Ordering::Relaxed);
+    if depth() == 1 {
+        undecided::after_fork_in_child();
+    }
     held::leave();
     crate::errno::set(errno);
 }

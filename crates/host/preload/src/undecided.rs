@@ -5,15 +5,15 @@
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-use clearway_client::{Kind, cookie, is_confined};
+use clearway_client::{Kind, cookie, is_confined, may_be_session_fd};
 use clearway_options::{How, Level, OPTIONS, SocketOption};
 
 use crate::decide;
 use crate::errno::check;
-use crate::object::{Object, Pending, TABLE};
+use crate::object::{self, Object, Pending, TABLE};
 use crate::options::{LONGEST, SO_MEMINFO, Told};
 use crate::table::Held;
-use crate::{process, real};
+use crate::{inheritors, process, real};
 
 /// TCP_INFO's state of a stream that neither listens nor connects (`TCP_CLOSE`).
 const CLOSED: u8 = 7;
@@ -26,35 +26,80 @@ pub(crate) fn object_of(fd: BorrowedFd<'_>) -> Option<Held<Object>> {
     if is_confined() {
         return None;
     }
-    let raw = fd.as_raw_fd();
-    let v6 = match number(raw, libc::SO_DOMAIN)? {
-        libc::AF_INET => false,
-        libc::AF_INET6 => true,
-        _ => return None,
-    };
-    let kind = match (number(raw, libc::SO_TYPE)?, number(raw, libc::SO_PROTOCOL)?) {
-        (libc::SOCK_STREAM, libc::IPPROTO_TCP) => Kind::Stream,
-        (libc::SOCK_DGRAM, libc::IPPROTO_UDP) => Kind::Datagram,
-        _ => return None,
-    };
-    let is_idle = || option(raw, Level::Tcp as c_int, libc::TCP_INFO)?.first().copied();
-    if kind == Kind::Stream && is_idle() != Some(CLOSED) {
+    let found = Found::at(fd.as_raw_fd())?;
+    if found.bound && found.kind == Kind::Datagram {
         return None;
     }
-    let local = decide::kernel_address(raw).filter(|local| local.ip().is_unspecified())?;
-    let bound = local.port() != 0;
-    if bound && kind == Kind::Datagram {
-        return None;
+    known(fd).or_else(|| found.object(fd.as_raw_fd()))
+}
+
+/// In a child of a fork: what another thread of the parent's was inside of a call on is decided
+/// anew, for that thread is not here to give back what it holds of it.
+pub(crate) fn after_fork_in_child() {
+    let is_held = |held: &Held<Object>| match &**held {
+        Object::Pending(pending) => pending.is_held(),
+        _ => false,
+    };
+    let all = TABLE.range(0, c_int::MAX).filter_map(|fd| Some((fd, TABLE.get(fd)?)));
+    let of_others: Vec<_> = all.filter(|(_, held)| is_held(held)).collect();
+    let mut anew: Vec<(Held<Object>, Option<Held<Object>>)> = Vec::new();
+    for (fd, old) in of_others {
+        let made = anew.iter().find(|(other, _)| other.same(&old)).map(|(_, made)| made.clone());
+        let made = made.unwrap_or_else(|| {
+            let made = decided_anew(fd);
+            anew.push((old, made.clone()));
+            made
+        });
+        object::put(fd, made);
     }
-    known(fd).or_else(|| {
-        let pending = Pending::new(kind, v6);
+}
+
+fn decided_anew(fd: c_int) -> Option<Held<Object>> {
+    // SAFETY: it stands in the table, and no other thread is here that could close it.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    if may_be_session_fd(borrowed) {
+        // It was just becoming Clearway's.
+        return inheritors::object_of(borrowed).ok().flatten();
+    }
+    Found::at(fd)?.object(fd)
+}
+
+/// A socket of the kernel's that may still become Clearway's.
+struct Found {
+    kind: Kind,
+    v6: bool,
+    bound: bool,
+}
+
+impl Found {
+    fn at(fd: c_int) -> Option<Found> {
+        let v6 = match number(fd, libc::SO_DOMAIN)? {
+            libc::AF_INET => false,
+            libc::AF_INET6 => true,
+            _ => return None,
+        };
+        let kind = match (number(fd, libc::SO_TYPE)?, number(fd, libc::SO_PROTOCOL)?) {
+            (libc::SOCK_STREAM, libc::IPPROTO_TCP) => Kind::Stream,
+            (libc::SOCK_DGRAM, libc::IPPROTO_UDP) => Kind::Datagram,
+            _ => return None,
+        };
+        let is_idle = || option(fd, Level::Tcp as c_int, libc::TCP_INFO)?.first().copied();
+        if kind == Kind::Stream && is_idle() != Some(CLOSED) {
+            return None;
+        }
+        let local = decide::kernel_address(fd).filter(|local| local.ip().is_unspecified())?;
+        Some(Found { kind, v6, bound: local.port() != 0 })
+    }
+
+    fn object(&self, fd: c_int) -> Option<Held<Object>> {
+        let pending = Pending::new(self.kind, self.v6);
         let mut state = pending.state();
-        state.told = told(raw, (kind, v6))?;
-        (state.bound, state.port_was_asked) = (bound, bound);
+        state.told = told(fd, (self.kind, self.v6))?;
+        (state.bound, state.port_was_asked) = (self.bound, self.bound);
         drop(state);
         process::watch_forks();
         Some(TABLE.make(Object::Pending(pending)))
-    })
+    }
 }
 
 /// The same socket, when this process has it by another descriptor: a message can come back to who

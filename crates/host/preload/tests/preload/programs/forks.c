@@ -272,6 +272,48 @@ static void threads_that_close(void)
 	printf("%d children were served\n", ended);
 }
 
+static int undecided = -1;
+static volatile int over;
+
+static void *sets_options(void *arg)
+{
+	int on = 1;
+
+	while (!over)
+		setsockopt(undecided, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	return arg;
+}
+
+/* A thread is inside of a call on a socket that has no address yet; a child, which does not have the thread, goes on with the socket. */
+static void thread_in_a_call_on_an_undecided_socket(void)
+{
+	pthread_t thread;
+	int status = 0, on = 1;
+
+	undecided = socket(self.ss_family, SOCK_DGRAM, 0);
+	if (pthread_create(&thread, NULL, sets_options, NULL))
+		die("pthread_create");
+	for (int fork_number = 0; fork_number < 60 && !status; fork_number++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			alarm(20);
+			if (setsockopt(undecided, SOL_SOCKET, SO_RCVBUF, &on, sizeof(on)) || bind(undecided, (void *)&self, self_len))
+				_exit(1);
+			_exit(name_of(undecided).ss_family != self.ss_family);
+		}
+		waitpid(pid, &status, 0);
+		/* On Linux the child has bound it for both. */
+		int next = socket(self.ss_family, SOCK_DGRAM, 0);
+		dup2(next, undecided);
+		close(next);
+	}
+	printf("children beside a call on an undecided socket: status %d\n", status);
+	over = 1;
+	pthread_join(thread, NULL);
+	close(undecided);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -284,5 +326,6 @@ int main(int argc, char **argv)
 	vforked();
 	thread_in_a_call();
 	threads_that_close();
+	thread_in_a_call_on_an_undecided_socket();
 	return 0;
 }
