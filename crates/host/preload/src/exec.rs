@@ -23,6 +23,7 @@ use crate::export::{guarded, is_thread};
 use crate::object::{TABLE, ours};
 use crate::process::is_own;
 use crate::real;
+use crate::secure;
 use crate::start::{self, OWN};
 
 #[cfg(test)]
@@ -240,6 +241,38 @@ unsafe fn carried(
     unsafe { clearway_trap::carried(&path, argv, &environment, &carrier).ok()? }
 }
 
+/// Where the loader would leave the library out for the sake of who executes: the environment with
+/// what the program then has to know ([`secure`]).
+///
+/// # Safety
+/// `program` is as the functions below have it, `envp` is null or an environment.
+unsafe fn effective(
+    program: Program,
+    envp: *const *const c_char,
+    has_actions: bool,
+    (line, into): (&mut secure::Line, &mut Environment),
+) -> Option<secure::Ids> {
+    // Files that are opened by the way are the effective user's.
+    if has_actions || !secure::is_mixed() {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    unsafe { collect(envp, into) };
+    // SAFETY: lines of an environment.
+    let text = |line: *const c_char| unsafe { CStr::from_ptr(line) }.to_bytes();
+    let listed = into.iter().find_map(|line| text(*line).strip_prefix(PRELOAD));
+    if !listed.is_some_and(secure::names_library) {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    let path = unsafe { program.path() };
+    let ids = secure::about_to_execute(path.as_deref(), line)?;
+    into.retain(|line| !text(*line).starts_with(secure::VARIABLE));
+    into.push(line.as_ptr().cast());
+    into.push(ptr::null());
+    Some(ids)
+}
+
 /// Defines functions that execute a program with the environment that `$envp` says. Nothing of ours
 /// is left behind on the stack when they succeed: after `vfork` it is the parent's too. What is left
 /// on its heap is the little that a program takes that has to be trapped.
@@ -267,15 +300,19 @@ macro_rules! executes {
             // SAFETY: the caller's environment.
             let changed = guarded(|| unsafe { put_back(given, $copied, &mut room, &mut both) });
             let $new = changed.unwrap_or(given);
+            let (mut line, mut with_line) = ([0; 64], Environment::new());
+            // SAFETY: the caller's own arguments, and an environment.
+            let ids = guarded(|| unsafe { effective($program, $new, $copied, (&mut line, &mut with_line)) });
+            let $new = if ids.is_some() { with_line.as_ptr() } else { $new };
             // SAFETY: the caller's own arguments, and an environment.
             if let Some(carried) = guarded(|| unsafe { carried($program, $argv, $new, $copied) }) {
                 let ($carrier, $words) = (carried.path.as_ptr(), carried.argv.as_ptr());
                 let $env = carried.environment.as_ptr();
                 // SAFETY: as above, with the path of a program of ours.
-                return unsafe { $carried };
+                return secure::with_real_ids(ids, || unsafe { $carried });
             }
             // SAFETY: as above.
-            unsafe { $call }
+            secure::with_real_ids(ids, || unsafe { $call })
         }
     )*};
 }

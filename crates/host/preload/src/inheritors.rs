@@ -11,7 +11,7 @@ use crate::export::guarded;
 use crate::object::{self, Object, Ours, TABLE};
 use crate::options::Extra;
 use crate::table::Held;
-use crate::{process, signals, start, undecided};
+use crate::{process, secure, signals, start, undecided};
 
 /// Runs before `main`, and before constructors of libraries that need this one.
 // SAFETY: a function that takes what the loader gives it, in the section of such functions.
@@ -24,8 +24,9 @@ static FIRST: extern "C" fn() = inherit;
 extern "C" fn inherit() {
     guarded(|| {
         let errno = crate::errno::get();
-        start::remember();
         signals::find_real();
+        secure::become_effective();
+        start::remember();
         let mut known = HashMap::new();
         for fd in open_descriptors() {
             // SAFETY: it was open just now, and nothing else runs yet.

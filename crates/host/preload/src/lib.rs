@@ -38,6 +38,7 @@ mod process;
 mod real;
 mod received;
 mod rights;
+mod secure;
 mod sendfile;
 mod sigio;
 mod signals;

@@ -375,6 +375,11 @@ fn sockets_that_go_to_another_process_undecided_are_decided_there() {
     over_a_host("undecided");
 }
 
+#[test]
+fn programs_that_a_process_executes_with_another_effective_user_have_the_library() {
+    over_a_host("effective");
+}
+
 /// What `scoped.c` says where `loop0` has a link-local address.
 const SCOPED: &str = "\
 getaddrinfo: 0, on loop0
