@@ -28,11 +28,11 @@ fn place(fd: i32) -> Option<(&'static AtomicU64, u64)> {
     Some((&KNOWN[fd / 64], 1 << (fd % 64)))
 }
 
-/// Descriptors that are held for when the process has no other left: what comes from the host needs
-/// one for a moment, and the first sleep two for good. On Linux, neither connecting nor waiting
-/// takes one.
+/// Descriptors that are held for when the process has no other left: a session that comes from the
+/// host, and a segment for its FIFOs, need one each for a moment, and the first sleep two for good
+/// and one more for a moment. On Linux, neither connecting nor waiting takes one.
 static SPARES: Mutex<Vec<Internal>> = Mutex::new(Vec::new());
-const MOST_SPARES: usize = 3;
+const MOST_SPARES: usize = 5;
 
 /// Holds what is missing of the spares, as copies of any descriptor, while there are others left.
 /// They are of use where a new descriptor could have their numbers: below `limit`, when that is what
