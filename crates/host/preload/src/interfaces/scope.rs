@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ptr;
 
 use clearway_client::Interface;
 
@@ -93,8 +94,25 @@ fn with_index(node: &CStr) -> Option<[c_char; LONGEST]> {
     Some(out)
 }
 
+/// What is looked for, without AI_ADDRCONFIG where the namespace has an address of the one family
+/// that is wanted: the C library counts the kernel's alone, which may have none.
+fn without_condition(hints: &libc::addrinfo) -> Option<libc::addrinfo> {
+    let is_wanted = |ip: &IpAddr| match hints.ai_family {
+        libc::AF_INET => ip.is_ipv4() && !ip.is_loopback(),
+        libc::AF_INET6 => ip.is_ipv6() && !ip.is_loopback(),
+        _ => false,
+    };
+    if hints.ai_flags & libc::AI_ADDRCONFIG == 0 || hints.ai_family == libc::AF_UNSPEC {
+        return None;
+    }
+    // Who only asks enters no program.
+    let list = process::in_passing(|_| true, |client| client.interfaces().ok())??;
+    let has_one = list.iter().flat_map(|one| &one.addresses).any(|(ip, _)| is_wanted(ip));
+    has_one.then(|| libc::addrinfo { ai_flags: hints.ai_flags & !libc::AI_ADDRCONFIG, ..*hints })
+}
+
 /// `getaddrinfo(3)`: as the C library's, but that it knows the names of Clearway's interfaces
-/// behind `%`, and asks the namespace's servers of names.
+/// behind `%`, counts the namespace's addresses for AI_ADDRCONFIG, and asks its servers of names.
 ///
 /// # Safety
 /// As for the C function of this name.
@@ -111,6 +129,10 @@ pub(crate) unsafe extern "C-unwind" fn getaddrinfo(
     let scoped = name.filter(|name| name.to_bytes().contains(&b'%'));
     let changed = scoped.and_then(|name| guarded(|| with_index(name)));
     let node = changed.as_ref().map_or(node, |text| text.as_ptr());
+    // SAFETY: null, or the caller's.
+    let wanted = unsafe { hints.as_ref() };
+    let free = wanted.and_then(|hints| guarded(|| without_condition(hints)));
+    let hints = free.as_ref().map_or(hints, ptr::from_ref);
     // SAFETY: the caller keeps to what the function asks.
     unsafe { crate::names::getaddrinfo(node, service, hints, out) }
 }

@@ -317,3 +317,16 @@ fn who_only_looked_at_a_file_takes_sockets_of_another_program() {
     host.await_empty();
     host.stop();
 }
+
+#[test]
+fn addresses_of_a_family_are_found_where_only_the_namespace_has_it() {
+    let host = Host::new();
+    // The kernel has nothing but a loopback interface there.
+    let asked = "import socket; print(*(socket.getaddrinfo(a, 80, f, socket.SOCK_STREAM, 0, \
+                 socket.AI_ADDRCONFIG)[0][4][0] for f, a in ((socket.AF_INET, '192.0.2.1'), \
+                 (socket.AF_INET6, '2001:db8::1'))))";
+    let found = host.run(IN_SERVER, "unshare", &["-n", "python3", "-c", asked]);
+    assert_eq!(found, "192.0.2.1 2001:db8::1\n");
+    host.await_empty();
+    host.stop();
+}
