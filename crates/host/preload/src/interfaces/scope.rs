@@ -108,7 +108,7 @@ fn without_condition(hints: &libc::addrinfo) -> Option<libc::addrinfo> {
     // Who only asks enters no program.
     let list = process::in_passing(|_| true, |client| client.interfaces().ok())??;
     let has_one = list.iter().flat_map(|one| &one.addresses).any(|(ip, _)| is_wanted(ip));
-    has_one.then(|| libc::addrinfo { ai_flags: hints.ai_flags & !libc::AI_ADDRCONFIG, ..*hints })
+    has_one.then_some(libc::addrinfo { ai_flags: hints.ai_flags & !libc::AI_ADDRCONFIG, ..*hints })
 }
 
 /// `getaddrinfo(3)`: as the C library's, but that it knows the names of Clearway's interfaces
