@@ -34,6 +34,11 @@ pub(crate) struct Block {
     state: AtomicU32,
     /// What the kernel said of the signal that came.
     pub(crate) info: UnsafeCell<MaybeUninit<libc::siginfo_t>>,
+    /// Where the stack begins that stands in for one of the program's for signals; 0: there is none
+    /// yet.
+    signal_stack: AtomicUsize,
+    /// Where that of the program's begins, and its length.
+    stood_in: [AtomicUsize; 2],
 }
 
 pub(crate) const ITSELF: usize = offset_of!(Block, itself);
@@ -52,6 +57,34 @@ impl Block {
     pub(crate) fn last_stack(&self) -> (usize, usize) {
         (self.agent_sp.load(Ordering::Relaxed), LAST_STACK)
     }
+
+    /// A stack for signals in the place of the program's, which has room for a handler and nothing
+    /// for the frames of the calls that it makes. None: there is no memory.
+    pub(crate) fn stand_in(&self, [start, len]: [usize; 2]) -> Option<(usize, usize)> {
+        if self.signal_stack.load(Ordering::Relaxed) == 0 {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let (all, protection) = (SIGNAL_STACK + GUARD, libc::PROT_READ | libc::PROT_WRITE);
+            // SAFETY: new memory at an address that the kernel chooses, of which the lowest pages
+            // are taken away from whoever overruns it.
+            let stack = unsafe {
+                let stack = libc::mmap(ptr::null_mut(), all, protection, flags, -1, 0);
+                if stack == libc::MAP_FAILED || libc::mprotect(stack, GUARD, libc::PROT_NONE) != 0 {
+                    return None;
+                }
+                stack as usize
+            };
+            self.signal_stack.store(stack + GUARD, Ordering::Relaxed);
+        }
+        self.stood_in[0].store(start, Ordering::Relaxed);
+        self.stood_in[1].store(len, Ordering::Relaxed);
+        Some((self.signal_stack.load(Ordering::Relaxed), SIGNAL_STACK))
+    }
+
+    /// What the program calls the stack for signals that begins there, when another stands in.
+    pub(crate) fn stood_in(&self, start: usize) -> Option<[usize; 2]> {
+        let is_it = start != 0 && start == self.signal_stack.load(Ordering::Relaxed);
+        is_it.then(|| self.stood_in.each_ref().map(|word| word.load(Ordering::Relaxed)))
+    }
 }
 
 /// All blocks of this process. They are never freed; a thread that begins takes one whose thread
@@ -65,6 +98,10 @@ const MARGIN: usize = 4096;
 /// Room above what is lent for the frame of a signal, as large as processors make them.
 const LAST_STACK: usize = 64 << 10;
 
+/// What stands in for a short stack for signals, and what nobody may touch below it.
+const SIGNAL_STACK: usize = 64 << 10;
+const GUARD: usize = 4096;
+
 fn empty() -> Box<Block> {
     let mut block = Box::new(Block {
         itself: ptr::null(),
@@ -77,6 +114,8 @@ fn empty() -> Box<Block> {
         saved: [const { AtomicUsize::new(0) }; 6],
         state: AtomicU32::new(TAKEN),
         info: UnsafeCell::new(MaybeUninit::zeroed()),
+        signal_stack: AtomicUsize::new(0),
+        stood_in: [const { AtomicUsize::new(0) }; 2],
     });
     block.itself = &raw const *block;
     block

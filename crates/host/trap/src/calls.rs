@@ -86,7 +86,7 @@ unsafe fn outcome(
         match number {
             libc::SYS_rt_sigaction => Done(signals::action(words)),
             libc::SYS_rt_sigprocmask => Done(signals::change_mask(context, words)),
-            libc::SYS_sigaltstack => Done(signals::change_stack(context, words)),
+            libc::SYS_sigaltstack => Done(signals::change_stack(context, block, words)),
             libc::SYS_rt_sigsuspend => unmask(context, number, words, 0),
             libc::SYS_rt_sigreturn => Native,
             libc::SYS_brk => Done(brk::brk(words[0]) as isize),

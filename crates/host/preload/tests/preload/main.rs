@@ -376,6 +376,11 @@ fn sockets_that_go_to_another_process_undecided_are_decided_there() {
 }
 
 #[test]
+fn handlers_on_short_stacks_use_sockets() {
+    over_a_host("altstacks");
+}
+
+#[test]
 fn programs_that_a_process_executes_with_another_effective_user_have_the_library() {
     over_a_host("effective");
 }
@@ -515,7 +520,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 22] = [
+const TRAPPED: [&str; 24] = [
     "errnos",
     "numbers",
     "forks",
@@ -534,6 +539,8 @@ const TRAPPED: [&str; 22] = [
     "handed",
     "strangers",
     "undecided",
+    "altstacks",
+    "effective",
     "waited",
     "spawned",
     "connects",
