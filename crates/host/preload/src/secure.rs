@@ -1,8 +1,8 @@
 //! Programs that are executed while the effective user or group is not the real one, as squid's
 //! master executes its workers. The kernel has the loader take that for a program that gets rights
-//! (`AT_SECURE`), and the loader leaves the library out. So a process whose real user is root, who
-//! may have them back at any time, executes with its real user and group, and the library in the new
-//! program gives these up for the ones that were meant before anything else of it runs.
+//! (`AT_SECURE`), and the loader leaves the library out. So a process of which one of the two users
+//! is root, who may have all rights at any time, executes with root as both and with its real group,
+//! and the library in the new program makes them what was meant before anything else of it runs.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fs::File;
@@ -16,12 +16,10 @@ use libc::{gid_t, uid_t};
 
 use crate::{process, start};
 
-/// What tells the new program its effective user and group: `CLEARWAY_EFFECTIVE=13:13`. It is for
-/// that program alone, in whose environment nothing is said in it.
+/// What tells the new program its real and effective user and its groups:
+/// `CLEARWAY_EFFECTIVE=13:0:13:13`. It is for that program alone, in whose environment nothing is
+/// said in it.
 pub(crate) const VARIABLE: &[u8] = b"CLEARWAY_EFFECTIVE=";
-
-/// What [`set`] leaves as it is.
-const SAME: uid_t = uid_t::MAX;
 
 /// Scripts whose interpreter is a script and so on, as many as Linux follows.
 const MAX_SCRIPTS: usize = 5;
@@ -56,7 +54,7 @@ impl Ids {
     fn are_mixed(&self) -> bool {
         let ([real, effective, saved], [group, effective_group, saved_group]) =
             (self.users, self.groups);
-        real == 0
+        [real, effective].contains(&0)
             && (effective != real || effective_group != group)
             && [real, effective].contains(&saved)
             && [group, effective_group].contains(&saved_group)
@@ -65,11 +63,13 @@ impl Ids {
 
 /// Of this thread alone, as the C library's functions are not: it is about to become another program,
 /// or lends its rights to one that it starts.
-fn set([effective_group, saved_group]: [gid_t; 2], [effective, saved]: [uid_t; 2]) -> bool {
+fn set(
+    Ids { users: [real, effective, saved], groups: [group, effective_group, saved_group] }: Ids,
+) -> bool {
     // SAFETY: all of it are numbers.
     unsafe {
-        libc::syscall(libc::SYS_setresgid, SAME, effective_group, saved_group) == 0
-            && libc::syscall(libc::SYS_setresuid, SAME, effective, saved) == 0
+        libc::syscall(libc::SYS_setresgid, group, effective_group, saved_group) == 0
+            && libc::syscall(libc::SYS_setresuid, real, effective, saved) == 0
     }
 }
 
@@ -84,10 +84,10 @@ pub(crate) fn about_to_execute(path: Option<&CStr>, line: &mut Line) -> Option<I
     if !ids.are_mixed() || !path.is_some_and(takes_library) {
         return None;
     }
-    let ([_, user, _], [_, group, _]) = (ids.users, ids.groups);
+    let ([real, user, _], [group, effective_group, _]) = (ids.users, ids.groups);
     let mut rest = &mut line[..];
     rest.write_all(VARIABLE).ok()?;
-    write!(rest, "{user}:{group}\0").ok()?;
+    write!(rest, "{real}:{user}:{group}:{effective_group}\0").ok()?;
     Some(ids)
 }
 
@@ -134,20 +134,19 @@ fn has_loader(path: &Path) -> bool {
     !gets_rights && elf.is_some_and(|elf| elf.is_for_this_machine() && !elf.goes_round_libraries())
 }
 
-/// Executes, or starts, with the real user and group. What comes back is as it was.
+/// Executes, or starts, as root with the real group. What comes back is as it was.
 pub(crate) fn with_real_ids(ids: Option<Ids>, execute: impl FnOnce() -> c_int) -> c_int {
-    let Some(Ids { users: [real, user, saved], groups: [group, effective, saved_group] }) = ids
-    else {
-        return execute();
-    };
+    let Some(before) = ids else { return execute() };
+    let ([real, user, _], [group, effective_group, _]) = (before.users, before.groups);
     // The saved ones are what leads back.
-    if !set([group, effective], [real, user]) {
-        set([effective, saved_group], [user, saved]);
+    let meanwhile = Ids { users: [0, 0, real.max(user)], groups: [group, group, effective_group] };
+    if !set(meanwhile) {
+        set(before);
         return execute();
     }
     let answer = execute();
     let errno = crate::errno::get();
-    if !set([effective, saved_group], [user, saved]) {
+    if !set(before) {
         // Nobody goes on with rights that he gave up.
         // SAFETY: ends the process, whoever's memory this is.
         unsafe { libc::_exit(CANNOT) };
@@ -158,16 +157,16 @@ pub(crate) fn with_real_ids(ids: Option<Ids>, execute: impl FnOnce() -> c_int) -
 
 /// Runs before `main`: the program is what it was to be.
 pub(crate) fn become_effective() {
-    let Some((user, group)) = take_variable() else { return };
-    let Ids { users: [real, now, _], groups: [real_group, group_now, _] } = Ids::now();
-    if (real, now) != (0, 0) || group_now != real_group {
+    let Some(wanted) = take_variable() else { return };
+    let Ids { users: [real, user, _], groups: [group, effective_group, _] } = Ids::now();
+    if (real, user) != (0, 0) || group != effective_group {
         // Whoever said so was not the library.
         return;
     }
     // As before every such change: later it may not reach the host.
     process::before_change();
-    if !set([group, group], [user, user]) {
-        process::tell("the effective user that the program is to have cannot be set; it ends");
+    if !set(wanted) {
+        process::tell("the users that the program is to have cannot be set; it ends");
         // SAFETY: ends the process, of which nothing has run.
         unsafe { libc::_exit(CANNOT) };
     }
@@ -175,7 +174,7 @@ pub(crate) fn become_effective() {
 
 /// Reads the variable, and leaves it with nothing said in it: what lies behind the environment is
 /// looked for by its length.
-fn take_variable() -> Option<(uid_t, gid_t)> {
+fn take_variable() -> Option<Ids> {
     // SAFETY: the C library's variable of this name and type.
     unsafe extern "C" {
         static environ: *const *mut c_char;
@@ -196,7 +195,34 @@ fn take_variable() -> Option<(uid_t, gid_t)> {
     found
 }
 
-fn parsed(value: &[u8]) -> Option<(uid_t, gid_t)> {
-    let (user, group) = std::str::from_utf8(value).ok()?.split_once(':')?;
-    Some((user.parse().ok()?, group.parse().ok()?))
+/// The saved ones are the effective ones, as in each program that was executed.
+fn parsed(value: &[u8]) -> Option<Ids> {
+    let numbers = std::str::from_utf8(value).ok()?.split(':').map(|number| number.parse().ok());
+    let numbers: Vec<u32> = numbers.collect::<Option<_>>()?;
+    let [real, user, group, effective_group] = numbers[..] else { return None };
+    Some(Ids { users: [real, user, user], groups: [group, effective_group, effective_group] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_read_or_nothing_is() {
+        let ids = Ids { users: [13, 0, 0], groups: [13, 14, 14] };
+        assert_eq!(parsed(b"13:0:13:14"), Some(ids));
+        for wrong in [&b""[..], b"13:0:13", b"13:0:13:14:15", b"a:0:13:14", b"-1:0:0:0"] {
+            assert_eq!(parsed(wrong), None);
+        }
+    }
+
+    #[test]
+    fn only_where_root_is_one_of_the_two_users() {
+        let mixed = |users, groups| Ids { users, groups }.are_mixed();
+        assert!(mixed([0, 13, 13], [0; 3]) && mixed([0, 13, 0], [0; 3]));
+        assert!(mixed([13, 0, 0], [13; 3]) && mixed([0; 3], [0, 13, 13]));
+        assert!(!mixed([0; 3], [0; 3]) && !mixed([13; 3], [0, 13, 13]));
+        assert!(!mixed([13, 14, 0], [0; 3]), "neither is root");
+        assert!(!mixed([0, 13, 14], [0; 3]), "what leads back");
+    }
 }

@@ -52,7 +52,8 @@ static int executed(int port, int again)
 
 enum how { EXECV, SPAWN, HOWS };
 
-static void executes(const char *what, enum how how, uid_t user, gid_t group, int again)
+/* The effective user, or, where it is negative, the real one; and the effective group. */
+static void executes(const char *what, enum how how, int user, gid_t group, int again)
 {
 	int listening = listener(), status;
 	struct sockaddr_storage at = name_of(listening);
@@ -66,7 +67,7 @@ static void executes(const char *what, enum how how, uid_t user, gid_t group, in
 	char *words[] = {"effective", self_text, number, more, NULL};
 	pid = fork();
 	if (pid == 0) {
-		if (setegid(group) || seteuid(user))
+		if (setegid(group) || (user < 0 ? setresuid(-user, 0, 0) : seteuid(user)))
 			die("seteuid");
 		if (how == EXECV) {
 			execv("/nowhere/at/all", words);
@@ -107,6 +108,9 @@ int main(int argc, char **argv)
 	executes("both", EXECV, USER, GROUP, 0);
 	executes("and again", EXECV, USER, GROUP, 1);
 	executes("and again as real", EXECV, USER, 0, 2);
+	executes("real user, as squid's master", EXECV, -USER, 0, 0);
+	executes("real user and group", EXECV, -USER, GROUP, 1);
+	executes("real user, spawned", SPAWN, -USER, 0, 0);
 	executes("neither", EXECV, 0, 0, 0);
 	executes("spawned", SPAWN, USER, GROUP, 0);
 	return 0;
