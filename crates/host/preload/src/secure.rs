@@ -118,9 +118,12 @@ fn takes_library(path: &CStr) -> bool {
 pub(crate) fn names_library(listed: &[u8]) -> bool {
     let ours = start::variable("LD_PRELOAD");
     let ours = ours.as_deref().and_then(|list| libraries(list.as_bytes()).next());
-    // The loader reads it as the real user.
+    // The loader reads it as root, which one of the two users is.
     // SAFETY: a C string.
-    let may_read = |path: &CStr| unsafe { libc::access(path.as_ptr(), libc::R_OK) == 0 };
+    let may = |path: &CStr, whose| unsafe {
+        libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::R_OK, whose) == 0
+    };
+    let may_read = |path: &CStr| may(path, 0) || may(path, libc::AT_EACCESS);
     ours.is_some_and(|ours| {
         libraries(listed).any(|other| other == ours)
             && CString::new(ours).is_ok_and(|path| may_read(&path))
