@@ -83,7 +83,7 @@ def mariadb(w):
 
 
 @case("squid/curl", "squid", "curl", "a proxy before a server of Python's: 20 MB, 50 requests", ["squid", "curl", "python3"],
-      changed="everybody may ask, nothing is kept, and it runs as one process (`-N`)", socket_mode="666",
+      changed="everybody may ask, and nothing is kept", socket_mode="666",
       cannot={"inproc-server": TWO_PROGRAMS})
 def squid(w):
     w.write("/etc/squid/conf.d/case.conf", "http_access allow all\ncache deny all\nvisible_hostname squid\nshutdown_lifetime 1 seconds\n")
@@ -92,7 +92,7 @@ def squid(w):
     w.server(["python3", "-m", "http.server", "--bind", "127.0.0.1", "8000"], cwd=pages)
     for name in ("/var/log/squid", "/run/squid", "/var/spool/squid"):
         shutil.chown(w.write(f"{name}/.keep", "").parent, "proxy", "proxy")
-    w.server(["squid", "-N", "-f", "/etc/squid/squid.conf"])
+    w.server(["squid", "--foreground", "-f", "/etc/squid/squid.conf"])
     w.await_port(3128)
     ask = ["curl", "-sS", "--fail", "-x", f"http://{w.address}:3128"]
     w.same("long", w.client([*ask, "http://127.0.0.1:8000/long"]).sha)
