@@ -179,9 +179,7 @@ pub(crate) fn settle_all(executes: bool) {
         Some(Object::Pending(pending)) => pending.state().bound,
         _ => false,
     };
-    // SAFETY: reads a flag.
-    let stays_open = |fd| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
-    let goes = |fd: &c_int| !executes || stays_open(*fd);
+    let goes = |fd: &c_int| !executes || closes_on_exec(*fd) == Ok(false);
     for fd in TABLE.range(0, c_int::MAX).filter(|fd| is_bound(fd) && goes(fd)).collect::<Vec<_>>() {
         settle(fd);
     }
@@ -242,11 +240,7 @@ fn take_over(
         Err(why) => return Ok(Err(why)),
     }
     if state.bound && !is_unknown {
-        match deed {
-            // Somebody may know the port.
-            Deed::Receive => made.socket.bind(SocketAddr::new(wildcard(pending), port))?,
-            _ => bind_as_before(&made, pending, (deed, port))?,
-        }
+        bind_as_before(&made, pending, (deed, port))?;
     }
     // SAFETY: reads a flag.
     let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
@@ -289,14 +283,17 @@ pub(crate) fn renew(key: usize, session_fd: BorrowedFd<'_>) {
     }
 }
 
+/// An executed program does not get the descriptor.
+pub(crate) fn closes_on_exec(fd: c_int) -> Answer<bool> {
+    // SAFETY: reads a flag.
+    Ok(check(unsafe { real::fcntl(fd, libc::F_GETFD, 0) })? & libc::FD_CLOEXEC != 0)
+}
+
 /// Puts another open file behind a descriptor; its own close-on-exec stays as it was.
 fn replace(fd: c_int, with: BorrowedFd<'_>) -> Answer<()> {
-    // SAFETY: reads a flag, and replaces a descriptor whose object is replaced in the table as
-    // well.
-    unsafe {
-        let close_on_exec = check(real::fcntl(fd, libc::F_GETFD, 0))? & libc::FD_CLOEXEC != 0;
-        check(real::dup3(with.as_raw_fd(), fd, if close_on_exec { libc::O_CLOEXEC } else { 0 }))?;
-    }
+    let flags = if closes_on_exec(fd)? { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: replaces a descriptor whose object is replaced in the table as well.
+    check(unsafe { real::dup3(with.as_raw_fd(), fd, flags) })?;
     Ok(())
 }
 
@@ -308,7 +305,7 @@ const PORTS_LOOKED_AT: usize = 64;
 fn bind_as_before(made: &Ours, pending: &Pending, (deed, port): (Deed, u16)) -> Answer<()> {
     let bind = |port| made.socket.bind(SocketAddr::new(wildcard(pending), port));
     match bind(port) {
-        Err(_) if deed != Deed::Listen => bind(0),
+        Err(_) if !matches!(deed, Deed::Listen | Deed::Receive) => bind(0),
         bound => bound,
     }
 }

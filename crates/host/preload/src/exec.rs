@@ -73,9 +73,7 @@ fn sessions_go_along(may_be_copied: bool) -> bool {
     if is_own() {
         decide::settle_all(!may_be_copied);
     }
-    // SAFETY: reads a flag.
-    let stays_open =
-        |fd: c_int| unsafe { real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
+    let stays_open = |fd| decide::closes_on_exec(fd) == Ok(false);
     if TABLE.range(0, c_int::MAX).any(|fd| ours(fd).is_some() && (may_be_copied || stays_open(fd)))
     {
         return true;
@@ -253,9 +251,7 @@ unsafe fn effective(
     (line, into): (&mut secure::Line, &mut Environment),
 ) -> Option<secure::Ids> {
     // Files that are opened by the way are the effective user's.
-    if has_actions || !secure::is_mixed() {
-        return None;
-    }
+    let ids = secure::mixed().filter(|_| !has_actions)?;
     // SAFETY: as the caller says.
     unsafe { collect(envp, into) };
     // SAFETY: lines of an environment.
@@ -265,8 +261,8 @@ unsafe fn effective(
         return None;
     }
     // SAFETY: as the caller says.
-    let path = unsafe { program.path() };
-    let ids = secure::about_to_execute(path.as_deref(), line)?;
+    let path = unsafe { program.path() }?;
+    let ids = secure::about_to_execute(&path, ids, line)?;
     into.retain(|line| !text(*line).starts_with(secure::VARIABLE));
     into.push(line.as_ptr().cast());
     into.push(ptr::null());
@@ -309,10 +305,10 @@ macro_rules! executes {
                 let ($carrier, $words) = (carried.path.as_ptr(), carried.argv.as_ptr());
                 let $env = carried.environment.as_ptr();
                 // SAFETY: as above, with the path of a program of ours.
-                return secure::with_real_ids(ids, || unsafe { $carried });
+                return secure::as_root(ids, || unsafe { $carried });
             }
             // SAFETY: as above.
-            secure::with_real_ids(ids, || unsafe { $call })
+            secure::as_root(ids, || unsafe { $call })
         }
     )*};
 }

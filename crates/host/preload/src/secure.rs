@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use clearway_program::{Elf, libraries, script};
+use clearway_program::{Elf, MAX_SCRIPTS, libraries, script};
 use libc::{gid_t, uid_t};
 
 use crate::{process, start};
@@ -20,9 +20,6 @@ use crate::{process, start};
 /// `CLEARWAY_EFFECTIVE=13:0:13:13`. It is for that program alone, in whose environment nothing is
 /// said in it.
 pub(crate) const VARIABLE: &[u8] = b"CLEARWAY_EFFECTIVE=";
-
-/// Scripts whose interpreter is a script and so on, as many as Linux follows.
-const MAX_SCRIPTS: usize = 5;
 
 /// How a process ends that cannot give up rights: as one whose program cannot be executed.
 const CANNOT: c_int = 127;
@@ -73,15 +70,14 @@ fn set(
     }
 }
 
-/// The loader would leave the library out.
-pub(crate) fn is_mixed() -> bool {
-    Ids::now().are_mixed()
+/// Whose this process is, where the loader would leave the library out.
+pub(crate) fn mixed() -> Option<Ids> {
+    Some(Ids::now()).filter(Ids::are_mixed)
 }
 
 /// What the program at `path` is told in `line`; None: it is executed as ever.
-pub(crate) fn about_to_execute(path: Option<&CStr>, line: &mut Line) -> Option<Ids> {
-    let ids = Ids::now();
-    if !ids.are_mixed() || !path.is_some_and(takes_library) {
+pub(crate) fn about_to_execute(path: &CStr, ids: Ids, line: &mut Line) -> Option<Ids> {
+    if !takes_library(path) {
         return None;
     }
     let ([real, user, _], [group, effective_group, _]) = (ids.users, ids.groups);
@@ -91,8 +87,8 @@ pub(crate) fn about_to_execute(path: Option<&CStr>, line: &mut Line) -> Option<I
     Some(ids)
 }
 
-/// Whether the loader puts the library into the program when it is executed with the real user, and
-/// the effective one may execute it.
+/// Whether the loader puts the library into the program when root executes it, and the effective
+/// user may execute it.
 fn takes_library(path: &CStr) -> bool {
     // SAFETY: a C string.
     let may = |path: &CStr| unsafe {
@@ -138,7 +134,7 @@ fn has_loader(path: &Path) -> bool {
 }
 
 /// Executes, or starts, as root with the real group. What comes back is as it was.
-pub(crate) fn with_real_ids(ids: Option<Ids>, execute: impl FnOnce() -> c_int) -> c_int {
+pub(crate) fn as_root(ids: Option<Ids>, execute: impl FnOnce() -> c_int) -> c_int {
     let Some(before) = ids else { return execute() };
     let ([real, user, _], [group, effective_group, _]) = (before.users, before.groups);
     // The saved ones are what leads back.

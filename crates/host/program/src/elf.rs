@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 use memchr::memmem;
 
+use crate::read_beginning;
+
 /// Headers of a kind at most; a program has a few dozen.
 const MAX_HEADERS: usize = 4096;
 
@@ -106,9 +108,6 @@ pub struct Elf {
     pub loader: Option<PathBuf>,
     /// Written in Go.
     pub is_go: bool,
-    /// It has a loader, and instructions of its own by which it waits for descriptors, as programs
-    /// in Rust have that use `rustix`.
-    pub waits_by_itself: bool,
 }
 
 /// A table of headers: where it is, bytes of an entry, and entries.
@@ -160,13 +159,7 @@ impl Elf {
     /// None: it is no ELF file.
     pub fn read(file: &File) -> io::Result<Option<Elf>> {
         let mut head = [0; 64];
-        let mut len = 0;
-        while len < head.len() {
-            match file.read_at(&mut head[len..], len as u64)? {
-                0 => break,
-                more => len += more,
-            }
-        }
+        let len = read_beginning(file, &mut head)?;
         if len < 52 || !head.starts_with(b"\x7fELF") {
             return Ok(None);
         }
@@ -188,7 +181,6 @@ impl Elf {
             segments: Vec::new(),
             loader: None,
             is_go: false,
-            waits_by_itself: false,
         };
         if head[5] != 1 {
             // No machine that the library is made for.
@@ -206,9 +198,6 @@ impl Elf {
         // Programs may be without any, and none is needed to start one.
         let names = layout.half(&head, names);
         elf.is_go = has_section(file, layout, sections, names, GO_SECTION).unwrap_or(false);
-        if elf.loader.is_some() && elf.machine == EM_X86_64 && wide {
-            elf.waits_by_itself = waits_by_itself(file, &elf.segments).unwrap_or(false);
-        }
         Ok(Some(elf))
     }
 
@@ -252,6 +241,15 @@ impl Elf {
     /// has no loader, or another C library, or makes them itself.
     pub fn goes_round_libraries(&self) -> bool {
         self.is_go || self.loader.is_none() || self.has_musl()
+    }
+
+    /// It has a loader, and instructions of its own by which it waits for descriptors, as programs
+    /// in Rust have that use `rustix`. Looks through the whole file.
+    pub fn waits_by_itself(&self, file: &File) -> bool {
+        self.loader.is_some()
+            && self.wide
+            && self.machine == EM_X86_64
+            && waits_by_itself(file, &self.segments).unwrap_or(false)
     }
 
     /// What it is made for, in words.
@@ -393,7 +391,8 @@ mod tests {
         let named =
             |name| [&[0x90, 0x90, 0x90, 0x0f, 0x05][..], &vec![0; CHUNK - 20], name].concat();
         assert!(is_told(&named(RUSTIX[0])) && !is_told(&named(&RUSTIX[1][1..])));
-        assert!(!Elf::read(&File::open("/bin/bash").unwrap()).unwrap().unwrap().waits_by_itself);
+        let bash = File::open("/bin/bash").unwrap();
+        assert!(!Elf::read(&bash).unwrap().unwrap().waits_by_itself(&bash));
     }
 
     #[test]

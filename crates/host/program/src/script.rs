@@ -4,8 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::read_beginning;
+
+/// Scripts whose interpreter is a script and so on, as many as Linux follows.
+pub const MAX_SCRIPTS: usize = 5;
 
 /// As much of the line as Linux reads.
 const MAX_FIRST_LINE: usize = 256;
@@ -19,18 +23,11 @@ pub struct Script {
     pub word: Option<OsString>,
 }
 
-/// None: the file is no script. Read at offsets, as no socket is: to a child between `vfork` and
-/// `exec` the descriptor's number may be that of a socket of its parent's.
+/// None: the file is no script.
 pub fn script(path: &Path) -> io::Result<Option<Script>> {
     let file = File::open(path)?;
     let mut line = [0; MAX_FIRST_LINE];
-    let mut len = 0;
-    while len < line.len() {
-        match file.read_at(&mut line[len..], len as u64)? {
-            0 => break,
-            more => len += more,
-        }
-    }
+    let len = read_beginning(&file, &mut line)?;
     Ok(parse(&line[..len]))
 }
 

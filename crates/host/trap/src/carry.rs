@@ -128,7 +128,8 @@ fn can_be_carried(path: &CStr) -> bool {
     let mode = file.metadata().map_or(0, |is| is.permissions().mode());
     mode & 0o111 != 0
         && mode & 0o6000 == 0
-        && mappable(&file).is_some_and(|elf| elf.goes_round_libraries() || elf.waits_by_itself)
+        && mappable(&file)
+            .is_some_and(|elf| elf.goes_round_libraries() || elf.waits_by_itself(&file))
 }
 
 /// The interpreter of a script, where that is to be trapped, and the word behind it.

@@ -5,7 +5,7 @@ use clearway_shm::layout::{request, state};
 use nix::errno::Errno;
 
 use crate::eventually::eventually;
-use crate::guest::{Guest, Sock, hello};
+use crate::guest::{Guest, Sock, guests, hello};
 use crate::world::World;
 
 #[test]
@@ -56,8 +56,7 @@ fn the_end_of_the_host_is_told() {
 #[test]
 fn what_came_before_the_host_ended_can_still_be_read() {
     let mut world = World::new();
-    let server = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
-    let client = Guest::attach(&world.attach_socket(), hello("client", Some("5678"))).unwrap();
+    let (server, client) = guests(&world);
     let mut listener = server.listener("172.16.1.1:80");
     let mut ours = client.connect("172.16.1.1:80").unwrap();
     let mut theirs = server.accept(&mut listener);

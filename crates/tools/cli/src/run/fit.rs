@@ -7,11 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use clearway_program::{Elf, Script, find, script};
+use clearway_program::{Elf, MAX_SCRIPTS, Script, find, script};
 use nix::unistd::{getgid, getuid};
-
-/// Scripts whose interpreter is a script and so on, as many as Linux follows.
-const MAX_SCRIPTS: usize = 5;
 
 /// Why a program cannot be preloaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,14 +56,16 @@ pub(super) fn unfit(command: &OsStr, library: &Path) -> Option<Unfit> {
     if let Some(why) = privileged(&path) {
         return Some(Unfit { path, why, in_part: false, by_trap: None });
     }
-    let read = |path: &Path| Elf::read(&File::open(path).ok()?).ok().flatten();
-    let elf = read(&path)?;
-    if elf.waits_by_itself && !elf.goes_round_libraries() {
+    let read = |file: &File| Elf::read(file).ok().flatten();
+    let file = File::open(&path).ok()?;
+    let elf = read(&file)?;
+    let ours = File::open(library).ok().as_ref().and_then(read);
+    if !elf.goes_round_libraries() && elf.waits_by_itself(&file) {
         let why = "waits for its sockets by system calls of its own, which the library does not \
                    see, as programs in Rust do that use rustix";
         return Some(Unfit { path, why: why.into(), in_part: true, by_trap });
     }
-    let (why, is_for_this_machine) = foreign(&elf, read(library).as_ref())?;
+    let (why, is_for_this_machine) = foreign(&elf, ours.as_ref())?;
     let by_trap = by_trap.filter(|_| is_for_this_machine && cfg!(target_arch = "x86_64"));
     Some(Unfit { path, why, in_part: false, by_trap })
 }
