@@ -44,6 +44,9 @@ pub struct Client {
     /// The process changed its user, its root or what it sees since it entered: who is forked from
     /// it may not reach the attach socket.
     changed: AtomicBool,
+    /// Why the host did not let it in as a part of the program that it comes from, until that was
+    /// asked for.
+    left_out: Mutex<Option<AttachError>>,
     /// The stack, when it is inside of this process.
     pub(crate) inside: Option<Inside>,
 }
@@ -95,6 +98,7 @@ impl Client {
             looked: AtomicU64::new(0),
             back: Back::default(),
             changed: AtomicBool::new(false),
+            left_out: Mutex::default(),
             inside,
         })
     }
@@ -390,7 +394,10 @@ impl Client {
             // Where nobody knows the program any more it begins anew; its old sessions are gone
             // then.
             (Some(token), way_back) => match (enter(Some(token)), way_back) {
-                (Err(AttachError::Refused { .. }), _) => enter(None)?,
+                (Err(why @ AttachError::Refused { .. }), _) => {
+                    *self.left_out.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                    enter(None)?
+                }
                 // The program may have changed its root or its user since.
                 (
                     Err(why @ (AttachError::NoHost { .. } | AttachError::Denied { .. })),
@@ -401,6 +408,12 @@ impl Client {
             (None, _) => enter(None)?,
         };
         Ok(self.move_in(&mut entrance, entered))
+    }
+
+    /// Why this process is no part of the program that it comes from, as it is told once: sockets
+    /// that it has from there are dead.
+    pub fn left_out(&self) -> Option<AttachError> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Call before the process changes its user, its root or what it sees of the machine.

@@ -123,7 +123,9 @@ impl Setup {
             stack: Config { limits: stack_limits(), ..Config::new(secret) },
             program: ProgramLimits::default(),
             programs: 256,
-            processes: 1024,
+            // Servers with a process for each client have hundreds; a process costs two descriptors
+            // and one for each worker.
+            processes: 8_192,
             sessions: SESSIONS,
             memory: memory_share(),
             open: true,

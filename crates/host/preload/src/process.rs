@@ -123,6 +123,7 @@ fn config() -> Result<AppConfig, ConfigError> {
 
 fn keep(client: Arc<Client>) -> &'static Arc<Client> {
     client.on_renewal(crate::decide::renew);
+    tell_if_left_out(&client);
     let kept: &'static mut Arc<Client> = Box::leak(Box::new(client));
     CLIENT.store(kept, Ordering::Release);
     kept
@@ -167,6 +168,14 @@ fn attach() -> Option<&'static Arc<Client>> {
             }
             None
         }
+    }
+}
+
+/// Whose sockets from before this process are dead hears why.
+fn tell_if_left_out(client: &Client) {
+    if let Some(why) = client.left_out() {
+        let said = format!("{why}; sockets that this process has from another one fail");
+        tell_once(&why.code().before(said).to_string());
     }
 }
 
@@ -269,6 +278,7 @@ fn cloned(mark: &AtomicU32) {
     }
     if let Some(client) = client() {
         client.after_clone_in_child();
+        tell_if_left_out(client);
     }
     inside::forget_sockets();
     if depth() == 1 {
@@ -394,6 +404,7 @@ extern "C" fn after_fork_in_child() {
     }
     if let Some(client) = client() {
         client.after_fork_in_child();
+        tell_if_left_out(client);
     }
     inside::forget_sockets();
     ATTACHING.give();

@@ -37,7 +37,7 @@ impl Default for ProgramLimits {
             // What is left to others bounds each of them by itself.
             sessions: u32::MAX,
             listeners: u32::MAX,
-            processes: 256,
+            processes: u32::MAX,
             udp_sockets: u32::MAX,
             memory: u64::MAX,
             rx_fifo: 1 << 20,

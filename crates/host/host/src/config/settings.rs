@@ -408,7 +408,7 @@ impl Settings {
             ),
             ("limits.program-memory", shared(self.program.memory, u64::MAX)),
             ("limits.program-listeners", shared(self.program.listeners.into(), u32::MAX.into())),
-            ("limits.program-processes", self.program.processes.to_string()),
+            ("limits.program-processes", shared(self.program.processes.into(), u32::MAX.into())),
             ("limits.connections", self.limits.connections.to_string()),
             ("limits.interfaces", self.limits.interfaces.to_string()),
             ("limits.tables", self.limits.tables.to_string()),

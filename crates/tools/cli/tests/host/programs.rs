@@ -1,7 +1,7 @@
 //! Programs of all kinds, unmodified.
 
 use crate::netns::or_skip;
-use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER, SERVER_V6, eventually};
+use crate::world::{Host, IN_CLIENT, IN_SERVER, SERVER, SERVER_V6, eventually, folder};
 
 #[test]
 fn curl_fetches_from_the_http_server_of_python_both_over_clearway() {
@@ -328,5 +328,70 @@ fn addresses_of_a_family_are_found_where_only_the_namespace_has_it() {
     let found = host.run(IN_SERVER, "unshare", &["-n", "python3", "-c", asked]);
     assert_eq!(found, "192.0.2.1 2001:db8::1\n");
     host.await_empty();
+    host.stop();
+}
+
+/// A listener, and so many children that take a connection from it each, which they keep.
+const FORKING: &str = "
+import os, signal, socket, sys
+listener = socket.create_server(('0.0.0.0', 7100), backlog=512)
+told, tells = os.pipe()
+until, parent = os.pipe()
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        os.close(parent)
+        try:
+            served, _ = listener.accept()
+            served.sendall(b'y')
+        except OSError:
+            os.write(tells, b'n')
+        os.read(until, 1)
+        os._exit(0)
+print('ready', flush=True)
+if len(sys.argv) > 2:
+    assert os.read(told, 1) == b'n'
+    print('one is not served', flush=True)
+signal.pause()
+";
+
+/// Connects so often, and is greeted by another process each time.
+const FORKING_CLIENT: &str = "
+import socket, sys
+kept = []
+for _ in range(int(sys.argv[2])):
+    s = socket.create_connection((sys.argv[1], 7100), timeout=60)
+    assert s.recv(1) == b'y'
+    kept.append(s)
+print('greeted by', len(kept))
+";
+
+#[test]
+fn a_server_has_hundreds_of_processes() {
+    let host = Host::new();
+    let server = host.spawn(IN_SERVER, "python3", &["-c", FORKING, "300"]);
+    server.await_text("ready");
+    let said = host.run(IN_CLIENT, "python3", &["-c", FORKING_CLIENT, &SERVER.to_string(), "300"]);
+    assert!(said.contains("greeted by 300"), "{said}");
+    drop(server);
+    host.stop();
+}
+
+#[test]
+fn a_process_beyond_the_limit_says_that_its_sockets_are_dead() {
+    let settings = folder();
+    let file = settings.join("host.toml");
+    std::fs::write(&file, "[limits]\nprogram-processes = 3\n").unwrap();
+    let host = Host::with(&["-c", file.to_str().unwrap()], &[]);
+    let server = host.spawn(IN_SERVER, "python3", &["-c", FORKING, "3", "one too many"]);
+    server.await_text("one is not served");
+    let said = server.text();
+    let lines: Vec<_> = said.lines().filter(|line| line.contains("clearway: ")).collect();
+    assert!(
+        lines.len() == 1
+            && lines[0].contains("limits.program-processes")
+            && lines[0].contains("sockets that this process has from another one fail"),
+        "{said}"
+    );
+    drop(server);
     host.stop();
 }
