@@ -1,14 +1,17 @@
 //! Reservations of TCP ports: what `bind` gives before anybody listens or connects, and who may
 //! have the same port beside another.
 //!
-//! The rules are those of Linux (`inet_csk_get_port`), but that connections, TIME-WAIT among them,
-//! never stand in the way of a bind: the flow table tells them from a listener by themselves.
+//! The rules are those of Linux (`inet_csk_get_port`), but that connections do not stand in the way
+//! of a bind: the flow table tells them from a listener by themselves. One that began at a port
+//! that was asked for by number does as long as it is closing. Whoever walks through ports by
+//! number, as `bindresvport` does, would have another's port otherwise, and could not connect.
 
 use clearway_base::sip::sip_1_3;
 use clearway_base::{Handle, Slab};
 use clearway_wire::{Addr, Endpoint};
 
 use crate::chains::{Chained, Chains, Place};
+use crate::flow::FlowKey;
 use crate::ids::{BindId, Table};
 
 /// A port to be reserved.
@@ -61,6 +64,10 @@ impl BindSpec {
 struct Bound {
     spec: BindSpec,
     listening: bool,
+    /// It was asked for by number.
+    is_numbered: bool,
+    /// Its owner gave it back, and this pair of endpoints keeps it.
+    kept_for: Option<FlowKey>,
     /// Its place among those of its port.
     place: Place,
 }
@@ -105,6 +112,8 @@ pub(crate) fn overlap(a: (&Addr, bool), b: (&Addr, bool)) -> bool {
 /// All reservations.
 pub(crate) struct Binds {
     slab: Slab<Bound>,
+    /// Those that only a pair of endpoints keeps.
+    kept: u32,
     /// By table and port.
     chains: Chains,
     key: (u64, u64),
@@ -113,7 +122,7 @@ pub(crate) struct Binds {
 impl Binds {
     /// Room for `capacity` reservations, hashed under `key`.
     pub(crate) fn new(capacity: u32, key: (u64, u64)) -> Binds {
-        Binds { slab: Slab::new(capacity), chains: Chains::new(capacity), key }
+        Binds { slab: Slab::new(capacity), kept: 0, chains: Chains::new(capacity), key }
     }
 
     fn hash(&self, table: Table, port: u16) -> u64 {
@@ -132,9 +141,15 @@ impl Binds {
             .any(|(index, bound)| Some(index) != but && bound.conflicts(spec))
     }
 
-    pub(crate) fn insert(&mut self, spec: BindSpec) -> Option<BindId> {
+    pub(crate) fn is_full(&self) -> bool {
+        self.slab.is_full()
+    }
+
+    pub(crate) fn insert(&mut self, spec: BindSpec, is_numbered: bool) -> Option<BindId> {
         let hash = self.hash(spec.table, spec.local.port);
-        let handle = self.slab.insert(Bound { spec, listening: false, place: Place::default() })?;
+        let bound =
+            Bound { spec, listening: false, is_numbered, kept_for: None, place: Place::default() };
+        let handle = self.slab.insert(bound)?;
         if self.chains.insert(&mut self.slab, hash, handle.index()).is_err() {
             self.slab.remove(handle);
             return None;
@@ -154,10 +169,11 @@ impl Binds {
         Some(&mut self.slab.get_mut(Self::handle(id)?)?.spec)
     }
 
-    /// Every reservation.
+    /// Every reservation that has an owner.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (BindId, BindSpec)> {
         self.slab
             .iter()
+            .filter(|(_, b)| b.kept_for.is_none())
             .filter_map(|(handle, b)| Some((BindId::from_bits(handle.to_bits())?, b.spec)))
     }
 
@@ -167,9 +183,42 @@ impl Binds {
         }
     }
 
+    /// Its owner gives it back, and it stays as long as this pair of endpoints is in use, if it was
+    /// asked for by number.
+    pub(crate) fn keep_for(&mut self, id: BindId, key: FlowKey) {
+        let bound = Self::handle(id).and_then(|handle| self.slab.get_mut(handle));
+        match bound.filter(|bound| bound.is_numbered && bound.kept_for.is_none()) {
+            Some(bound) => {
+                bound.kept_for = Some(key);
+                self.kept += 1;
+            }
+            None => self.remove(id),
+        }
+    }
+
+    /// One that is kept at this port, or at any, for a pair of endpoints of which this is so.
+    pub(crate) fn kept(
+        &self,
+        at: Option<(Table, u16)>,
+        is_so: impl Fn(&FlowKey) -> bool,
+    ) -> Option<BindId> {
+        if self.kept == 0 {
+            return None;
+        }
+        let is_meant = |(index, bound): (u32, &Bound)| {
+            bound.kept_for.is_some_and(|key| is_so(&key)).then_some(index)
+        };
+        let index = match at {
+            Some(at) => self.chains.of(&self.slab, self.hash(at.0, at.1), &at).find_map(is_meant),
+            None => self.slab.iter().find_map(|(handle, bound)| is_meant((handle.index(), bound))),
+        };
+        BindId::from_bits(self.slab.handle_at(index?)?.to_bits())
+    }
+
     pub(crate) fn remove(&mut self, id: BindId) {
         let Some(handle) = Self::handle(id) else { return };
-        let Some(Bound { spec, .. }) = self.slab.get(handle) else { return };
+        let Some(Bound { spec, kept_for, .. }) = self.slab.get(handle) else { return };
+        self.kept -= u32::from(kept_for.is_some());
         let hash = self.hash(spec.table, spec.local.port);
         self.chains.remove(&mut self.slab, hash, handle.index());
         self.slab.remove(handle);

@@ -158,6 +158,7 @@ impl<E: Env> Stack<E> {
         if !spec.local.addr.is_unspecified() && !self.ip.is_ours(spec.table, &spec.local.addr) {
             return Err(ListenError::BadAddress);
         }
+        self.tcp.release_kept(&self.config, (spec.table, spec.local.port));
         self.tcp.listen(spec, None)
     }
 

@@ -24,7 +24,11 @@ impl<E: Env> Stack<E> {
             return Err(BindError::BadAddress);
         }
         let mut spec = spec;
-        if spec.local.port == 0 {
+        let is_numbered = spec.local.port != 0;
+        if is_numbered {
+            self.tcp.release_kept(&self.config, (spec.table, spec.local.port));
+        }
+        if !is_numbered {
             // A port that was not asked for by number is shared with nobody, as Linux prefers it
             // too.
             let alone = BindSpec { reuse_address: false, reuse_port: false, ..spec };
@@ -41,12 +45,25 @@ impl<E: Env> Stack<E> {
         } else if !self.tcp.port_is_free(&spec) {
             return Err(BindError::InUse);
         }
-        self.tcp.binds.insert(spec).ok_or(BindError::TooMany)
+        self.tcp.room_for_bind(&self.config);
+        self.tcp.binds.insert(spec, is_numbered).ok_or(BindError::TooMany)
     }
 
     /// Gives a reservation back. A listener or a connection that was made with it stays.
     pub fn unbind(&mut self, bind: BindId) {
         self.tcp.binds.remove(bind);
+    }
+
+    /// Gives a reservation back whose connection is about to be closed. If the port was asked for
+    /// by number, it is free only when nothing is in the way of another connection between the
+    /// same endpoints: until then who asks for it by number takes another, as on Linux.
+    pub fn unbind_after(&mut self, bind: BindId, conn: ConnId) {
+        match self.tcp.owned(conn).map(|conn| conn.key) {
+            Some(key) if self.tcp.is_in_use(&self.config, &key) => {
+                self.tcp.binds.keep_for(bind, key)
+            }
+            _ => self.unbind(bind),
+        }
     }
 
     /// From now on these may have the port beside it. Who has it already keeps it.

@@ -232,7 +232,7 @@ impl<E: Env> Stack<E> {
         if spec.local.port == 0 {
             return Err(Fault::Contradiction("a reservation of no port"));
         }
-        let id = self.tcp.binds.insert(spec).ok_or(Fault::Full)?;
+        let id = self.tcp.binds.insert(spec, false).ok_or(Fault::Full)?;
         made.binds.push((old, id));
         Ok(())
     }

@@ -115,6 +115,31 @@ impl<E: Env> Tcp<E> {
         !(wildcard || any(spec.local.addr) || self.binds.is_taken(spec, None))
     }
 
+    /// Whether the pair of endpoints can neither be used nor be taken over (RFC 6191).
+    pub(crate) fn is_in_use(&self, config: &Config, key: &FlowKey) -> bool {
+        self.claim(config, key, false) == Claim::Taken
+    }
+
+    /// The port's reservations go that pairs of endpoints kept which are not in use any more.
+    pub(crate) fn release_kept(&mut self, config: &Config, at: (Table, u16)) {
+        while let Some(bind) = self.binds.kept(Some(at), |key| !self.is_in_use(config, key)) {
+            self.binds.remove(bind);
+        }
+    }
+
+    /// Makes room for one more reservation, where all places are taken and pairs of endpoints keep
+    /// some: those that are not in use any more go first.
+    pub(crate) fn room_for_bind(&mut self, config: &Config) {
+        if !self.binds.is_full() {
+            return;
+        }
+        let ended = |key: &FlowKey| !self.is_in_use(config, key);
+        if let Some(bind) = self.binds.kept(None, ended).or_else(|| self.binds.kept(None, |_| true))
+        {
+            self.binds.remove(bind);
+        }
+    }
+
     /// Whether a connection, TIME-WAIT included, has this ephemeral port.
     pub(crate) fn is_used(&self, port: u16) -> bool {
         self.flows.is_from(port)
@@ -197,6 +222,7 @@ impl<E: Env> Tcp<E> {
         }
         let outside = !self.ports.share().is_whole() && !self.stays_inside(cx, &key(0));
         let (port, claim) = if asked.port != 0 {
+            self.release_kept(cx.config, (spec.table, asked.port));
             let claim = self.claim(cx.config, &key(asked.port), false);
             let local = Endpoint::new(local, asked.port);
             // Whoever has a reservation was let in beside others with the same port: what tells

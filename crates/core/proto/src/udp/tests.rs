@@ -304,6 +304,9 @@ fn lengths_that_lie_are_refused_and_padding_is_cut_off() {
     assert_eq!(received(&mut net, socket)[0].2, b"hello");
     let zero = udp_packet(("10.0.0.2", 1), ("10.0.0.1", 0), b"x");
     assert_eq!(net.ingest(&zero), Some(Drop::PortZero));
+    // Who asked is told that nobody is there.
+    let told = net.emit();
+    assert_eq!((told.len(), &told[0][20..22]), (1, &[3, 3][..]), "{told:?}");
 }
 
 #[test]

@@ -124,6 +124,11 @@ fn a_port_that_the_kernel_gave_is_good_for_a_connection() {
     over_a_host("ephemeral");
 }
 
+#[test]
+fn a_port_by_number_is_anothers_while_its_connection_closes() {
+    over_a_host("reserved");
+}
+
 /// A table of pairs: more than two thousand, and as many lines.
 #[test]
 fn who_may_have_a_port_beside_whom() {

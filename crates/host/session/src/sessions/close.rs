@@ -60,8 +60,10 @@ impl Sessions {
         if let Some(parent) = session.parent {
             self.waits_no_more(stack, &session.program, parent, session.id);
         }
-        if let Some(bind) = session.bind {
-            stack.unbind(bind);
+        match (session.bind, &session.what) {
+            (Some(bind), What::Conn(conn)) => stack.unbind_after(bind, *conn),
+            (Some(bind), _) => stack.unbind(bind),
+            (None, _) => {}
         }
         match session.what {
             What::Fresh => {}

@@ -326,6 +326,89 @@ fn who_reserved_a_port_takes_its_pair_in_time_wait_over_at_once() {
 }
 
 #[test]
+fn a_port_that_was_asked_for_by_number_is_free_when_its_pair_of_endpoints_is() {
+    let closing = |net: &mut Net, listener: ListenerId, local: BindSpec| {
+        let bind = net.stack.bind(local).unwrap();
+        let port = net.stack.bound_local(bind).unwrap().port;
+        let conn = net.stack.connect_bound(net.now, bind, to("10.0.0.1", 80)).unwrap();
+        net.loop_back();
+        let server = net.stack.accept(listener).expect("it is accepted");
+        net.stack.unbind_after(bind, conn);
+        net.stack.close(conn);
+        net.loop_back();
+        assert_eq!(net.stack.state(server), State::CloseWait);
+        (server, port)
+    };
+    let ends = |net: &mut Net, server: ConnId| {
+        net.stack.close(server);
+        net.loop_back();
+        assert_eq!(net.stack.population().connections, 0);
+    };
+    for stamps in [true, false] {
+        let (mut net, listener) = narrow((40_000, 40_003), stamps);
+        let (server, _) = closing(&mut net, listener, at("0.0.0.0", 620));
+        // The client is in FIN-WAIT-2: nobody can connect from there to the same server.
+        assert_eq!(net.stack.bind(at("0.0.0.0", 620)), Err(BindError::InUse));
+        assert_eq!(net.stack.bind(at("10.0.0.1", 620)), Err(BindError::InUse));
+        assert_eq!(net.stack.listen(listening("0.0.0.0", 620)), Err(ListenError::InUse));
+        let shared = BindSpec { reuse_address: true, ..at("0.0.0.0", 620) };
+        assert_eq!(net.stack.bind(shared), Err(BindError::InUse), "the other did not share it");
+        let from = ConnectSpec { local: Some(at("10.0.0.1", 620).local), ..to("10.0.0.1", 80) };
+        assert_eq!(net.stack.connect(net.now, from), Err(ConnectError::InUse));
+        ends(&mut net, server);
+        // TIME-WAIT lets go where timestamps tell old segments from new ones.
+        let again = net.stack.bind(at("0.0.0.0", 620));
+        if stamps {
+            net.stack.connect_bound(net.now, again.unwrap(), to("10.0.0.1", 80)).unwrap();
+        } else {
+            assert_eq!(again, Err(BindError::InUse));
+            net.now += Duration::from_secs(61);
+            net.stack.expire(net.now);
+            net.stack.bind(at("0.0.0.0", 620)).unwrap();
+        }
+    }
+    // Both that share it, and ports that the stack chose, are free at once.
+    let (mut net, listener) = narrow((40_000, 40_003), true);
+    let shared = BindSpec { reuse_address: true, ..at("0.0.0.0", 620) };
+    let (_, _) = closing(&mut net, listener, shared);
+    net.stack.bind(shared).unwrap();
+    let (_, port) = closing(&mut net, listener, at("0.0.0.0", 0));
+    net.stack.bind(at("0.0.0.0", port)).unwrap();
+    // A connection that failed keeps nothing.
+    let bind = net.stack.bind(at("0.0.0.0", 621)).unwrap();
+    let conn = net.stack.connect_bound(net.now, bind, to("10.0.0.1", 81)).unwrap();
+    net.loop_back();
+    net.stack.unbind_after(bind, conn);
+    net.stack.close(conn);
+    net.stack.bind(at("0.0.0.0", 621)).unwrap();
+}
+
+#[test]
+fn reservations_that_closing_connections_keep_make_room() {
+    let mut config = config();
+    config.limits.binds = 4;
+    let mut net = Net::with(config, &[(loopback(1_500, 0), &["10.0.0.1/24"])]);
+    let listener = net.stack.listen(listening("10.0.0.1", 80)).unwrap();
+    for port in 600..700 {
+        let bind = net.stack.bind(at("0.0.0.0", port)).unwrap();
+        let conn = net.stack.connect_bound(net.now, bind, to("10.0.0.1", 80)).unwrap();
+        net.loop_back();
+        // Every second of them is closed by its peer too.
+        let server = net.stack.accept(listener).expect("it is accepted");
+        net.stack.unbind_after(bind, conn);
+        net.stack.close(conn);
+        net.loop_back();
+        if port % 2 == 0 {
+            net.stack.close(server);
+            net.loop_back();
+        }
+    }
+    let own: Vec<_> = (700..704).map(|port| net.stack.bind(at("0.0.0.0", port)).unwrap()).collect();
+    assert_eq!(net.stack.bind(at("0.0.0.0", 704)), Err(BindError::TooMany));
+    assert!(own.iter().all(|bind| net.stack.bound_local(*bind).is_some()));
+}
+
+#[test]
 fn port_0_keeps_off_ports_that_connections_have_while_there_are_others() {
     let (mut net, listener) = narrow((40_000, 40_015), true);
     let conns: Vec<ConnId> =

@@ -440,11 +440,13 @@ impl<E: Env> Stack<E> {
         verify(meta, interface, || {
             udp::check(&src, &dst, packet.l4(), true).map(|_| ()).map_err(Drop::from)
         })?;
-        if datagram.dst_port() == 0 {
-            return Err(Drop::PortZero);
-        }
         if src.is_unspecified() {
             return Err(Drop::SourceUnspecified);
+        }
+        if datagram.dst_port() == 0 {
+            // Nobody can be there, and who asked is told so, as by Linux.
+            self.complain(now, packet, Complaint::Port);
+            return Err(Drop::PortZero);
         }
         let from = Endpoint::new(src, datagram.src_port());
         let (segment_size, arrived) = (meta.segment_size, self.udp.calendar());

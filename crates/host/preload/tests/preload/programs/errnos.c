@@ -760,6 +760,16 @@ static void datagrams(void)
 		SAY("a datagram to all on the link", sendto(one, "x", 1, 0, (void *)&none, self_len));
 		SAY("SO_BROADCAST", set(one, SOL_SOCKET, SO_BROADCAST, 0));
 	}
+	int nowhere = bound(SOCK_DGRAM);
+	none = to;
+	((struct sockaddr_in *)&none)->sin_port = 0;
+	SAY("connect to port 0", connect(nowhere, (void *)&none, self_len));
+	len = sizeof(from);
+	CALL(getpeername(nowhere, (void *)&from, &len));
+	CALL(send(nowhere, "x", 1, 0));
+	printf("it shows %x\n", await(nowhere, POLLIN));
+	CALL(recv(nowhere, text, 1, MSG_DONTWAIT));
+	close(nowhere);
 	SAY("a datagram", sendto(one, "hello", 5, 0, (void *)&to, self_len));
 	printf("it shows %x\n", await(two, POLLIN));
 	CALL(ioctl(two, FIONREAD, &queued));
