@@ -11,7 +11,6 @@ use clearway_base::{Handle, Slab};
 use clearway_wire::{Addr, Endpoint};
 
 use crate::chains::{Chained, Chains, Place};
-use crate::flow::FlowKey;
 use crate::ids::{BindId, Table};
 
 /// A port to be reserved.
@@ -61,13 +60,16 @@ impl BindSpec {
     }
 }
 
+/// The endpoints of a connection: ours and the peer's.
+pub(crate) type Pair = (Endpoint, Endpoint);
+
 struct Bound {
     spec: BindSpec,
     listening: bool,
     /// It was asked for by number.
     is_numbered: bool,
     /// Its owner gave it back, and this pair of endpoints keeps it.
-    kept_for: Option<FlowKey>,
+    kept_for: Option<Pair>,
     /// Its place among those of its port.
     place: Place,
 }
@@ -185,11 +187,11 @@ impl Binds {
 
     /// Its owner gives it back, and it stays as long as this pair of endpoints is in use, if it was
     /// asked for by number.
-    pub(crate) fn keep_for(&mut self, id: BindId, key: FlowKey) {
+    pub(crate) fn keep_for(&mut self, id: BindId, pair: Pair) {
         let bound = Self::handle(id).and_then(|handle| self.slab.get_mut(handle));
         match bound.filter(|bound| bound.is_numbered && bound.kept_for.is_none()) {
             Some(bound) => {
-                bound.kept_for = Some(key);
+                bound.kept_for = Some(pair);
                 self.kept += 1;
             }
             None => self.remove(id),
@@ -200,13 +202,13 @@ impl Binds {
     pub(crate) fn kept(
         &self,
         at: Option<(Table, u16)>,
-        is_so: impl Fn(&FlowKey) -> bool,
+        is_so: impl Fn(Table, &Pair) -> bool,
     ) -> Option<BindId> {
         if self.kept == 0 {
             return None;
         }
         let is_meant = |(index, bound): (u32, &Bound)| {
-            bound.kept_for.is_some_and(|key| is_so(&key)).then_some(index)
+            bound.kept_for.is_some_and(|pair| is_so(bound.spec.table, &pair)).then_some(index)
         };
         let index = match at {
             Some(at) => self.chains.of(&self.slab, self.hash(at.0, at.1), &at).find_map(is_meant),

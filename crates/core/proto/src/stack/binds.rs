@@ -58,12 +58,7 @@ impl<E: Env> Stack<E> {
     /// by number, it is free only when nothing is in the way of another connection between the
     /// same endpoints: until then who asks for it by number takes another, as on Linux.
     pub fn unbind_after(&mut self, bind: BindId, conn: ConnId) {
-        match self.tcp.owned(conn).map(|conn| conn.key) {
-            Some(key) if self.tcp.is_in_use(&self.config, &key) => {
-                self.tcp.binds.keep_for(bind, key)
-            }
-            _ => self.unbind(bind),
-        }
+        self.tcp.unbind_after(&self.config, bind, conn)
     }
 
     /// From now on these may have the port beside it. Who has it already keeps it.

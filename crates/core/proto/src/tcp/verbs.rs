@@ -17,7 +17,7 @@ use super::state::State;
 use super::summary::{ConnSummary, Holder};
 use super::time_wait::Claim;
 use super::{Tcp, isn};
-use crate::bind::BindSpec;
+use crate::bind::{BindSpec, Pair};
 use crate::config::{Config, ConnOptions};
 use crate::counters::Counters;
 use crate::error::{ConnectError, Failure, ListenError, RecvError, SendError};
@@ -115,14 +115,35 @@ impl<E: Env> Tcp<E> {
         !(wildcard || any(spec.local.addr) || self.binds.is_taken(spec, None))
     }
 
-    /// Whether the pair of endpoints can neither be used nor be taken over (RFC 6191).
-    pub(crate) fn is_in_use(&self, config: &Config, key: &FlowKey) -> bool {
-        self.claim(config, key, false) == Claim::Taken
+    /// Whether this pair of endpoints can neither be used nor be taken over (RFC 6191).
+    fn keeps(&self, config: &Config, table: Table, (local, remote): &Pair) -> bool {
+        let key = FlowKey {
+            local: local.addr,
+            remote: remote.addr,
+            local_port: local.port,
+            remote_port: remote.port,
+            table,
+        };
+        self.claim(config, &key, false) == Claim::Taken
+    }
+
+    /// The owner of a reservation gives it back, and the pair of endpoints of this connection keeps
+    /// it while it is in use.
+    pub(crate) fn unbind_after(&mut self, config: &Config, bind: BindId, conn: ConnId) {
+        let key = self.owned(conn).map(|conn| conn.key);
+        match key.map(|key| (key.table, (key.local_endpoint(), key.remote_endpoint()))) {
+            Some((table, pair)) if self.keeps(config, table, &pair) => {
+                self.binds.keep_for(bind, pair)
+            }
+            _ => self.binds.remove(bind),
+        }
     }
 
     /// The port's reservations go that pairs of endpoints kept which are not in use any more.
     pub(crate) fn release_kept(&mut self, config: &Config, at: (Table, u16)) {
-        while let Some(bind) = self.binds.kept(Some(at), |key| !self.is_in_use(config, key)) {
+        while let Some(bind) =
+            self.binds.kept(Some(at), |table, pair| !self.keeps(config, table, pair))
+        {
             self.binds.remove(bind);
         }
     }
@@ -133,8 +154,9 @@ impl<E: Env> Tcp<E> {
         if !self.binds.is_full() {
             return;
         }
-        let ended = |key: &FlowKey| !self.is_in_use(config, key);
-        if let Some(bind) = self.binds.kept(None, ended).or_else(|| self.binds.kept(None, |_| true))
+        let ended = |table, pair: &Pair| !self.keeps(config, table, pair);
+        if let Some(bind) =
+            self.binds.kept(None, ended).or_else(|| self.binds.kept(None, |_, _| true))
         {
             self.binds.remove(bind);
         }

@@ -370,7 +370,7 @@ fn a_server_has_hundreds_of_processes() {
     let host = Host::new();
     let server = host.spawn(IN_SERVER, "python3", &["-c", FORKING, "300"]);
     server.await_text("ready");
-    let said = host.run(IN_CLIENT, "python3", &["-c", FORKING_CLIENT, &SERVER.to_string(), "300"]);
+    let said = host.run(IN_CLIENT, "python3", &["-c", FORKING_CLIENT, SERVER, "300"]);
     assert!(said.contains("greeted by 300"), "{said}");
     drop(server);
     host.stop();
