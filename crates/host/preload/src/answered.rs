@@ -11,7 +11,7 @@ use clearway_client::SocketTable;
 use crate::errno::{self, fail};
 use crate::export::{Inside, enter, guarded, leave};
 use crate::process;
-use crate::{names, real};
+use crate::{interfaces, names, real};
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +23,9 @@ enum File {
     Sockets(SocketTable),
     /// Whom the resolver asks for names.
     Resolver,
+    /// The addresses of IPv6 and their interfaces, by which Java and others find out whether there
+    /// is IPv6 at all.
+    Addresses,
 }
 
 /// Bytes of the longest path with the NUL at its end, and some.
@@ -51,6 +54,7 @@ impl File {
             b"tcp6" => SocketTable::Tcp6,
             b"udp" => SocketTable::Udp,
             b"udp6" => SocketTable::Udp6,
+            b"if_inet6" if parts.next().is_none() => return Some(File::Addresses),
             _ => return None,
         };
         parts.next().is_none().then_some(File::Sockets(table))
@@ -60,6 +64,7 @@ impl File {
     fn text(self) -> Option<String> {
         let table = match self {
             File::Resolver => return names::told().map(|dns| names::resolv_conf(&dns)),
+            File::Addresses => return interfaces::if_inet6(),
             File::Sockets(table) => table,
         };
         // Without its host a program has the kernel's sockets, and who did not ask for it asks no

@@ -13,6 +13,7 @@ use crate::process::{self, Host};
 use crate::real;
 
 mod asked;
+mod inet6;
 mod list;
 mod name;
 pub(crate) mod netlink;
@@ -21,6 +22,7 @@ pub(crate) mod scope;
 mod tests;
 
 pub(crate) use asked::{ioctl, is_asked};
+pub(crate) use inet6::if_inet6;
 
 /// What is added to the number of an interface of Clearway's.
 const BASE: u32 = 1_000_000;

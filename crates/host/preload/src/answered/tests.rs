@@ -9,10 +9,14 @@ fn only_tables_of_this_process_are_answered() {
     assert_eq!(found("/proc/thread-self/net/udp"), Some(File::Sockets(SocketTable::Udp)));
     assert_eq!(found(&own), Some(File::Sockets(SocketTable::Udp6)));
     assert_eq!(found("/etc/resolv.conf"), Some(File::Resolver));
+    assert_eq!(found("/proc/net/if_inet6"), Some(File::Addresses));
+    assert_eq!(found("/proc/self/net/if_inet6"), Some(File::Addresses));
     for other in [
         "/proc/1/net/tcp",
         "/proc/net/tcp/",
         "/proc/net/raw",
+        "/proc/net/if_inet6/",
+        "/proc/1/net/if_inet6",
         "/proc/net",
         "/proc/self/tcp",
         "/proc/self/net/net/tcp",

@@ -113,11 +113,17 @@ fn with_kernels_socket(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
 }
 
 fn answer(one: &Interface, request: c_ulong, value: &mut [u8; 24]) -> Answer<()> {
+    // Of several addresses that one is meant which stands there, if one does (as `ifconf` gave it),
+    // and else the first.
     let v4 = || {
-        one.addresses.iter().find_map(|(ip, len)| match ip {
-            IpAddr::V4(v4) => Some((*v4, *len)),
-            IpAddr::V6(_) => None,
-        })
+        let asked = given_v4(value);
+        let all = || {
+            one.addresses.iter().filter_map(|(ip, len)| match ip {
+                IpAddr::V4(v4) => Some((*v4, *len)),
+                IpAddr::V6(_) => None,
+            })
+        };
+        all().find(|(ip, _)| Some(*ip) == asked).or_else(|| all().next())
     };
     let number =
         |value: &mut [u8; 24], number: c_int| value[..4].copy_from_slice(&number.to_ne_bytes());
@@ -146,6 +152,13 @@ fn answer(one: &Interface, request: c_ulong, value: &mut [u8; 24]) -> Answer<()>
         }
     }
     Ok(())
+}
+
+/// The IPv4 address that stands there as a `sockaddr`, if it is one.
+fn given_v4(value: &[u8; 24]) -> Option<Ipv4Addr> {
+    let family = u16::from_ne_bytes(*value.first_chunk()?);
+    let octets: [u8; 4] = *value[4..].first_chunk()?;
+    (family == libc::AF_INET as u16).then_some(octets.into())
 }
 
 /// An IPv4 address as a `sockaddr`.

@@ -164,3 +164,16 @@ fn of_a_dump_of_the_kernels_addresses_its_end_is_left() {
     }
     assert_eq!(without_addresses(&[0; 64]), []);
 }
+
+#[test]
+fn addresses_of_ipv6_are_told_as_linux_writes_them() {
+    let mut six = one();
+    six.addresses.push(("::1".parse().unwrap(), 128));
+    six.addresses.push(("2001:db8::7".parse().unwrap(), 48));
+    assert_eq!(
+        inet6::lines(&[six]),
+        "fe800000000000000000000000000009 f4242 40 20 80     tap0\n\
+         00000000000000000000000000000001 f4242 80 10 80     tap0\n\
+         20010db8000000000000000000000007 f4242 30 00 80     tap0\n"
+    );
+}

@@ -250,6 +250,7 @@ const LOOP0: &str = "\
 loop0: packet, hatype 772 mask none up loopback counted
 loop0: 172.16.1.1 mask 255.255.255.0 up loopback
 loop0: fd00:1::1 mask ffff:ffff:ffff:ffff:: up loopback
+loop0: 172.17.0.1 mask 255.255.0.0 up loopback
 others: 1
 index: as if_nametoindex
 name: loop0
@@ -257,18 +258,23 @@ address: 172.16.1.1
 netmask: 255.255.255.0
 mtu: a loopback's
 flags: 9
-among all: 172.16.1.1
+among all: 172.16.1.1, netmask 255.255.255.0
+among all: 172.17.0.1, netmask 255.255.0.0
 of no name: ENODEV
 and back: loop0
 no name: 0 ENODEV
 listed: with its index
+in the file: fd000001000000000000000000000001/64, scope 0, flags 80, with its index
 a link: type 772 up, without:, in 64 bits more more more more, in 32 bits more more more more
 a link: type 772 up, without:, in 64 bits more more more more, in 32 bits more more more more
 an address: 172.16.1.1/24
+an address: 172.17.0.1/16
 an address: 172.16.1.1/24
 an address: fd00:1::1/64
+an address: 172.17.0.1/16
 an address: 172.16.1.1/24
 an address: fd00:1::1/64
+an address: 172.17.0.1/16
 of others: 0, then EAGAIN
 by index alone: answered, of its length, to us: a link of type 772 up, the index, flags 0, loop0 answered, of its length, to us: acknowledged, 0; then EAGAIN
 loop0 alone: answered, of its length, to us: a link of type 772 up, the index, flags 0, loop0 answered, of its length, to us: acknowledged, 0; then EAGAIN
@@ -281,7 +287,7 @@ fn programs_are_shown_the_namespaces_interfaces_beside_the_kernels() {
     if !prepared(true) {
         return;
     }
-    let host = Host::start();
+    let host = Host::start_with("set interface ip address loop0 172.17.0.1/16\n");
     let path = build("interfaces");
     let both = host.environment();
     let run = preloaded(&path, "loop0", &both);

@@ -64,8 +64,10 @@ static void by_ioctl(void)
 	if (ioctl(fd, SIOCGIFCONF, &conf))
 		die("SIOCGIFCONF");
 	for (int i = 0; i < conf.ifc_len / (int)sizeof(many[0]); i++)
-		if (!strcmp(many[i].ifr_name, wanted))
-			printf("among all: %s\n", text_of(&many[i].ifr_addr));
+		if (!strcmp(many[i].ifr_name, wanted)) {
+			printf("among all: %s", text_of(&many[i].ifr_addr));
+			printf(", netmask %s\n", ioctl(fd, SIOCGIFNETMASK, &many[i]) ? strerrorname_np(errno) : text_of(&many[i].ifr_netmask));
+		}
 	strcpy(asked.ifr_name, "nothing");
 	printf("of no name: %s\n", ioctl(fd, SIOCGIFADDR, &asked) ? strerrorname_np(errno) : "there");
 	close(fd);
@@ -83,6 +85,20 @@ static void by_names(void)
 		if (!strcmp(list[i].if_name, wanted))
 			printf("listed: %s\n", list[i].if_index == index ? "with its index" : "with another");
 	if_freenameindex(list);
+}
+
+/* The file by which Java finds out whether there is IPv6. */
+static void by_file(void)
+{
+	FILE *file = fopen("/proc/net/if_inet6", "r");
+	char address[40], name[32];
+	unsigned index, len, scope, flags;
+
+	while (file && fscanf(file, "%39s %x %x %x %x %31s", address, &index, &len, &scope, &flags, name) == 6)
+		if (!strcmp(name, wanted))
+			printf("in the file: %s/%u, scope %x, flags %x, %s\n", address, len, scope, flags, index == if_nametoindex(wanted) ? "with its index" : "with another");
+	if (file)
+		fclose(file);
 }
 
 /* Sends something that comes back by the interface. */
@@ -238,6 +254,7 @@ int main(int argc, char **argv)
 	by_getifaddrs();
 	by_ioctl();
 	by_names();
+	by_file();
 	passes();
 	by_netlink(RTM_GETLINK, AF_UNSPEC, 0);
 	passes();
