@@ -12,8 +12,13 @@ use super::{kernels_too, ours, shown};
 use crate::real;
 
 /// From `net/ipv6.h`: how far an address reaches, as the file says it.
-const SCOPES: [(fn(&Ipv6Addr) -> bool, u8); 2] =
-    [(Ipv6Addr::is_loopback, 0x10), (Ipv6Addr::is_unicast_link_local, 0x20)];
+fn scope(ip: &Ipv6Addr) -> u8 {
+    match (ip.is_loopback(), ip.is_unicast_link_local()) {
+        (true, _) => 0x10,
+        (_, true) => 0x20,
+        _ => 0,
+    }
+}
 
 /// From `linux/if_addr.h`: IFA_F_PERMANENT.
 const PERMANENT: u8 = 0x80;
@@ -31,8 +36,8 @@ pub(super) fn lines(interfaces: &[Interface]) -> String {
     for one in interfaces {
         for (ip, len) in &one.addresses {
             let IpAddr::V6(ip) = ip else { continue };
-            let scope = SCOPES.iter().find(|(is_so, _)| is_so(ip)).map_or(0, |(_, scope)| *scope);
-            let (bits, index, name) = (ip.to_bits(), shown(one.number), &one.name);
+            let (bits, index, scope, name) =
+                (ip.to_bits(), shown(one.number), scope(ip), &one.name);
             let _ = writeln!(
                 text,
                 "{bits:032x} {index:02x} {len:02x} {scope:02x} {PERMANENT:02x} {name:>8}"
