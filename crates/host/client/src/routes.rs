@@ -64,8 +64,8 @@ impl Routes {
         if self.owns(address) {
             return true;
         }
-        // Loopback addresses and the wildcard are this machine; groups are not sent to by us.
-        let here = address.is_loopback() || address.is_unspecified() || address.is_multicast();
+        // Loopback addresses and the wildcard are this machine.
+        let here = address.is_loopback() || address.is_unspecified();
         let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
         !here
             && !broadcast

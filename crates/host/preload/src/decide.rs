@@ -126,7 +126,14 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
         state.bound = true;
         return Ok(Some(Verdict::Kernels));
     }
-    let (client, why) = match owner(deed, addr, &state.told)? {
+    let owner = owner(deed, addr, &state.told)?;
+    let is_group = addr.ip().is_multicast() && pending.kind == Kind::Datagram;
+    if deed == Deed::Bind && is_group && matches!(owner, Owner::Kernel(Some(_))) {
+        // Where the group is joined decides.
+        (state.bound, state.group) = (true, Some(addr));
+        return Ok(Some(Verdict::Kernels));
+    }
+    let (client, why) = match owner {
         Owner::Clearway(client) => match options::only_the_kernels(&state.told) {
             None => match take_over(fd, (deed, addr), &held, pending, &mut state, client)? {
                 Ok(mine) => return Ok(Some(Verdict::Ours(mine))),
@@ -150,7 +157,8 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
 /// names its port: the program asks which it became, and whom it tells that may come before it
 /// listens or waits; or the descriptor is about to get into another process, which knows nothing of
 /// what is undecided here. But a program may ask before it connects, or sends, to somebody: then the
-/// socket goes back to the kernel if that is where it leads ([`give_back`]). None: it is as it was.
+/// socket goes back to the kernel if that is where it leads ([`give_back`]). One that was bound to a
+/// group does when it joins on an interface of Clearway's. None: it is as it was.
 pub(crate) fn settle(fd: c_int) -> Option<Mine> {
     let held = TABLE.get(fd)?;
     let Object::Pending(pending) = &*held else { return None };
@@ -161,13 +169,13 @@ pub(crate) fn settle(fd: c_int) -> Option<Mine> {
         return ours(fd);
     }
     let deed = if pending.kind == Kind::Stream { Deed::Listen } else { Deed::Receive };
-    let wildcard = SocketAddr::new(wildcard(pending), 0);
-    let Ok(Owner::Clearway(client)) = owner(deed, wildcard, &state.told) else { return None };
+    let local = state.group.unwrap_or(SocketAddr::new(wildcard(pending), 0));
+    let Ok(Owner::Clearway(client)) = owner(deed, local, &state.told) else { return None };
     if options::only_the_kernels(&state.told).is_some() {
         return None;
     }
     // What goes wrong leaves it with the kernel, where the next call may find it another way.
-    let mine = take_over(fd, (deed, wildcard), &held, pending, &mut state, client).ok()?.ok()?;
+    let mine = take_over(fd, (deed, local), &held, pending, &mut state, client).ok()?.ok()?;
     mine.set_may_go_back(deed == Deed::Receive);
     Some(mine)
 }
@@ -240,7 +248,8 @@ fn take_over(
         Err(why) => return Ok(Err(why)),
     }
     if state.bound && !is_unknown {
-        bind_as_before(&made, pending, (deed, port))?;
+        let local = state.group.map_or_else(|| wildcard(pending), |group| group.ip());
+        bind_as_before(&made, local, (deed, port))?;
     }
     // SAFETY: reads a flag.
     let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
@@ -302,8 +311,8 @@ const PORTS_LOOKED_AT: usize = 64;
 
 /// The program bound the socket to port 0 and may have asked which it became: the same one, if the
 /// namespace has it free. Nobody who was told of a server finds it at another.
-fn bind_as_before(made: &Ours, pending: &Pending, (deed, port): (Deed, u16)) -> Answer<()> {
-    let bind = |port| made.socket.bind(SocketAddr::new(wildcard(pending), port));
+fn bind_as_before(made: &Ours, local: IpAddr, (deed, port): (Deed, u16)) -> Answer<()> {
+    let bind = |port| made.socket.bind(SocketAddr::new(local, port));
     match bind(port) {
         Err(_) if !matches!(deed, Deed::Listen | Deed::Receive) => bind(0),
         bound => bound,
@@ -315,7 +324,8 @@ fn bind_as_before(made: &Ours, pending: &Pending, (deed, port): (Deed, u16)) -> 
 /// socket is Clearway's. So the kernel gives others until one is free on both sides.
 fn before_port_is_told(fd: c_int, held: &Held<Object>, pending: &Pending) {
     let mut state = pending.state();
-    if std::mem::replace(&mut state.port_was_asked, true) || !state.bound || state.decided {
+    let was_asked = std::mem::replace(&mut state.port_was_asked, true);
+    if was_asked || !state.bound || state.group.is_some() || state.decided {
         return;
     }
     let wildcard = SocketAddr::new(wildcard(pending), 0);

@@ -1,6 +1,7 @@
 //! What a descriptor of the program can be, when it is not simply the kernel's.
 
 use std::ffi::c_int;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -67,8 +68,10 @@ pub(crate) struct Pending {
 pub(crate) struct PendingState {
     /// Options in the order in which they were set, as the kernel took them.
     pub(crate) told: Vec<Told>,
-    /// It was bound to the wildcard address and port 0.
+    /// It was bound to the wildcard address and port 0, or to a group.
     pub(crate) bound: bool,
+    /// The group that it was bound to, with its port.
+    pub(crate) group: Option<SocketAddr>,
     /// The program has asked which port it became (getsockname), and may have told others.
     pub(crate) port_was_asked: bool,
     /// Epoll sets that it is a member of: the set's descriptor, its own, and what for.

@@ -234,14 +234,14 @@ fn going(told: &Told) -> Option<Going> {
 /// does.
 pub(crate) fn only_the_kernels(told: &[Told]) -> Option<String> {
     let is_one =
-        |told: &&Told| going(told) == Some(Going::Stays) && told.is_on() && !told.names_ours();
+        |told: &&Told| going(told) == Some(Going::Stays) && told.is_on() && !told.means_ours();
     told.iter().find(is_one).map(Told::describe)
 }
 
-/// One of these names an interface of Clearway's for groups, so that is whose groups the socket
+/// One of these means an interface of Clearway's for groups, so that is whose groups the socket
 /// means.
 pub(crate) fn means_our_groups(told: &[Told]) -> bool {
-    told.iter().any(Told::names_ours)
+    told.iter().any(Told::means_ours)
 }
 
 /// One of these binds the socket to an interface of Clearway's.
@@ -257,11 +257,11 @@ pub(crate) fn shares_port(told: &[Told]) -> bool {
     })
 }
 
-/// The kernel cannot judge this option, for it names an interface of Clearway's. What is said of it
+/// The kernel cannot judge this option, for it means an interface of Clearway's. What is said of it
 /// in the kernel's place.
 pub(crate) fn judged_for_the_kernel(level: c_int, name: c_int, value: &[u8]) -> Option<Answer<()>> {
     let is_ours =
-        multicast::names_ours(level, name, value) || socket::names_our_device(level, name, value);
+        multicast::means_ours(level, name, value) || socket::names_our_device(level, name, value);
     is_ours.then(|| socket::judge(level, name, value))
 }
 
@@ -269,13 +269,13 @@ pub(crate) fn judged_for_the_kernel(level: c_int, name: c_int, value: &[u8]) -> 
 pub(crate) fn told_of_ours(told: &[Told], level: c_int, name: c_int) -> Option<Answer<Value>> {
     let is_it = |told: &&Told| (told.level, told.name) == (level, name);
     let known = told.iter().find(is_it)?;
-    let is_told = multicast::is_where_from(level, name) && known.names_ours();
+    let is_told = multicast::is_where_from(level, name) && known.means_ours();
     is_told.then(|| multicast::get_told(level, &known.value))
 }
 
 impl Told {
-    fn names_ours(&self) -> bool {
-        multicast::names_ours(self.level, self.name, &self.value)
+    fn means_ours(&self) -> bool {
+        multicast::means_ours(self.level, self.name, &self.value)
             || socket::names_our_device(self.level, self.name, &self.value)
     }
 

@@ -2,7 +2,7 @@
 //! or not at all.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use clearway_client::{GroupChange, Interface};
 
@@ -197,12 +197,16 @@ fn number_of(by: Named, absent: c_int) -> Answer<u32> {
     number.map_or_else(|| fail(absent), Ok)
 }
 
-/// The option names an interface of Clearway's in words.
-pub(super) fn names_ours(level: c_int, name: c_int, value: &[u8]) -> bool {
+/// The option means an interface of Clearway's: it names one, or joins or leaves a group to which
+/// the namespace's routes lead, on whichever interface that is.
+pub(super) fn means_ours(level: c_int, name: c_int, value: &[u8]) -> bool {
     let by = match (level, name) {
         (libc::IPPROTO_IP, libc::IP_MULTICAST_IF)
         | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF) => leaves_by(level, value),
-        _ if changes_group(level, name) => asked(level, name, value).map(|asked| asked.by),
+        _ if changes_group(level, name) => match asked(level, name, value) {
+            Ok(Asked { by: Named::Any, group, .. }) => return is_routed(group),
+            asked => asked.map(|asked| asked.by),
+        },
         _ => return false,
     };
     let by = match by {
@@ -215,6 +219,16 @@ pub(super) fn names_ours(level: c_int, name: c_int, value: &[u8]) -> bool {
         return false;
     }
     number_of(by, libc::ENODEV).is_ok_and(|number| number != 0)
+}
+
+/// Whether the namespace's routes lead to this group.
+fn is_routed(group: IpAddr) -> bool {
+    match process::host() {
+        process::Host::Here(client) => {
+            group.is_multicast() && client.serves_remote(SocketAddr::new(group, 0))
+        }
+        _ => false,
+    }
 }
 
 pub(super) fn set(

@@ -359,6 +359,12 @@ fn groups_on_an_interface_of_clearways() {
     for ours in Host::ADDRESSES {
         compare("groups", &kernels, &preloaded(&path, ours, &host.environment()));
     }
+    let host = Host::start_with("ip route add 239.0.0.0/8 via 172.16.1.2 loop0\n");
+    let mut environment = host.environment();
+    environment.push(("GROUPS_ROUTED", "1".to_owned()));
+    let routed = preloaded(&path, Host::ADDRESSES[0], &environment);
+    let heard = routed.stdout.matches("heard: by the route").count();
+    assert_eq!(heard, 4, "{}", routed.stdout);
 }
 
 #[test]

@@ -234,7 +234,10 @@ impl Sessions {
         if session.local.is_some() || !matches!(session.what, What::Fresh | What::Datagrams(_)) {
             return Err(refuse(Errno::EINVAL, "the socket is bound already"));
         }
-        if !endpoint.addr.is_unspecified() && !stack.is_ours(session.table, &endpoint.addr) {
+        // Who binds to a group takes what is sent to it.
+        let is_group = session.kind == Kind::Datagram && endpoint.addr.is_multicast();
+        let is_any = is_group || endpoint.addr.is_unspecified();
+        if !is_any && !stack.is_ours(session.table, &endpoint.addr) {
             return Err(refuse(
                 Errno::EADDRNOTAVAIL,
                 format!("{} is not an address of the namespace", endpoint.addr),

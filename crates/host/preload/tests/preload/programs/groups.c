@@ -103,6 +103,50 @@ static void how(int fd)
 	printf("loops: %d\n", value);
 }
 
+/* Bound to the group itself before it is joined, as most receivers do on Linux. */
+static void bound_first(const char *group, int port)
+{
+	struct sockaddr_storage to = {.ss_family = self.ss_family}, name;
+	socklen_t len = sizeof(name);
+	int fd = socket(self.ss_family, SOCK_DGRAM, 0), on = 1;
+
+	((struct sockaddr_in *)&to)->sin_port = htons(port);
+	if (v6)
+		inet_pton(AF_INET6, group, &((struct sockaddr_in6 *)&to)->sin6_addr);
+	else
+		inet_pton(AF_INET, group, &((struct sockaddr_in *)&to)->sin_addr);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	show("bind to the group", bind(fd, (void *)&to, self_len));
+	show("join after", change(fd, group, 1));
+	getsockname(fd, (void *)&name, &len);
+	printf("its name is the group's: %d\n", !memcmp(&name, &to, self_len));
+	send_to(group, port, "bound first");
+	heard(fd);
+	close(fd);
+}
+
+/* No interface is named, neither to join on nor to send by: as the route to the group leads. */
+static void by_route(const char *group, int port, int binds_first, int to_the_group)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)}, name = to;
+	struct ip_mreq mreq = {};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), sends = socket(AF_INET, SOCK_DGRAM, 0);
+
+	inet_pton(AF_INET, group, &to.sin_addr);
+	mreq.imr_multiaddr = to.sin_addr;
+	if (to_the_group)
+		name = to;
+	if (binds_first)
+		show("bind", bind(fd, (void *)&name, sizeof(name)));
+	show("join on none", setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &mreq, sizeof(mreq)));
+	if (!binds_first)
+		show("bind", bind(fd, (void *)&name, sizeof(name)));
+	show("sent", sendto(sends, "by the route", 12, 0, (void *)&to, sizeof(to)) < 0);
+	heard(fd);
+	close(sends);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -145,5 +189,9 @@ int main(int argc, char **argv)
 	show("bind", bind(fd, (void *)&any, self_len));
 	send_to(group, port + 1, "joined before");
 	heard(fd);
+	bound_first(group, port + 2);
+	if (getenv("GROUPS_ROUTED"))
+		for (int way = 0; way < 4; way++)
+			by_route(group, port + 3 + way, way & 1, way & 2);
 	return 0;
 }
