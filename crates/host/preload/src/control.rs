@@ -140,6 +140,7 @@ trait Plain: Copy {}
 impl Plain for u16 {}
 impl Plain for c_int {}
 impl Plain for u32 {}
+impl Plain for [u32; 3] {}
 impl Plain for [i64; 2] {}
 impl Plain for [[i64; 2]; 3] {}
 impl Plain for in_pktinfo {}
@@ -187,6 +188,17 @@ impl<'a> Writer<'a> {
             at.add(HEAD).cast::<T>().write_unaligned(value);
         }
         self.used += len.next_multiple_of(ALIGN).min(room);
+    }
+
+    /// That it is the kernel that speaks, to whoever wants to know who does (SO_PASSCRED):
+    /// `struct ucred` of no process and of root.
+    pub(crate) fn credentials_of_kernel(&mut self) {
+        self.put(libc::SOL_SOCKET, libc::SCM_CREDENTIALS, [0_u32; 3]);
+    }
+
+    /// And to which of its groups: to none (NETLINK_PKTINFO, `struct nl_pktinfo`).
+    pub(crate) fn to_no_group(&mut self) {
+        self.put(libc::SOL_NETLINK, libc::NETLINK_PKTINFO, 0_u32);
     }
 
     /// When something came, or, for `sent`, what was sent did something, as this socket wants to

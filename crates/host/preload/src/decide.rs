@@ -436,12 +436,13 @@ pub(crate) fn kernel_address(fd: c_int) -> Option<SocketAddr> {
 pub(crate) fn give_back(fd: c_int, mine: &Mine, remote: SocketAddr) -> Answer<bool> {
     let socket = &mine.socket;
     let remote = destination(remote, || socket.local().ip());
-    if !is_only_bound(mine) || socket.client().serves_remote(remote) {
+    let deed = if mine.is_stream() { Deed::Connect } else { Deed::Send };
+    let is_ours = || matches!(owner(deed, remote, &mine.extra().told), Ok(Owner::Clearway(_)));
+    if !is_only_bound(mine) || is_ours() {
         mine.set_may_go_back(false);
         return Ok(false);
     }
     go_back(fd, mine)?;
-    let deed = if mine.is_stream() { Deed::Connect } else { Deed::Send };
     socket.client().stayed(
         &format!("{} {remote}", deed.word()),
         "the namespace has no route there; the socket went back to the kernel",

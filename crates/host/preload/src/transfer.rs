@@ -675,8 +675,13 @@ unsafe fn message_from_route(fd: c_int, message: *mut msghdr, flags: c_int) -> I
     let whole = netlink::take(fd, &mut into, flags)?;
     // SAFETY: the caller's place for a name.
     unsafe { netlink::sender(message.msg_name.cast(), &mut message.msg_namelen) };
-    message.msg_controllen = 0;
+    // SAFETY: the caller's message.
+    let mut control = control::Writer::new(unsafe { control_of(message) }.unwrap_or_default());
+    netlink::told_beside(fd, &mut control);
+    let (used, cut) = control.finish();
+    message.msg_controllen = used as _;
     message.msg_flags = if whole > room { libc::MSG_TRUNC } else { 0 };
+    message.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
     Some(Ok(if flags & libc::MSG_TRUNC != 0 { whole } else { whole.min(room) } as ssize_t))
 }
 

@@ -17,6 +17,7 @@ use libc::{sockaddr, sockaddr_nl, socklen_t, ssize_t};
 use self::single::Answers;
 use super::list::broadcast;
 use super::{c_name, flags, hardware, numbered, ours, shown};
+use crate::control::Writer;
 use crate::export::Inside;
 use crate::given;
 use crate::object::{self, Object, TABLE};
@@ -188,6 +189,25 @@ pub(crate) unsafe fn sender(out: *mut sockaddr, len: *mut socklen_t) {
             whole.min(len.read() as usize),
         );
         len.write(whole as socklen_t);
+    }
+}
+
+/// What stands beside a message for who asked for it: avahi believes nobody who does not say so
+/// that he is the kernel.
+pub(crate) fn told_beside(fd: c_int, control: &mut Writer<'_>) {
+    let is_on = |level: c_int, name: c_int| {
+        let (mut on, mut len) = (0, size_of::<c_int>() as socklen_t);
+        let saved = errno::get();
+        // SAFETY: the option is a number, for which there is room.
+        let asked = unsafe { real::getsockopt(fd, level, name, (&raw mut on).cast(), &mut len) };
+        errno::set(saved);
+        asked == 0 && on != 0
+    };
+    if is_on(libc::SOL_SOCKET, libc::SO_PASSCRED) {
+        control.credentials_of_kernel();
+    }
+    if is_on(libc::SOL_NETLINK, libc::NETLINK_PKTINFO) {
+        control.to_no_group();
     }
 }
 

@@ -134,6 +134,22 @@ static void counted(const char *what, const void *counts, int width)
 }
 
 /* A dump, read as careful programs do: how long is it, and then all of it. */
+/* Whether a message says beside that it is the kernel's, and of no group: avahi believes no other. */
+static int is_credible(struct msghdr *message)
+{
+	int credible = 0;
+
+	for (struct cmsghdr *one = CMSG_FIRSTHDR(message); one; one = CMSG_NXTHDR(message, one)) {
+		struct ucred *sender = (void *)CMSG_DATA(one);
+
+		if (one->cmsg_level == SOL_SOCKET && one->cmsg_type == SCM_CREDENTIALS)
+			credible |= sender->pid == 0 && sender->uid == 0 && sender->gid == 0 ? 1 : 4;
+		if (one->cmsg_level == SOL_NETLINK && one->cmsg_type == NETLINK_PKTINFO)
+			credible |= ((struct nl_pktinfo *)CMSG_DATA(one))->group ? 4 : 2;
+	}
+	return credible == 3;
+}
+
 static void by_netlink(int kind, int family, unsigned of)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), over = 0;
@@ -150,17 +166,24 @@ static void by_netlink(int kind, int family, unsigned of)
 	/* The kernel looks at what is asked for since 4.20, if it is told to. */
 	if (of && setsockopt(fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, &on, sizeof(on)))
 		die("NETLINK_GET_STRICT_CHK");
+	on = 1;
+	if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) || setsockopt(fd, SOL_NETLINK, NETLINK_PKTINFO, &on, sizeof(on)))
+		die("SO_PASSCRED");
 	if (sendto(fd, &question, question.head.nlmsg_len, 0, (void *)&to, sizeof(to)) < 0)
 		die("sendto");
 	getsockname(fd, (void *)&own, &own_len);
 	while (!over) {
 		struct iovec part = {};
-		struct msghdr message = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &part, .msg_iovlen = 1};
+		char control[256];
+		struct msghdr message = {.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 		ssize_t len = recvmsg(fd, &message, MSG_PEEK | MSG_TRUNC);
 
 		part = (struct iovec){malloc(len), len};
+		message.msg_controllen = sizeof(control);
 		if (len < 0 || recvmsg(fd, &message, 0) != len || from.nl_pid)
 			die("recvmsg");
+		if (!is_credible(&message))
+			printf("who sent it is not told\n");
 		for (struct nlmsghdr *head = part.iov_base; NLMSG_OK(head, len); head = NLMSG_NEXT(head, len)) {
 			struct ifaddrmsg *of_address = NLMSG_DATA(head);
 			struct ifinfomsg *of_link = NLMSG_DATA(head);
