@@ -197,7 +197,7 @@ impl<'a> Writer<'a> {
     }
 
     /// And to which of its groups: to none (NETLINK_PKTINFO, `struct nl_pktinfo`).
-    pub(crate) fn to_no_group(&mut self) {
+    pub(crate) fn of_no_group(&mut self) {
         self.put(libc::SOL_NETLINK, libc::NETLINK_PKTINFO, 0_u32);
     }
 

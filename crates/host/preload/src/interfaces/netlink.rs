@@ -207,7 +207,7 @@ pub(crate) fn told_beside(fd: c_int, control: &mut Writer<'_>) {
         control.credentials_of_kernel();
     }
     if is_on(libc::SOL_NETLINK, libc::NETLINK_PKTINFO) {
-        control.to_no_group();
+        control.of_no_group();
     }
 }
 
