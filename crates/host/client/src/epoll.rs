@@ -25,7 +25,8 @@ use crate::{Client, Errno, Socket};
 /// and small numbers; this is neither.
 const OURS: u64 = 0xc1ea_7a4f_9e3d_5b16;
 
-/// While there are always sockets ready, the kernel's members are looked at once in so many calls.
+/// While there are always sockets ready, the kernel's members are looked at once in so many calls,
+/// and come first then: as many sockets may be ready as the program has room for.
 const KERNEL_TURN: u32 = 8;
 
 /// The sockets of Clearway in an epoll set. The kernel's members stay in the kernel's epoll set,
@@ -170,6 +171,12 @@ impl EpollSet {
         let deadline = Deadline::after(timeout.filter(|timeout| !timeout.is_zero()));
         let at_once = timeout == Some(Duration::ZERO);
         let mut handed_over = false;
+        let first = self.kernel_in_passing(epfd, out);
+        if first > 0 {
+            let rest = &mut out[first..];
+            let filled = if rest.is_empty() { None } else { self.harvest(rest) };
+            return Ok(first + filled.unwrap_or(0));
+        }
         loop {
             let Some(filled) = self.harvest(out) else {
                 let left = if at_once { timeout } else { deadline.left() };
@@ -180,7 +187,8 @@ impl EpollSet {
                 }
             };
             if filled > 0 {
-                return Ok(filled + self.kernel_in_passing(epfd, &mut out[filled..]));
+                self.calls.fetch_add(1, Ordering::Relaxed);
+                return Ok(filled);
             }
             let left = deadline.left();
             if at_once || left.is_some_and(|left| left.is_zero()) {
@@ -277,8 +285,11 @@ impl EpollSet {
 
     /// Looks at the kernel's members now and then while there are sockets ready all the time.
     fn kernel_in_passing(&self, epfd: i32, out: &mut [EpollEvent]) -> usize {
-        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        match calls % KERNEL_TURN == 0 && !out.is_empty() && self.has_kernel() {
+        if self.calls.load(Ordering::Relaxed) % KERNEL_TURN != KERNEL_TURN - 1 {
+            return 0;
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.has_kernel() {
             true => self.kernel_wait(epfd, out, Some(Duration::ZERO), None).unwrap_or(0),
             false => 0,
         }

@@ -331,6 +331,31 @@ static void polled_early(int beside)
 	close(own);
 }
 
+/* As many sockets are ready all the time as the program has room for: what else is ready is told too, sooner or later. */
+static void fair(int room)
+{
+	int ends[2][2], counter = eventfd(1, EFD_CLOEXEC), one = epoll_create1(EPOLL_CLOEXEC), told[3] = {0};
+	struct epoll_event events[4], event = {.events = EPOLLIN};
+
+	for (int i = 0; i < 2; i++) {
+		pair(ends[i]);
+		event.data.u64 = i;
+		epoll_ctl(one, EPOLL_CTL_ADD, ends[i][0], &event);
+		send(ends[i][1], "x", 1, 0);
+		await(ends[i][0], POLLIN);
+	}
+	event.data.u64 = 2;
+	epoll_ctl(one, EPOLL_CTL_ADD, counter, &event);
+	for (int call = 0; call < 100; call++)
+		for (int i = epoll_wait(one, events, room, -1); i > 0; i--)
+			told[events[i - 1].data.u64]++;
+	printf("room for %d: both sockets %s, the counter %s\n", room, told[0] && told[1] ? "told" : "not told", told[2] ? "told" : "not told");
+	close(one);
+	close(counter);
+	for (int i = 0; i < 4; i++)
+		close(ends[i / 2][i % 2]);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -347,5 +372,7 @@ int main(int argc, char **argv)
 	joined_early();
 	polled_early(0);
 	polled_early(1);
+	for (int room = 1; room <= 4; room++)
+		fair(room);
 	return 0;
 }
