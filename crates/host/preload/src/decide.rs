@@ -21,6 +21,7 @@ use crate::process::{Host, host};
 use crate::real;
 use crate::sockets::set_nonblocking;
 use crate::table::Held;
+use crate::wait::replaced;
 
 /// What was decided for a pending socket.
 pub(crate) enum Verdict {
@@ -275,6 +276,7 @@ fn take_over(
     for (set, member, event) in members {
         crate::epoll::rejoin(set, member, event);
     }
+    replaced::wake(held);
     ours(fd).map_or_else(|| fail(libc::EBADF), |mine| Ok(Ok(mine)))
 }
 
@@ -384,6 +386,7 @@ fn other_port_of_kernel(
         // is well.
         unsafe { real::epoll_ctl(set, libc::EPOLL_CTL_ADD, member, &raw mut event) };
     }
+    replaced::wake(held);
     Ok(())
 }
 
@@ -499,6 +502,7 @@ fn go_back(fd: c_int, mine: &Mine) -> Answer<()> {
         replaced?;
         crate::epoll::rejoin_kernels(fd, members);
     }
+    replaced::wake(&held);
     Ok(())
 }
 

@@ -20,6 +20,8 @@ pub(crate) mod stamps;
 pub(crate) mod tcp;
 mod udp;
 
+pub(crate) use socket::timeout;
+
 #[cfg(test)]
 mod tests;
 

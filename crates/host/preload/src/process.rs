@@ -20,6 +20,7 @@ use crate::real;
 use crate::signals::held;
 use crate::start;
 use crate::undecided;
+use crate::wait::replaced;
 
 /// After an attempt to attach failed, the next one is not made before this time has passed.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
@@ -272,6 +273,7 @@ fn cloned(mark: &AtomicU32) {
     let errno = crate::errno::get();
     PID.store(pid(), Ordering::Relaxed);
     cancel::after_fork_in_child();
+    replaced::after_fork_in_child();
     // One is the call that noticed it.
     if depth() == 1 {
         forget_threads();
@@ -357,6 +359,7 @@ extern "C" fn before_fork() {
         client.before_fork();
     }
     TABLE.lock().take();
+    replaced::lock().take();
     cancel::lock().take();
     crate::errno::set(errno);
 }
@@ -364,6 +367,7 @@ extern "C" fn before_fork() {
 extern "C" fn after_fork_in_parent() {
     let errno = crate::errno::get();
     cancel::lock().give();
+    replaced::lock().give();
     TABLE.lock().give();
     if let Some(client) = client() {
         client.after_fork_in_parent();
@@ -397,6 +401,8 @@ extern "C" fn after_fork_in_child() {
     }
     cancel::lock().give();
     cancel::after_fork_in_child();
+    replaced::lock().give();
+    replaced::after_fork_in_child();
     TABLE.lock().give();
     // One is the fork. Within another call of ours, that one goes on in the child.
     if depth() == 1 {

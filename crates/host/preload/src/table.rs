@@ -84,6 +84,11 @@ impl<T> Held<T> {
         self.0.count.load(Ordering::Acquire) == 1
     }
 
+    /// What tells it from all other objects that are held.
+    pub(crate) fn name(&self) -> usize {
+        ptr::from_ref(self.0).addr()
+    }
+
     /// Are both the same object?
     pub(crate) fn same(&self, other: &Held<T>) -> bool {
         ptr::eq(self.0, other.0)

@@ -18,9 +18,13 @@ use crate::export::{Inside, interpose};
 use crate::given;
 use crate::interfaces::{netlink, scope};
 use crate::object::{Mine, Object, Ours, TABLE, ours};
+use crate::real;
 use crate::received;
 use crate::signals;
+use crate::undecided;
 use crate::vectors::{source, sources, target, targets};
+use crate::wait;
+use crate::wait::replaced;
 
 /// Datagrams of one `sendmmsg` or `recvmmsg` at most (UIO_MAXIOV).
 const MOST_MESSAGES: c_uint = 1024;
@@ -28,15 +32,15 @@ const MOST_MESSAGES: c_uint = 1024;
 interpose! {
     /// `read(2)`
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t,
-        if TABLE.has(fd) => match ours(fd) {
-        Some(mine) => Some(target(buf, len).and_then(|into| read_into(&mine, &mut [into]))),
+        if TABLE.has(fd) => match receiver(fd, if len == 0 { libc::MSG_DONTWAIT } else { 0 }) {
+        Some(mine) => Some(target(buf, len).and_then(|into| read_into(&*mine?, &mut [into]))),
         None => from_route(fd, buf, len, 0),
     };
 
     /// `readv(2)`
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t,
-        if TABLE.has(fd) => ours(fd).map(|mine| {
-        read_into(&mine, &mut targets(iov, counted(count)?, libc::EINVAL)?)
+        if TABLE.has(fd) => receiver(fd, 0).map(|mine| {
+        read_into(&*mine?, &mut targets(iov, counted(count)?, libc::EINVAL)?)
     });
 
     /// `write(2)`
@@ -54,8 +58,8 @@ interpose! {
 
     /// `preadv2(2)`: at no offset, the only one that a socket has, it is `readv` with flags.
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, how: c_int) -> ssize_t,
-        if TABLE.has(fd) => ours(fd).map(|mine| {
-        let flags = without_offset(offset, how)?;
+        if TABLE.has(fd) => receiver(fd, without_offset(offset, how).unwrap_or(0)).map(|mine| {
+        let (mine, flags) = (mine?, without_offset(offset, how)?);
         let mut into = targets(iov, counted(count)?, libc::EINVAL)?;
         if into.iter().all(|buffer| buffer.is_empty()) { Ok(0) } else { Ok(recv_into(&mine,
             &mut into, flags)?.len as ssize_t) }
@@ -70,23 +74,24 @@ interpose! {
 
     /// `recv(2)`
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t,
-        if TABLE.has(fd) => match ours(fd) {
+        if TABLE.has(fd) => match receiver(fd, flags) {
         Some(mine) => Some(target(buf, len)
-            .and_then(|into| Ok(recv_into(&mine, &mut [into], flags)?.len as ssize_t))),
+            .and_then(|into| Ok(recv_into(&*mine?, &mut [into], flags)?.len as ssize_t))),
         None => from_route(fd, buf, len, flags),
     };
 
     /// `recvfrom(2)`
     fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr,
-        from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => match ours(fd) {
-        Some(mine) => Some(recv_from(&mine, buf, len, flags, from, from_len)),
+        from_len: *mut socklen_t) -> ssize_t, if TABLE.has(fd) => match receiver(fd, flags) {
+        Some(mine) => Some(mine
+            .and_then(|mine| recv_from(&mine, buf, len, flags, from, from_len))),
         None => from_route(fd, buf, len, flags).inspect(|_| netlink::sender(from, from_len)),
     };
 
     /// `recvmsg(2)`
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t, if TABLE.has(fd)
-        || received::may_bring(message) => match ours(fd) {
-        Some(mine) => Some(recv_message(&mine, message, flags)),
+        || received::may_bring(message) => match receiver(fd, flags) {
+        Some(mine) => Some(mine.and_then(|mine| recv_message(&mine, message, flags))),
         None => message_from_route(fd, message, flags)
             .or_else(|| Some(received::recvmsg(fd, message, flags))),
     };
@@ -94,8 +99,9 @@ interpose! {
     /// `recvmmsg(2)`
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int,
         timeout: *mut timespec) -> c_int, if TABLE.has(fd)
-            || received::may_bring_one(messages, count) => match ours(fd) {
-        Some(mine) => Some(recv_messages(&mine, messages, count, flags, timeout)),
+            || received::may_bring_one(messages, count) => match receiver(fd, flags) {
+        Some(mine) => Some(mine
+            .and_then(|mine| recv_messages(&mine, messages, count, flags, timeout))),
         None => Some(received::recvmmsg(fd, messages, count, flags, timeout)),
     };
 
@@ -491,6 +497,45 @@ fn limit_of(limit: &timespec) -> Option<Duration> {
     let seconds = u64::try_from(limit.tv_sec).ok()?;
     let nanos = u32::try_from(limit.tv_nsec).ok().filter(|&nanos| nanos < 1_000_000_000)?;
     Some(Duration::new(seconds, nanos))
+}
+
+/// The socket that receives. Where another one may be put in its place, that is waited for here
+/// together with what comes. None: the kernel's receives.
+#[inline]
+fn receiver(fd: c_int, flags: c_int) -> Option<Answer<Mine>> {
+    match ours(fd) {
+        Some(mine) if !mine.may_go_back() => Some(Ok(mine)),
+        _ => receiver_later(fd, flags),
+    }
+}
+
+#[cold]
+fn receiver_later(fd: c_int, flags: c_int) -> Option<Answer<Mine>> {
+    let held = TABLE.get(fd).filter(replaced::may_be_replaced);
+    let waits = flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE | libc::MSG_OOB) == 0;
+    if let Some(limit) = held.filter(|_| waits).and_then(|held| limit_of_receiving(fd, &held)) {
+        if let Err(errno) = wait::until_readable(fd, limit) {
+            return Some(Err(errno));
+        }
+    }
+    ours(fd).map(Ok)
+}
+
+/// How long who receives waits, which is without an end where the inner one is None. None: it does
+/// not wait.
+fn limit_of_receiving(fd: c_int, held: &Object) -> Option<Option<Duration>> {
+    match held {
+        Object::Ours(mine) => {
+            let waits = !mine.socket.flag(clearway_client::flags::NONBLOCK);
+            waits.then(|| mine.socket.timeouts().0)
+        }
+        Object::Pending(_) => {
+            // SAFETY: reads a flag.
+            let status = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
+            (status & libc::O_NONBLOCK == 0).then(|| undecided::receive_timeout(fd))
+        }
+        Object::Set(_) | Object::Route(_) => None,
+    }
 }
 
 /// The socket that sends to an address, which may make it Clearway's. None: the kernel's sends.

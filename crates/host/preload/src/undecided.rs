@@ -4,6 +4,7 @@
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::Duration;
 
 use clearway_client::{Kind, cookie, is_confined, may_be_session_fd};
 use clearway_options::{How, Level, OPTIONS, SocketOption};
@@ -11,7 +12,7 @@ use clearway_options::{How, Level, OPTIONS, SocketOption};
 use crate::decide;
 use crate::errno::check;
 use crate::object::{self, Object, Pending, TABLE};
-use crate::options::{LONGEST, SO_MEMINFO, Told};
+use crate::options::{LONGEST, SO_MEMINFO, Told, timeout};
 use crate::table::Held;
 use crate::{inheritors, process, real};
 
@@ -178,6 +179,11 @@ fn has_filter(fd: c_int) -> bool {
         real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, none, count)
     };
     check(asked).is_err() || instructions != 0
+}
+
+/// How long who receives waits at most (SO_RCVTIMEO).
+pub(crate) fn receive_timeout(fd: c_int) -> Option<Duration> {
+    timeout(&option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO)?).ok()?
 }
 
 fn number(fd: c_int, name: c_int) -> Option<c_int> {

@@ -3,19 +3,21 @@
 use std::ffi::{c_int, c_ulong};
 use std::time::{Duration, Instant};
 
-use clearway_client::{PollEntry, PollFd, Target, poll as wait_for, sleep_poll};
+use clearway_client::{Errno, PollEntry, PollFd, Target, poll as wait_for, sleep_poll};
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use smallvec::SmallVec;
 
 use crate::cancel::while_blocked;
 use crate::epoll::{Set, Visit};
-use crate::errno::{Answer, fail};
+use crate::errno::{Answer, RESTART, fail};
 use crate::export::{Inside, interpose};
 use crate::given;
 use crate::object::{Object, TABLE};
 use crate::process;
 use crate::table::Held;
+use crate::wait::replaced::Waiter;
 
+pub(crate) mod replaced;
 #[cfg(test)]
 mod tests;
 
@@ -118,7 +120,6 @@ fn target(held: Option<&Held<Object>>, fd: c_int) -> Target<'_> {
 
 /// Waits, if there is anything but the kernel's in it.
 fn wait(
-    holds: &Holds,
     wanted: &[(c_int, u16)],
     limit: Option<Duration>,
     mask: Option<u64>,
@@ -129,7 +130,12 @@ fn wait(
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut left = limit;
     loop {
-        let visits = visits(holds, wanted, left);
+        let holds: Holds = wanted.iter().map(|&(fd, _)| TABLE.get(fd)).collect();
+        let visits = visits(&holds, wanted, left);
+        let waiters = waiters(&holds, left);
+        if !waiters.is_empty() && !are(&holds, wanted) {
+            continue;
+        }
         let entry = |at: usize, (fd, events)| {
             // Who visits a set asks the kernel, whatever has joined the set since.
             let target = if visits[at].is_some() {
@@ -139,30 +145,66 @@ fn wait(
             };
             PollEntry { target, events, found: 0 }
         };
+        let notified = waiters.iter().map(|waiter| PollEntry {
+            target: Target::Kernel(waiter.fd()),
+            events: IN,
+            found: 0,
+        });
         let mut entries: SmallVec<[PollEntry<'_>; FEW]> =
-            wanted.iter().enumerate().map(|(at, &wish)| entry(at, wish)).collect();
+            wanted.iter().enumerate().map(|(at, &wish)| entry(at, wish)).chain(notified).collect();
         let answer = match entries.iter().all(|entry| matches!(entry.target, Target::Kernel(_))) {
-            true if visits.iter().all(Option::is_none) => return None,
-            true => while_blocked(|| wait_in_kernel(&mut entries, wanted, left, mask)),
+            true if visits.iter().all(Option::is_none) && waiters.is_empty() => return None,
+            true => while_blocked(|| wait_in_kernel(&mut entries, left, mask)),
             false => {
                 let client = process::client()?;
                 while_blocked(|| wait_for(client, &mut entries, left, mask))
             }
         };
-        if answer.is_err() || !visits.iter().flatten().any(Visit::was_rung) {
+        let (entries_wanted, notified) = entries.split_at(wanted.len());
+        let is_other = visits.iter().flatten().any(Visit::was_rung)
+            || notified.iter().any(|entry| entry.found != 0);
+        if answer.is_err() || !is_other {
             return Some(answer.inspect(|_| {
-                for (at, entry) in entries.iter().enumerate() {
+                for (at, entry) in entries_wanted.iter().enumerate() {
                     take(at, entry.found);
                 }
             }));
         }
         drop(entries);
         drop(visits);
-        sets(holds).for_each(|(_, set)| set.wait_for_waiting());
+        sets(&holds).for_each(|(_, set)| set.wait_for_waiting());
         left = limit.map(|limit| {
             until.map_or(limit, |until| until.saturating_duration_since(Instant::now()))
         });
     }
+}
+
+/// Waits until the socket is readable or the limit has passed (EAGAIN), whatever is put in its place
+/// meanwhile. At once, if it is not one that another is put in the place of.
+pub(crate) fn until_readable(fd: c_int, limit: Option<Duration>) -> Answer<()> {
+    match wait(&[(fd, IN)], limit, None, |_, _| {}) {
+        Some(Ok(0)) => fail(libc::EAGAIN),
+        Some(Err(Errno(libc::EINTR))) if limit.is_none() => Err(RESTART),
+        Some(Err(errno)) => Err(errno),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+/// These are still what the descriptors are.
+fn are(holds: &Holds, wanted: &[(c_int, u16)]) -> bool {
+    holds.iter().zip(wanted).all(|(held, &(fd, _))| match (held, TABLE.get(fd)) {
+        (Some(held), Some(now)) => held.same(&now),
+        (held, now) => held.is_none() && now.is_none(),
+    })
+}
+
+/// A waiter for each socket that another may be put in the place of. Nobody is one who does not
+/// wait.
+fn waiters(holds: &Holds, limit: Option<Duration>) -> SmallVec<[Waiter; 1]> {
+    if limit == Some(Duration::ZERO) {
+        return SmallVec::new();
+    }
+    holds.iter().flatten().filter_map(Waiter::begin).collect()
 }
 
 /// The sets among the objects, and where they stand.
@@ -191,12 +233,14 @@ fn visits<'a>(
 /// frames.
 fn wait_in_kernel(
     entries: &mut [PollEntry<'_>],
-    wanted: &[(c_int, u16)],
     limit: Option<Duration>,
     mask: Option<u64>,
 ) -> Answer<usize> {
-    let mut fds: SmallVec<[PollFd; FEW]> =
-        wanted.iter().map(|&(fd, events)| PollFd { fd, events: events as i16, found: 0 }).collect();
+    let fd = |entry: &PollEntry<'_>| match entry.target {
+        Target::Kernel(fd) => PollFd { fd, events: entry.events as i16, found: 0 },
+        Target::Ours(_) | Target::Epoll(..) => unreachable!("all are the kernel's"),
+    };
+    let mut fds: SmallVec<[PollFd; FEW]> = entries.iter().map(fd).collect();
     let found = sleep_poll(&mut fds, limit, mask)?;
     for (entry, fd) in entries.iter_mut().zip(&fds) {
         entry.found = fd.found as u16;
@@ -218,12 +262,11 @@ unsafe fn poll_inside(
     }
     // SAFETY: not null, so the caller's.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
-    let holds: Holds = fds.iter().map(|entry| TABLE.get(entry.fd)).collect();
     let wanted: SmallVec<[(c_int, u16); FEW]> =
         fds.iter().map(|entry| (entry.fd, entry.events as u16)).collect();
     // SAFETY: null, or the caller's.
     let mask = unsafe { mask_of(mask) };
-    let answer = wait(&holds, &wanted, limit, mask, |at, found| fds[at].revents = found as i16)?;
+    let answer = wait(&wanted, limit, mask, |at, found| fds[at].revents = found as i16)?;
     Some(answer.map(|found| found as c_int))
 }
 
@@ -322,13 +365,11 @@ unsafe fn select_inside(
         return Some(Err(errno));
     }
     let wanted: SmallVec<[(c_int, u16); FEW]> = sets.wanted().collect();
-    let holds: Holds = wanted.iter().map(|&(fd, _)| TABLE.get(fd)).collect();
     let mut found: SmallVec<[(c_int, u16, u16); FEW]> = SmallVec::new();
     // SAFETY: null, or the caller's.
     let mask = unsafe { mask_of(mask) };
-    let answer = wait(&holds, &wanted, limit, mask, |at, bits| {
-        found.push((wanted[at].0, wanted[at].1, bits))
-    })?;
+    let answer =
+        wait(&wanted, limit, mask, |at, bits| found.push((wanted[at].0, wanted[at].1, bits)))?;
     Some(answer.and_then(|_| {
         if found.iter().any(|entry| entry.2 & libc::POLLNVAL as u16 != 0) {
             return fail(libc::EBADF);

@@ -193,7 +193,7 @@ pub(super) fn buffer_told(set: u32, real: u32, least: u32) -> c_int {
     c_int::try_from(told).unwrap_or(c_int::MAX)
 }
 
-pub(super) fn timeout(value: &[u8]) -> Answer<Option<Duration>> {
+pub(crate) fn timeout(value: &[u8]) -> Answer<Option<Duration>> {
     if value.len() < size_of::<timeval>() {
         return fail(libc::EINVAL);
     }

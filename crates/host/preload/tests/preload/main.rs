@@ -383,6 +383,11 @@ fn sockets_without_an_address_are_served_as_soon_as_their_port_is_told_or_they_a
 }
 
 #[test]
+fn who_waits_at_a_socket_before_it_has_an_address_is_told_what_comes_to_it_afterwards() {
+    over_a_host("replaced");
+}
+
+#[test]
 fn sockets_that_are_handed_to_processes_of_other_programs_work_there() {
     over_a_host("strangers");
 }
@@ -537,7 +542,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 23] = [
+const TRAPPED: [&str; 24] = [
     "errnos",
     "numbers",
     "forks",
@@ -558,6 +563,7 @@ const TRAPPED: [&str; 23] = [
     "undecided",
     "altstacks",
     "waited",
+    "replaced",
     "spawned",
     "connects",
     "faults_handled",
