@@ -397,7 +397,7 @@ pub struct TcpCounters {
     pub keepalives_out: u64,
     /// Connections without owner whose peer did not send its FIN in time.
     pub fin_wait_2_timeouts: u64,
-    /// Connections reset because data arrived after their owner had closed.
+    /// Connections reset because data arrived after their owner had closed, or had shut both sides.
     pub resets_after_close: u64,
     /// Connections without owner that were reset to make room.
     pub orphans_evicted: u64,

@@ -367,6 +367,14 @@ impl<E: Env> Stack<E> {
         tcp.end_for_shortage(&mut cx, conn)
     }
 
+    /// Bytes came that the owner, who has shut both sides, will not read: a reset tells the peer so
+    /// (RFC 9293 3.6.1), and the connection fails with [`Failure::Reset`]. The owner keeps the
+    /// handle until it closes.
+    pub fn reset_unread(&mut self, conn: ConnId) {
+        let (tcp, mut cx) = self.split();
+        tcp.reset_unread(&mut cx, conn)
+    }
+
     /// A reset goes out, and the connection fails with [`Failure::Killed`]: for operators, who do
     /// not ask its owner. The owner keeps the handle until it closes. False when it was over.
     pub fn kill(&mut self, conn: ConnId) -> bool {

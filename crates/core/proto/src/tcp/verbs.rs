@@ -844,6 +844,13 @@ impl<E: Env> Tcp<E> {
         }
     }
 
+    /// The owner has shut both sides, and what came will not be read.
+    pub(crate) fn reset_unread(&mut self, cx: &mut Cx<'_>, id: ConnId) {
+        if self.end_because(cx, id, Failure::Reset) {
+            cx.counters.tcp.resets_after_close += 1;
+        }
+    }
+
     pub(crate) fn kill(&mut self, cx: &mut Cx<'_>, id: ConnId) -> bool {
         self.end_because(cx, id, Failure::Killed)
     }

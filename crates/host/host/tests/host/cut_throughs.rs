@@ -8,7 +8,7 @@ use clearway_base::Rng;
 use clearway_engine::App;
 use clearway_host::Worker;
 use clearway_shm::attach_socket::Request;
-use clearway_shm::layout::{request, state};
+use clearway_shm::layout::{flags, request, state};
 use nix::errno::Errno;
 
 use crate::eventually::eventually;
@@ -178,6 +178,30 @@ fn unread_bytes_and_writing_to_nobody_make_a_reset() {
     drop(ours);
     server.write_some(&mut theirs, b"too late");
     server.wait_for(|| theirs.state() & state::FAILED != 0);
+}
+
+/// Who has shut both sides and keeps the socket reads nothing that comes afterwards.
+#[test]
+fn what_comes_to_one_that_is_shut_on_both_sides_makes_a_reset() {
+    for asks in [(true, true), (false, false)] {
+        let world = World::new();
+        let Pair { server, mut theirs, client, mut ours } = pair(&world, asks);
+        assert!(client.write_all(&mut ours, b"before"));
+        let rx = theirs.rx.as_mut().unwrap();
+        server.wait_for(|| rx.len().unwrap() == 6);
+        theirs.head.flags.fetch_or(flags::SHUT_READ | flags::SHUT_WRITE, Ordering::AcqRel);
+        server.say(&theirs.session, request::SHUT_READ, 0);
+        server.say(&theirs.session, request::SHUT_WRITE, 0);
+        client.wait_for(|| ours.state() & state::PEER_CLOSED != 0);
+        client.write_some(&mut ours, b"too late");
+        client.wait_for(|| ours.state() & state::FAILED != 0);
+        server.wait_for(|| theirs.state() & state::FAILED != 0);
+        assert_eq!((ours.error(), theirs.error()), (Errno::EPIPE as i32, Errno::ECONNRESET as i32));
+        // What came before may still be read, and nothing of what came later.
+        assert_eq!(theirs.rx.as_mut().unwrap().len().unwrap(), 6, "{asks:?}");
+        drop((ours, theirs, client, server));
+        world.wait_until_empty();
+    }
 }
 
 #[test]

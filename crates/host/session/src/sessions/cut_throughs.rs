@@ -222,6 +222,16 @@ impl Sessions {
         };
     }
 
+    /// What either side writes goes by the stack again, as long as there are two.
+    pub(super) fn part_both(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        self.take_offer_back(handle);
+        let Some(peer) = self.peer_of(handle) else { return };
+        self.part(stack, handle);
+        if self.peer_of(peer) == Some(handle) {
+            self.part(stack, peer);
+        }
+    }
+
     /// The connection failed, or has ended: nothing more is passed to it or from it.
     pub(super) fn unjoin(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
         self.take_offer_back(handle);

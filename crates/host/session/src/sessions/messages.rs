@@ -196,10 +196,13 @@ impl Sessions {
             }
             (request::CONSUMED, What::Listener(_)) => self.accept(stack, handle),
             (request::CONSUMED, What::Datagrams(_)) => self.deliver_datagrams(stack, handle),
-            (request::SHUT_WRITE, What::Conn(_)) => self.shut_write(time, stack, handle),
+            (request::SHUT_WRITE, What::Conn(_)) => {
+                self.shut_write(time, stack, handle);
+                self.reads_no_more(stack, handle);
+            }
+            (request::SHUT_READ, What::Conn(_)) => self.reads_no_more(stack, handle),
             (request::SHUT_READ, What::Listener(_)) => self.stop_listening(stack, handle),
-            // Reading ends on the processes' side; the stream is not told (as on Linux). So does
-            // writing, of what has no stream to end.
+            // What has no stream ends on the processes' side.
             (request::SHUT_READ | request::SHUT_WRITE, _) => {}
             _ => self.report.stray_messages += 1,
         }

@@ -220,6 +220,7 @@ impl Sessions {
             |session: &Session| session.head.flags.load(Ordering::Acquire) & flags::SHUT_WRITE != 0;
         if self.table.get(handle).is_some_and(shuts) {
             self.shut_write(time, stack, handle);
+            self.reads_no_more(stack, handle);
         }
     }
 
@@ -346,6 +347,10 @@ impl Sessions {
         conn: ConnId,
     ) -> Option<When> {
         let (rx, _) = stack.queues(conn)?;
+        if rx.refuses() {
+            stack.reset_unread(conn);
+            return None;
+        }
         let when = || When::for_bytes(rx.fill(), rx.granted());
         if rx.kick() {
             return Some(when());
@@ -373,5 +378,20 @@ impl Sessions {
         }
         // A connection that failed has nothing left to end.
         let _ = stack.shutdown(conn);
+    }
+
+    /// As on Linux, the stream is told of an end of reading only when writing ends as well: what
+    /// comes from then on is answered with a reset, so that the peer does not send for ever.
+    pub(super) fn reads_no_more(&mut self, stack: &mut HostStack, handle: Handle<Session>) {
+        const BOTH: u32 = flags::SHUT_READ | flags::SHUT_WRITE;
+        let Some(session) = self.table.get(handle) else { return };
+        let What::Conn(conn) = session.what else { return };
+        if session.head.flags.load(Ordering::Acquire) & BOTH != BOTH {
+            return;
+        }
+        self.part_both(stack, handle);
+        if let Some((rx, _)) = stack.queues(conn) {
+            rx.refuse();
+        }
     }
 }

@@ -42,10 +42,20 @@ pub struct RxFifo {
     named: Cell<u32>,
     /// Bytes that were in it when somebody looked last.
     seen: Cell<u32>,
-    // The program cannot be trusted; nothing is read from its memory any more.
-    is_broken: Cell<bool>,
+    standing: Cell<Standing>,
     /// When its bytes came, where somebody asks.
     arrivals: RefCell<Option<Box<Arrivals>>>,
+}
+
+/// What becomes of what comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is put into the FIFO.
+    Open,
+    /// It is told, and not kept.
+    Refuses,
+    /// The program cannot be trusted; nothing is read from its memory any more.
+    Broken,
 }
 
 pub(super) struct Live {
@@ -80,7 +90,7 @@ impl FifoRx {
 
     #[cold]
     fn broken(&self, queue: &RxFifo) {
-        if !queue.is_broken.replace(true) {
+        if queue.standing.replace(Standing::Broken) != Standing::Broken {
             self.hostile.borrow_mut().push(queue.token.get());
         }
     }
@@ -120,6 +130,19 @@ impl RxFifo {
     pub fn abandon(&self) {
         self.left.set(self.declined());
         drop(self.live.take());
+    }
+
+    /// Its reader has said that it reads nothing that comes from now on, and gets none of it. What is
+    /// there stays, and that something came is told.
+    pub fn refuse(&self) {
+        if !self.is_broken() {
+            self.standing.set(Standing::Refuses);
+        }
+    }
+
+    /// Its reader has said so.
+    pub fn refuses(&self) -> bool {
+        self.standing.get() == Standing::Refuses
     }
 
     /// How it gets on since the last look. Bytes behind a hole are those that the peer owes
@@ -213,7 +236,7 @@ impl RxFifo {
 
     /// Whether the program lied, and nothing is put into it any more.
     pub(super) fn is_broken(&self) -> bool {
-        self.is_broken.get()
+        self.standing.get() == Standing::Broken
     }
 
     /// Urgent data ends `ahead` bytes behind what is in it.
@@ -247,7 +270,7 @@ impl RxStore<PoolBuf> for FifoRx {
             most: Cell::new(u32::MAX),
             named: Cell::new(u32::MAX),
             seen: Cell::new(0),
-            is_broken: Cell::new(false),
+            standing: Cell::new(Standing::Open),
             arrivals: RefCell::new(arrivals),
         }))
     }
@@ -257,8 +280,10 @@ impl RxStore<PoolBuf> for FifoRx {
     }
 
     fn write(&mut self, queue: &mut Box<RxFifo>, at: u32, buf: PoolBuf) -> u32 {
-        if queue.is_broken.get() {
-            return 0;
+        match queue.standing.get() {
+            Standing::Open => {}
+            Standing::Refuses => return buf.bytes().len() as u32,
+            Standing::Broken => return 0,
         }
         let Some(live) = queue.live.get_mut().as_mut() else { return 0 };
         match live.end.write_ahead(at, buf.bytes()) {
@@ -282,7 +307,7 @@ impl RxStore<PoolBuf> for FifoRx {
     }
 
     fn advance(&mut self, queue: &mut Box<RxFifo>, n: u32) {
-        if n == 0 || queue.is_broken.get() {
+        if n == 0 || queue.standing.get() != Standing::Open {
             return;
         }
         let mut live = queue.live.borrow_mut();
@@ -310,7 +335,7 @@ impl RxStore<PoolBuf> for FifoRx {
     }
 
     fn unread(&self, queue: &Box<RxFifo>) -> u32 {
-        if queue.is_broken.get() {
+        if queue.is_broken() {
             return 0;
         }
         let len = queue.look(|end| end.len()).unwrap_or(Ok(queue.left.get()));
@@ -321,7 +346,7 @@ impl RxStore<PoolBuf> for FifoRx {
     }
 
     fn room(&self, queue: &Box<RxFifo>, most: u32) -> u32 {
-        if queue.is_broken.get() {
+        if queue.is_broken() {
             return 0;
         }
         queue.most.set(most);

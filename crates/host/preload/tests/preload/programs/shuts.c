@@ -113,6 +113,45 @@ static void writer(void)
 	close(ends[1]);
 }
 
+/* Who has shut both sides and keeps the descriptor hears nobody: the other end is told so, and does not send for ever. */
+static void late_bytes(int order, int unread)
+{
+	static char many[1 << 16];
+	struct timeval limit = {.tv_sec = WAIT_S};
+	int ends[2];
+
+	pair(ends);
+	/* The other end still has something to send that nobody has read. */
+	if (unread && send(ends[1], "before", 6, 0) != 6)
+		die("send");
+	if (unread)
+		await(ends[0], POLLIN);
+	switch (order) {
+	case 0:
+		shutdown(ends[0], SHUT_RDWR);
+		break;
+	case 1:
+		shutdown(ends[0], SHUT_RD);
+		shutdown(ends[0], SHUT_WR);
+		break;
+	default:
+		shutdown(ends[0], SHUT_WR);
+		shutdown(ends[0], SHUT_RD);
+	}
+	setsockopt(ends[1], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	while (send(ends[1], many, sizeof(many), MSG_NOSIGNAL) > 0)
+		;
+	printf("shut in order %d, the sender hears %s", order, strerrorname_np(errno));
+	/* What came before is there; of what came later nothing is. */
+	for (int count = 0; count < 3; count++) {
+		ssize_t got = recv(ends[0], many, sizeof(many), 0);
+		printf(", recv %zd %s", got, got < 0 ? strerrorname_np(errno) : "");
+	}
+	printf(", ends show %#x %#x\n", await(ends[0], POLLIN | POLLOUT | POLLRDHUP), await(ends[1], POLLIN | POLLOUT | POLLRDHUP));
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(int argc, char **argv)
 {
 	(void)argc;
@@ -128,5 +167,8 @@ int main(int argc, char **argv)
 				datagrams(side, wait, child_waits, 0);
 			}
 	writer();
+	for (int order = 0; order < 3; order++)
+		for (int unread = 0; unread < 2; unread++)
+			late_bytes(order, unread);
 	return 0;
 }
