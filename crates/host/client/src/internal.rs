@@ -4,8 +4,8 @@
 //! known, so that one that closes whatever is open can be kept from closing these.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::Errno;
 
@@ -107,9 +107,14 @@ impl Internal {
     /// the program's way.
     pub(crate) fn copy_of(fd: BorrowedFd<'_>) -> Option<Internal> {
         // The limit may have changed since; then the system refuses the number, or gives one that
-        // is as good.
-        static LOWEST: OnceLock<Option<i32>> = OnceLock::new();
-        let from = (*LOWEST.get_or_init(lowest))?;
+        // is as good. Not a `OnceLock`, which a child of a fork might find in another thread's
+        // hands.
+        static LOWEST: AtomicI32 = AtomicI32::new(UNKNOWN);
+        const UNKNOWN: i32 = -1;
+        let from = match LOWEST.load(Ordering::Relaxed) {
+            UNKNOWN => lowest().inspect(|lowest| LOWEST.store(*lowest, Ordering::Relaxed))?,
+            lowest => lowest,
+        };
         clearway_shm::socket::copy_from(fd, from, true).ok().map(Internal::known)
     }
 

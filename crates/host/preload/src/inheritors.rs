@@ -27,6 +27,8 @@ extern "C" fn inherit() {
         signals::find_real();
         secure::become_effective();
         start::remember();
+        // Later a fork may come while another thread is about to do so.
+        process::watch_forks();
         let mut known = HashMap::new();
         for fd in open_descriptors() {
             // SAFETY: it was open just now, and nothing else runs yet.

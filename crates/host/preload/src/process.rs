@@ -194,7 +194,8 @@ pub(crate) fn tell(what: &str) {
     unsafe { real::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
-/// Makes forks safe. Called before the first descriptor comes into the table.
+/// Makes forks safe. Called before `main`, and before the first descriptor comes into the table,
+/// which constructors of other libraries may bring there earlier.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -10,7 +10,6 @@
 //! writes is refused then, as all bytes that go round this library are.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{FILE, size_t, ssize_t};
@@ -52,15 +51,18 @@ static SERVED: AtomicBool = AtomicBool::new(false);
 
 /// From now on streams ask whose their descriptor is.
 pub(crate) fn serve() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let errno = crate::errno::get();
-        if learn() {
-            let replaced = TABLES.map(replace);
-            SERVED.store(replaced == [true; 2], Ordering::Release);
-        }
-        crate::errno::set(errno);
-    });
+    // Nobody waits for who does so: in a child of a fork there may be nobody. Until it is done, and
+    // where it never is, streams get functions of their own.
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if BEGUN.load(Ordering::Relaxed) || BEGUN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let errno = crate::errno::get();
+    if learn() {
+        let replaced = TABLES.map(replace);
+        SERVED.store(replaced == [true; 2], Ordering::Release);
+    }
+    crate::errno::set(errno);
 }
 
 /// Do all ordinary streams ask? Else one over a socket of Clearway needs functions of its own.

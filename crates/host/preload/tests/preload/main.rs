@@ -388,6 +388,11 @@ fn who_waits_at_a_socket_before_it_has_an_address_is_told_what_comes_to_it_after
 }
 
 #[test]
+fn children_that_are_forked_while_threads_use_their_first_sockets_use_sockets() {
+    over_a_host("beginnings");
+}
+
+#[test]
 fn sockets_that_are_handed_to_processes_of_other_programs_work_there() {
     over_a_host("strangers");
 }
@@ -542,7 +547,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 24] = [
+const TRAPPED: [&str; 25] = [
     "errnos",
     "numbers",
     "forks",
@@ -563,6 +568,7 @@ const TRAPPED: [&str; 24] = [
     "undecided",
     "altstacks",
     "waited",
+    "beginnings",
     "replaced",
     "spawned",
     "connects",
