@@ -46,7 +46,8 @@ pub struct Carried {
 }
 
 /// The program in a process that can trap its calls. None: it can be executed as it is, with the
-/// library in it, or the kernel shall say what is wrong with it.
+/// library in it, or the kernel shall say what is wrong with it, or there is no `clearway-trap`
+/// below this root, and it is executed as it is, too.
 ///
 /// # Safety
 /// `argv` is null, or ends in a null pointer; the environment are C strings. What both point to has
@@ -70,6 +71,9 @@ pub unsafe fn carried(
     } else if !can_be_carried(path) {
         return Ok(None);
     }
+    if !is_there(carrier) {
+        return Ok(None);
+    }
     let program = words.first().map_or(path, |interpreter| interpreter);
     let (name, open) = lasting_name(OsStr::from_bytes(program.to_bytes()))?;
     let variable = [TRAPPED_VARIABLE.as_bytes(), b"=", name.as_os_str().as_bytes()].concat();
@@ -80,6 +84,12 @@ pub unsafe fn carried(
     argv.push(ptr::null());
     environment.push(ptr::null());
     Ok(Some(Carried { path: carrier.to_owned(), argv, environment, _words: words, _open: open }))
+}
+
+/// The process may execute it.
+fn is_there(path: &CStr) -> bool {
+    // SAFETY: a C string.
+    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
 
 /// A name by which the file is found once the program is executed, and what has to stay open until

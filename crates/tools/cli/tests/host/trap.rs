@@ -239,6 +239,25 @@ fn programs_that_a_trapped_program_executes_are_trapped_or_preloaded() {
     host.stop();
 }
 
+/// Where `clearway-trap` is not below the new root, a program is executed as the kernel does it.
+#[test]
+fn programs_below_another_root_are_executed_as_they_are() {
+    if !has_busybox() {
+        return;
+    }
+    let host = Host::new();
+    let root = host.folder.join("root");
+    fs::create_dir_all(&root).unwrap();
+    fs::copy(BUSYBOX, root.join("busybox")).unwrap();
+    let root = root.to_str().unwrap();
+    // Who changes the root and executes is trapped.
+    let said = trapped(&host, BUSYBOX, &["chroot", root, "/busybox", "echo", "below"]);
+    assert_eq!(said, "below\n");
+    // One that is preloaded executes it.
+    let said = trapped(&host, "chroot", &[root, "/busybox", "echo", "below"]);
+    assert_eq!(said, "below\n");
+}
+
 fn exchange_requests_in_go(has_c: bool) {
     let host = Host::new();
     let Some(program) = built(&host, has_c) else { return };
