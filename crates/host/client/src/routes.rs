@@ -19,9 +19,9 @@ pub fn destination(remote: SocketAddr, local: impl FnOnce() -> IpAddr) -> Socket
     }
     let here = match (any, local().to_canonical()) {
         (IpAddr::V4(_), IpAddr::V4(own)) if !own.is_unspecified() => IpAddr::V4(own),
-        (IpAddr::V6(_), IpAddr::V4(own)) if !own.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        (IpAddr::V4(_), _) => Ipv4Addr::LOCALHOST.into(),
-        (IpAddr::V6(_), _) => Ipv6Addr::LOCALHOST.into(),
+        // An IPv6 socket that is bound to an address of IPv4, or to its wildcard, speaks that only.
+        (IpAddr::V4(_), _) | (IpAddr::V6(_), IpAddr::V4(_)) => Ipv4Addr::LOCALHOST.into(),
+        (IpAddr::V6(_), IpAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
     };
     SocketAddr::new(here, remote.port())
 }

@@ -116,7 +116,6 @@ impl Raw {
                 raw.sin6_family = libc::AF_INET6 as sa_family_t;
                 raw.sin6_port = addr.port().to_be();
                 raw.sin6_addr.s6_addr = match ip {
-                    IpAddr::V4(ip) if ip.is_unspecified() => Ipv6Addr::UNSPECIFIED.octets(),
                     IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
                     IpAddr::V6(ip) => ip.octets(),
                 };

@@ -118,8 +118,8 @@ pub(crate) fn decide(fd: c_int, deed: Deed, addr: SocketAddr) -> Answer<Option<V
     }
     let addr = match deed {
         Deed::Bind | Deed::Listen | Deed::Receive => addr,
-        // It is bound to no address, or it were decided.
-        Deed::Connect | Deed::Send => destination(addr, || wildcard(pending)),
+        // It is bound to no address but a wildcard, or it were decided.
+        Deed::Connect | Deed::Send => destination(addr, || local_of(fd, pending, &state).ip()),
     };
     let is_any = addr.ip().is_unspecified() && addr.port() == 0;
     if deed == Deed::Bind && is_any && !options::means_our_device(&state.told) {
@@ -170,7 +170,7 @@ pub(crate) fn settle(fd: c_int) -> Option<Mine> {
         return ours(fd);
     }
     let deed = if pending.kind == Kind::Stream { Deed::Listen } else { Deed::Receive };
-    let local = state.group.unwrap_or(SocketAddr::new(wildcard(pending), 0));
+    let local = state.group.unwrap_or(SocketAddr::new(wildcard(pending.v6), 0));
     let Ok(Owner::Clearway(client)) = owner(deed, local, &state.told) else { return None };
     if options::only_the_kernels(&state.told).is_some() {
         return None;
@@ -222,10 +222,11 @@ fn take_over(
     // chooses one that is good towards this peer. The kernel, which chose its port, knows nothing
     // of connections here.
     let is_unknown = deed == Deed::Connect && pending.kind == Kind::Stream && !state.port_was_asked;
+    let local = local_of(fd, pending, state);
     let port = match deed {
         Deed::Bind => addr.port(),
-        _ if state.bound && !is_unknown => kernel_port(fd).unwrap_or(0),
-        _ => 0,
+        _ if is_unknown => 0,
+        _ => local.port(),
     };
     let sends_here = matches!(deed, Deed::Connect | Deed::Send)
         && pending.kind == Kind::Datagram
@@ -248,9 +249,8 @@ fn take_over(
         }
         Err(why) => return Ok(Err(why)),
     }
-    if state.bound && !is_unknown {
-        let local = state.group.map_or_else(|| wildcard(pending), |group| group.ip());
-        bind_as_before(&made, local, (deed, port))?;
+    if state.bound && (!is_unknown || local.is_ipv4() && pending.v6) {
+        bind_as_before(&made, local.ip(), (deed, port))?;
     }
     // SAFETY: reads a flag.
     let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
@@ -330,33 +330,30 @@ fn before_port_is_told(fd: c_int, held: &Held<Object>, pending: &Pending) {
     if was_asked || !state.bound || state.group.is_some() || state.decided {
         return;
     }
-    let wildcard = SocketAddr::new(wildcard(pending), 0);
+    let wildcard = SocketAddr::new(local_of(fd, pending, &state).ip(), 0);
     let Ok(Owner::Clearway(client)) = owner(Deed::Bind, wildcard, &state.told) else { return };
     for _ in 0..PORTS_LOOKED_AT {
-        let is_taken = kernel_port(fd)
-            .is_some_and(|port| is_taken_in_namespace(client, pending, &state, port));
+        let is_taken = kernel_address(fd)
+            .is_some_and(|local| is_taken_in_namespace(client, pending, &state, local));
         if !is_taken || other_port_of_kernel(fd, held, pending, &state, wildcard).is_err() {
             return;
         }
     }
 }
 
-/// Whether a socket of these options cannot have the port because another has it.
+/// Whether a socket of these options cannot have the address because another has its port.
 fn is_taken_in_namespace(
     client: &'static Arc<Client>,
     pending: &Pending,
     state: &PendingState,
-    port: u16,
+    local: SocketAddr,
 ) -> bool {
     let options = clearway_client::SocketOptions::default();
-    let Ok((socket, _session)) = client.open_for_port(pending.kind, pending.v6, &options, port)
-    else {
-        return false;
-    };
+    let opened = client.open_for_port(pending.kind, pending.v6, &options, local.port());
+    let Ok((socket, _session)) = opened else { return false };
     let asks = Ours::new(socket, Extra::default());
     let told = options::replay(&asks, &state.told);
-    told.is_ok()
-        && asks.socket.bind(SocketAddr::new(wildcard(pending), port)) == fail(libc::EADDRINUSE)
+    told.is_ok() && asks.socket.bind(local) == fail(libc::EADDRINUSE)
 }
 
 /// Puts another kernel socket of the same options in the place of a pending one; it has another
@@ -415,8 +412,11 @@ pub(crate) fn kernels_socket(
     Ok(socket)
 }
 
-fn kernel_port(fd: c_int) -> Option<u16> {
-    kernel_address(fd).map(|local| local.port())
+/// What a pending socket is bound to, or would be when it listens. An IPv6 socket may be bound to
+/// the wildcard address of IPv4 (::ffff:0.0.0.0), and leaves IPv6 to others then.
+fn local_of(fd: c_int, pending: &Pending, state: &PendingState) -> SocketAddr {
+    let bound = if state.bound { kernel_address(fd) } else { None };
+    bound.unwrap_or(SocketAddr::new(wildcard(pending.v6), 0))
 }
 
 /// Where the kernel has a socket bound.
@@ -459,7 +459,7 @@ fn is_only_bound(mine: &Mine) -> bool {
     (mine.is_stream() || mine.may_go_back())
         && socket.remote().is_none()
         && !socket.is_listener()
-        && socket.local().ip().is_unspecified()
+        && socket.local().ip().to_canonical().is_unspecified()
 }
 
 /// An option is set that only the kernel has: a socket that was only bound goes back, as one that
@@ -526,12 +526,12 @@ fn tell_kernel(fd: c_int, told: &Told) {
 pub(crate) fn wildcard_of_stream(fd: c_int) -> Option<SocketAddr> {
     match &*TABLE.get(fd)? {
         Object::Pending(pending) if pending.kind == Kind::Stream => {
-            Some(SocketAddr::new(wildcard(pending), 0))
+            Some(SocketAddr::new(wildcard(pending.v6), 0))
         }
         _ => None,
     }
 }
 
-fn wildcard(pending: &Pending) -> IpAddr {
-    if pending.v6 { [0u16; 8].into() } else { [0u8; 4].into() }
+fn wildcard(v6: bool) -> IpAddr {
+    if v6 { [0u16; 8].into() } else { [0u8; 4].into() }
 }

@@ -40,7 +40,8 @@ pub(super) fn set(setting: &mut Setting<'_>, name: c_int, value: &[u8]) -> Answe
 /// A socket that is bound to one IPv6 address cannot see IPv4, and Linux says so.
 fn is_bound_to_one(ours: &Ours) -> bool {
     let local = ours.socket.local();
-    local.port() != 0 && local.is_ipv6() && !local.ip().is_unspecified()
+    let ip = local.ip().to_canonical();
+    local.port() != 0 && ip.is_ipv6() && !ip.is_unspecified()
 }
 
 /// Tells what follows a rule of its own.

@@ -136,6 +136,11 @@ fn who_may_have_a_port_beside_whom() {
 }
 
 #[test]
+fn sockets_that_are_bound_to_the_wildcard_of_ipv4_leave_ipv6_alone() {
+    over_a_host("mapped");
+}
+
+#[test]
 fn one_port_is_for_as_many_as_share_it() {
     over_a_host("shared");
 }
@@ -547,7 +552,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 25] = [
+const TRAPPED: [&str; 26] = [
     "errnos",
     "numbers",
     "forks",
@@ -573,6 +578,7 @@ const TRAPPED: [&str; 25] = [
     "spawned",
     "connects",
     "faults_handled",
+    "mapped",
 ];
 
 /// Each of them says over Clearway what it says over the kernel.

@@ -123,7 +123,7 @@ impl Sessions {
     ) -> Result<(), Refusal> {
         let session = self.table.get(handle).ok_or_else(gone)?;
         let Some(remote) = remote else { return self.disconnect_datagrams(stack, handle) };
-        let peer = session.endpoint(remote)?;
+        let peer = session.peer(remote, session.local.map(Endpoint::from))?;
         let socket = self.bound(stack, handle)?;
         stack.udp_connect(socket, peer)?;
         let session = self.table.get_mut(handle).ok_or_else(gone)?;

@@ -45,6 +45,19 @@ impl Session {
         Ok(endpoint)
     }
 
+    /// The peer that a process names; refused when the socket has an address of the other family.
+    pub(super) fn peer(
+        &self,
+        remote: SocketAddr,
+        local: Option<Endpoint>,
+    ) -> Result<Endpoint, Refusal> {
+        let peer = self.endpoint(remote)?;
+        if peer.addr.is_v6() && local.is_some_and(|local| local.addr.is_v4()) {
+            return Err(refuse(Errno::EAFNOSUPPORT, "the socket has an address of IPv4"));
+        }
+        Ok(peer)
+    }
+
     /// An endpoint as the process's socket has it: IPv4 is mapped into IPv6 on an IPv6 socket.
     pub(super) fn shown(&self, endpoint: Endpoint) -> SocketAddr {
         match SocketAddr::from(endpoint) {

@@ -92,7 +92,8 @@ impl Sessions {
         remote: SocketAddr,
     ) -> Result<(), Refusal> {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
-        let peer = session.endpoint(remote)?;
+        let local = session.bind.and_then(|bind| stack.bound_local(bind));
+        let peer = session.peer(remote, local)?;
         match &session.what {
             What::Listener(_) => return Err(refuse(Errno::EISCONN, "the socket listens")),
             What::Conn(conn) => {

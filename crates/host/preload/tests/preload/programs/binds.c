@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ANY4, ONE4, MAPPED, ANY6, ONLY6, ONE6, ADDRESSES };
-static const char *names[ADDRESSES] = {"0.0.0.0", "v4", "::ffff:v4", "::", ":: only", "v6"};
+enum { ANY4, ONE4, MAPPED, MAPPED_ANY, ANY6, ONLY6, ONE6, ADDRESSES };
+static const char *names[ADDRESSES] = {"0.0.0.0", "v4", "::ffff:v4", "::ffff:0.0.0.0", "::", ":: only", "v6"};
 static const char *shares[4] = {"-", "address", "port", "both"};
 static const char *v4, *v6;
 static unsigned short port;
@@ -27,9 +27,9 @@ static socklen_t fill(int which, unsigned short at, struct sockaddr_storage *out
     in6->sin6_family = AF_INET6;
     in6->sin6_port = at;
     if (which == ONE6) inet_pton(AF_INET6, v6, &in6->sin6_addr);
-    if (which == MAPPED) {
+    if (which == MAPPED || which == MAPPED_ANY) {
         char text[64];
-        snprintf(text, sizeof text, "::ffff:%s", v4);
+        snprintf(text, sizeof text, "::ffff:%s", which == MAPPED ? v4 : "0.0.0.0");
         inet_pton(AF_INET6, text, &in6->sin6_addr);
     }
     return sizeof *in6;
@@ -40,7 +40,7 @@ static int make(int type, int which, int share) {
     if (share & 1) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (share & 2) setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
     if (which == ONLY6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    if (which == ANY6 || which == MAPPED) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (which == ANY6 || which == MAPPED || which == MAPPED_ANY) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     return fd;
 }
 
@@ -71,12 +71,14 @@ static unsigned short free_port(int type) {
 static void pairs(int type, int acts) {
     for (int a = 0; a < ADDRESSES; a++) for (int share_a = 0; share_a < 4; share_a++)
         for (int b = 0; b < ADDRESSES; b++) for (int share_b = 0; share_b < 4; share_b++) {
+            // Beside a socket for both families that is connected over IPv6, Linux lets this one be and not the same of an IPv4 socket.
+            if (acts && type == SOCK_DGRAM && a == ANY6 && b == MAPPED_ANY) continue;
             int first = make(type, a, share_a), second = make(type, b, share_b), acted = 0, listens = -1;
             int one = bound(first, a, port);
             if (acts && type == SOCK_STREAM) acted = listen(first, 4) == 0 ? 0 : errno;
             if (acts && type == SOCK_DGRAM) {
                 struct sockaddr_storage to;
-                socklen_t len = fill(a == ANY4 || a == ONE4 ? ONE4 : a == MAPPED ? MAPPED : ONE6, htons(9), &to);
+                socklen_t len = fill(a == ANY4 || a == ONE4 ? ONE4 : a == MAPPED || a == MAPPED_ANY ? MAPPED : ONE6, htons(9), &to);
                 acted = connect(first, (struct sockaddr *)&to, len) == 0 ? 0 : errno;
             }
             int two = bound(second, b, port);
