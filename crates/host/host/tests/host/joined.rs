@@ -47,7 +47,8 @@ fn who_was_handed_a_session_may_use_what_is_its_programs() {
     says(&client, &mut second, &other, &mut accepted, b"accepted by a question");
     let session_fd = other.session_fds(1).unwrap().pop().unwrap();
     let mut third = client.connect(SERVER).unwrap();
-    let session = other.take(&mut shared).unwrap();
+    // The record of the one before may come twice.
+    let session = (0..2).find_map(|_| other.take(&mut shared)).unwrap();
     let claimed = other.claim(session, session_fd);
     // A session fd of its own leads to the program whose session it stands for.
     let next = Guest::attach(&world.attach_socket(), hello("server", Some("1234"))).unwrap();
