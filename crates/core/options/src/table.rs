@@ -288,9 +288,10 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Ip, 33, "IP_MULTICAST_TTL",     Shaped(F::MulticastTtl), Tunes, DONE),
     row(Ip, 34, "IP_MULTICAST_LOOP",    Shaped(F::MulticastLoop), Tunes, DONE),
     row(Ip, 49, "IP_MULTICAST_ALL",     Shaped(F::MulticastAll), Along, DONE),
+    row(Ip, 24, "IP_BIND_ADDRESS_NO_PORT", Flag(F::BindAddressNoPort), Along, "a stream that binds \
+        to port 0 gets its port when it connects: one that is free towards that peer"),
     row(Ip, 15, "IP_FREEBIND",          OffOnly,               Tunes, OFF),
     row(Ip, 19, "IP_TRANSPARENT",       OffOnly,               Stays, OFF),
-    row(Ip, 24, "IP_BIND_ADDRESS_NO_PORT", OffOnly,            Tunes, OFF),
     row(Ip, 20, "IP_RECVORIGDSTADDR",   OffOnly,               Stays, OFF),
     row(Ip, 6,  "IP_RECVOPTS",          OffOnly,               Along, OFF),
     row(Ip, 3,  "IP_HDRINCL",           OffOnly,               Along, OFF),

@@ -270,6 +270,9 @@ fields! {
     /// The address that IP_MULTICAST_IF named, as a number; 0: none. Datagrams to groups come from
     /// it, where the socket has no address of its own.
     48 MulticastSource, multicast_source: u32 = 0;
+    /// IP_BIND_ADDRESS_NO_PORT: a stream that binds to port 0 gets its port when it connects, one
+    /// that may be used towards other peers as well.
+    49 BindAddressNoPort, bind_address_no_port: bool = false;
 }
 
 /// The least that TCP_NOTSENT_LOWAT stands for.

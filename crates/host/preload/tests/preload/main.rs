@@ -141,6 +141,11 @@ fn sockets_that_are_bound_to_the_wildcard_of_ipv4_leave_ipv6_alone() {
 }
 
 #[test]
+fn streams_that_are_bound_without_a_port_get_theirs_with_the_connection() {
+    over_a_host("portless");
+}
+
+#[test]
 fn one_port_is_for_as_many_as_share_it() {
     over_a_host("shared");
 }

@@ -85,7 +85,8 @@ impl Sessions {
         let blocks = FifoBlocks::take(&program.memory, MAX_BACKLOG * workers * RECORD)
             .ok_or_else(no_memory)?;
         // A socket that was never bound listens on any address and a free port, as on Linux.
-        let (bind, any) = (session.bind, Endpoint::new(session.any(), 0));
+        let address = session.bound_address.unwrap_or(session.any());
+        let (bind, any) = (session.bind, Endpoint::new(address, 0));
         let bind = match bind {
             Some(bind) => bind,
             None => {

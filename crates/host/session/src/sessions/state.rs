@@ -16,7 +16,7 @@ use clearway_shm::attach_socket::{Kind, SessionId, SocketOptions};
 use clearway_shm::layout::{Message, state};
 use clearway_shm::notifier::NotifierSet;
 use clearway_shm::{HostPage, SessionView};
-use clearway_wire::Endpoint;
+use clearway_wire::{Addr, Endpoint};
 use nix::errno::Errno;
 
 use super::datagram_fifos::{self, Datagrams};
@@ -109,6 +109,8 @@ pub struct Session {
     pub(super) connects_later: bool,
     /// The port that it reserved.
     pub(super) bind: Option<BindId>,
+    /// The address that it is bound to without a port (IP_BIND_ADDRESS_NO_PORT).
+    pub(super) bound_address: Option<Addr>,
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
     /// Processes that hear of it.

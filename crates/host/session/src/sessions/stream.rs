@@ -80,7 +80,7 @@ impl Sessions {
             owner: session.program.owner,
         };
         let bind = stack.bind(spec)?;
-        session.bind = Some(bind);
+        (session.bind, session.bound_address) = (Some(bind), None);
         Ok(stack.bound_local(bind).unwrap_or(local))
     }
 
@@ -92,7 +92,9 @@ impl Sessions {
         remote: SocketAddr,
     ) -> Result<(), Refusal> {
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
-        let local = session.bind.and_then(|bind| stack.bound_local(bind));
+        let address = session.bound_address;
+        let bound = session.bind.and_then(|bind| stack.bound_local(bind));
+        let local = bound.or(address.map(|address| Endpoint::new(address, 0)));
         let peer = session.peer(remote, local)?;
         match &session.what {
             What::Listener(_) => return Err(refuse(Errno::EISCONN, "the socket listens")),
@@ -126,9 +128,9 @@ impl Sessions {
         let spec = ConnectSpec {
             table: session.table,
             // The namespace's own addresses come first.
-            local: session
-                .interface
-                .and_then(|iface| stack.source_of(iface, peer.addr))
+            local: address
+                .filter(|address| !address.is_unspecified())
+                .or_else(|| session.interface.and_then(|iface| stack.source_of(iface, peer.addr)))
                 .map(|addr| Endpoint::new(addr, 0)),
             remote: peer,
             token,

@@ -124,6 +124,7 @@ impl Sessions {
             fifos_ahead: None,
             connects_later: false,
             bind: None,
+            bound_address: None,
             local: None,
             remote: None,
             subscribers: Vec::new(),
@@ -231,7 +232,9 @@ impl Sessions {
         let handle = self.session(program, id)?;
         let session = self.table.get(handle).ok_or_else(gone)?;
         let endpoint = session.endpoint(local)?;
-        if session.local.is_some() || !matches!(session.what, What::Fresh | What::Datagrams(_)) {
+        // As on Linux, who has an address without a port may have another.
+        let has_port = session.local.is_some_and(|local| local.port() != 0);
+        if has_port || !matches!(session.what, What::Fresh | What::Datagrams(_)) {
             return Err(refuse(Errno::EINVAL, "the socket is bound already"));
         }
         // Who binds to a group takes what is sent to it.
@@ -243,7 +246,13 @@ impl Sessions {
                 format!("{} is not an address of the namespace", endpoint.addr),
             ));
         }
+        let is_without_port = session.options.bind_address_no_port && endpoint.port == 0;
         let bound = match session.kind {
+            Kind::Stream if is_without_port => {
+                let session = self.table.get_mut(handle).ok_or_else(gone)?;
+                session.bound_address = Some(endpoint.addr);
+                endpoint
+            }
             Kind::Stream => self.bind_stream(stack, handle, endpoint)?,
             Kind::Datagram => self.bind_datagrams(stack, handle, endpoint)?,
         };

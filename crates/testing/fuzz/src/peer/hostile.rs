@@ -487,6 +487,7 @@ fn options(input: &mut Input<'_>) -> SocketOptions {
         mtu: u16::from(input.byte()) << (input.byte() % 9),
         fast_open: input.word() >> (input.byte() % 32),
         fast_open_connect: input.byte() & 1 != 0,
+        bind_address_no_port: input.byte() & 1 != 0,
         multicast_ttl: input.byte(),
         multicast_loop: input.byte() & 1 != 0,
         multicast_iface: input.word() >> (input.byte() % 32),
