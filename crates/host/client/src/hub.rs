@@ -709,6 +709,9 @@ impl Inner {
                     // about now stays ready.
                     sleeper.add(inner, IN | ET, INNER)?;
                 }
+                if let Some(edges) = set.edges() {
+                    sleeper.add(edges, IN | ET, INNER)?;
+                }
                 Arc::new(sleeper)
             }
         };

@@ -1,10 +1,12 @@
 //! Epoll sets in the hub: members, and the list of those that may be ready.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use clearway_shm::layout::state;
 use clearway_shm::wait::{self, EpollEvent, PollFd};
+use rustix::event::epoll::{self, CreateFlags};
 use slab::Slab;
 use std::time::Duration;
 
@@ -48,6 +50,8 @@ pub(crate) struct Set {
     pub(crate) kernel: bool,
     /// How many members are sets.
     inner: usize,
+    /// The kernel's sets of those of them that are asked for by their edges.
+    edges: Option<Arc<Internal>>,
 }
 
 /// A member.
@@ -108,6 +112,7 @@ impl Set {
             sleep: None,
             kernel: false,
             inner: 0,
+            edges: None,
         }
     }
 
@@ -152,6 +157,37 @@ impl Set {
         self.watches.retain(|watch| matches!(watch, Watch::Member { .. }));
     }
 
+    /// A set among the members is asked for by its edges. Those of its kernel's members come
+    /// together in a set of their own, where each is found once.
+    fn heed_edges(&mut self, key: usize, epfd: i32) -> Result<(), Errno> {
+        let edges = match &self.edges {
+            Some(edges) => edges.clone(),
+            None => {
+                self.sleep = None;
+                let made = Arc::new(Internal::new(epoll::create(CreateFlags::CLOEXEC)?));
+                self.edges.insert(made).clone()
+            }
+        };
+        let event = EpollEvent { events: IN | ET, data: key as u64 };
+        match wait::epoll_add(edges.as_fd().as_raw_fd(), epfd, event) {
+            Err(error) if error.raw_os_error() != Some(libc::EEXIST) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What those who sleep on the set learn of these edges by.
+    pub(crate) fn edges(&self) -> Option<i32> {
+        self.edges.as_ref().map(|edges| edges.as_fd().as_raw_fd())
+    }
+
+    /// The sets among the members that had an edge since this was asked last.
+    fn take_edges(&self) -> Vec<usize> {
+        let Some(edges) = self.edges() else { return Vec::new() };
+        let mut found = vec![EpollEvent::default(); self.inner];
+        let there = wait::epoll(edges, &mut found, Some(Duration::ZERO), None).unwrap_or(0);
+        found[..there].iter().map(|event| event.data as usize).collect()
+    }
+
     fn queue(&mut self, member: usize) {
         if let Some(entry) = self.members.get_mut(member).filter(|entry| !entry.queued) {
             entry.queued = true;
@@ -179,6 +215,7 @@ impl Inner {
         }
         // What happened to it before says nothing of when it becomes ready as a member.
         self.drain();
+        self.heed_member(set, what, events)?;
         let entry = self.sets.get_mut(set).ok_or(Errno::BADF)?;
         let member =
             entry.members.insert(Member { what, fd, events, data, queued: false, disabled: false });
@@ -191,6 +228,15 @@ impl Inner {
         }
         self.look_at_member(set, member);
         Ok(())
+    }
+
+    fn heed_member(&mut self, set: usize, what: What, events: u32) -> Result<(), Errno> {
+        let What::Set(key) = what else { return Ok(()) };
+        let inner = self.sets.get(key).ok_or(Errno::BADF)?.epfd;
+        match self.sets.get_mut(set) {
+            Some(entry) if events & ET != 0 => entry.heed_edges(key, inner),
+            _ => Ok(()),
+        }
     }
 
     /// EPOLL_CTL_MOD.
@@ -208,6 +254,8 @@ impl Inner {
             return Err(Errno::INVAL);
         }
         (member.events, member.data, member.disabled) = (events, data, false);
+        let what = member.what;
+        self.heed_member(set, what, events)?;
         self.look_at_member(set, index);
         Ok(())
     }
@@ -323,10 +371,15 @@ impl Inner {
     /// Sets among the members may be ready by what only the kernel knows.
     pub(crate) fn look_at_inner_sets(&mut self, set: usize) {
         let Some(entry) = self.sets.get(set).filter(|entry| entry.inner > 0) else { return };
-        let inner = entry
-            .members
-            .iter()
-            .filter(|(_, member)| matches!(member.what, What::Set(_)) && !member.queued);
+        let edges = entry.take_edges();
+        // What the kernel knows of the sets within a member has no edge here.
+        let holds_sets = |key| self.sets.get(key).is_some_and(|set: &Set| set.inner > 0);
+        let may_be_ready = |member: &Member| match member.what {
+            What::Socket(_) => false,
+            What::Set(key) => member.events & ET == 0 || holds_sets(key) || edges.contains(&key),
+        };
+        let inner =
+            entry.members.iter().filter(|(_, member)| !member.queued && may_be_ready(member));
         for member in inner.map(|(index, _)| index).collect::<Vec<_>>() {
             self.look_at_member(set, member);
         }
@@ -384,6 +437,22 @@ impl Inner {
                 }
             });
         any || entry.kernel && kernel_is_ready(entry.epfd)
+    }
+
+    /// The next arrival at what is ready in a set is told too, which is an edge for the set that
+    /// this one lies in: sockets that stay ready are not asked to tell otherwise.
+    fn arm_ready(&self, set: usize, fuel: usize) {
+        let Some(entry) = self.sets.get(set).filter(|_| fuel > 0) else { return };
+        for member in entry.ready.iter().filter_map(|member| entry.members.get(*member)) {
+            match member.what {
+                What::Set(inner) => self.arm_ready(inner, fuel - 1),
+                What::Socket(key) => {
+                    if let Some(socket) = self.sockets.get(key) {
+                        socket.core.arm(member.interest());
+                    }
+                }
+            }
+        }
     }
 
     /// An event touched the socket or set that is this member.
@@ -472,6 +541,8 @@ impl Inner {
                 entry.disabled = true;
             } else if entry.events & ET == 0 {
                 self.sets[set].queue(member);
+            } else if let What::Set(inner) = entry.what {
+                self.arm_ready(inner, MAX_NESTING);
             }
         }
         if let Some(set) = self.sets.get_mut(set) {

@@ -231,6 +231,74 @@ static void nested_first(uint32_t how, int levels)
 	close(ends[1]);
 }
 
+/* How often a set is told of, and what by the last event, when it is asked so often. */
+static void told(const char *what, int outer, int calls)
+{
+	struct epoll_event out[4];
+	struct pollfd one = {.fd = outer, .events = POLLIN};
+	int sum = 0;
+
+	usleep(20000);
+	for (int call = 0; call < calls; call++)
+		sum += epoll_wait(outer, out, 4, 0);
+	printf("  %s: %d of %d, poll %d\n", what, sum, calls, poll(&one, 1, 0));
+}
+
+static void *sends_twice(void *fd)
+{
+	for (int at = 0; at < 2; at++) {
+		usleep(100000);
+		send(*(int *)fd, "x", 1, 0);
+	}
+	return NULL;
+}
+
+/* A set by its edges in another: told once for each arrival, whatever stays unread. */
+static void nested_edges(uint32_t how, int kernels)
+{
+	int outer = epoll_create1(0), inner = epoll_create1(0), ends[2], local[2], *arrives = kernels ? local : ends;
+	struct epoll_event event = {.events = EPOLLIN | how, .data.u64 = 1}, out[4];
+	pthread_t sender;
+	char bytes[16];
+
+	printf("a set by its edges, its members %x, what comes is %s\n", how, kernels ? "the kernel's" : "not the kernel's");
+	pair(ends);
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, local))
+		die("socketpair");
+	epoll_ctl(inner, EPOLL_CTL_ADD, ends[0], &event);
+	epoll_ctl(inner, EPOLL_CTL_ADD, local[0], &event);
+	event.events = EPOLLIN | EPOLLET;
+	if (epoll_ctl(outer, EPOLL_CTL_ADD, inner, &event))
+		die("outer");
+	told("nothing", outer, 100);
+	send(arrives[1], "x", 1, 0);
+	told("something", outer, 100);
+	send(arrives[1], "x", 1, 0);
+	told("more", outer, 100);
+	pthread_create(&sender, NULL, sends_twice, &arrives[1]);
+	for (int at = 0; at < 2; at++)
+		printf("  slept: %d", epoll_wait(outer, out, 4, 10000));
+	pthread_join(sender, NULL);
+	printf(", then %d\n", epoll_wait(outer, out, 4, 0));
+	recv(arrives[0], bytes, sizeof(bytes), 0);
+	told("read", outer, 100);
+	send(arrives[1], "x", 1, 0);
+	told("and again", outer, 100);
+	event.events = EPOLLIN;
+	epoll_ctl(outer, EPOLL_CTL_MOD, inner, &event);
+	told("by its level", outer, how ? 1 : 100);
+	event.events = EPOLLIN | EPOLLET;
+	epoll_ctl(outer, EPOLL_CTL_MOD, inner, &event);
+	told("by its edges", outer, 100);
+	printf("  inner %d\n", epoll_wait(inner, out, 4, 0));
+	close(outer);
+	close(inner);
+	close(ends[0]);
+	close(ends[1]);
+	close(local[0]);
+	close(local[1]);
+}
+
 static void *sends_late(void *fd)
 {
 	usleep(20000);
@@ -368,6 +436,10 @@ int main(int argc, char **argv)
 	nested_first(0, 3);
 	nested_first(EPOLLET, 1);
 	nested_first(EPOLLET, 2);
+	nested_edges(0, 0);
+	nested_edges(0, 1);
+	nested_edges(EPOLLET, 0);
+	nested_edges(EPOLLET, 1);
 	joined_late();
 	joined_early();
 	polled_early(0);
