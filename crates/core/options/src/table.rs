@@ -159,6 +159,8 @@ const ERRORS: &str = "of a datagram socket: errors are kept one by one, also wit
      Of a stream it is told as it was set, and the calls tell the errors";
 const EARLY: &str = "done by the stack (RFC 7413) as far as `fast-open` below `[tcp]` of the \
     host's configuration lets it; else connections are as ever";
+const UNTUNED: &str =
+    "told as Linux tells it of a socket that it was never set on; it cannot be set";
 const GROUPS: &str =
     "done by the stack (IGMPv3, MLDv2), see below; whole filters (IP_MSFILTER) ENOPROTOOPT";
 const AS_V4: &str = "as for IPv4";
@@ -175,6 +177,10 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 30, "SO_ACCEPTCONN",    Own,                   Along, AS_LINUX),
     row(Socket, 17, "SO_PEERCRED",      Own,                   Along, AS_LINUX),
     row(Socket, 19, "SO_SNDLOWAT",      Told(1),               Along, AS_LINUX),
+    row(Socket, 56, "SO_INCOMING_NAPI_ID", Told(0),            Along, UNTUNED),
+    row(Socket, 49, "SO_INCOMING_CPU",  Told(-1),              Tunes, UNTUNED),
+    row(Socket, 74, "SO_TXREHASH",      Told(1),               Tunes, UNTUNED),
+    row(Socket, 42, "SO_PEEK_OFF",      Told(-1),              Stays, UNTUNED),
     row(Socket, 2,  "SO_REUSEADDR",     Flag(F::ReuseAddress), Along, BY_STACK),
     row(Socket, 15, "SO_REUSEPORT",     Flag(F::ReusePort),    Along, BY_STACK),
     row(Socket, 9,  "SO_KEEPALIVE",     Flag(F::Keepalive),    Along, BY_STACK),
@@ -201,6 +207,13 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 1,  "SO_DEBUG",         OffOnly,               Tunes, OFF),
     row(Socket, 5,  "SO_DONTROUTE",     OffOnly,               Stays, OFF),
     row(Socket, 36, "SO_MARK",          OffOnly,               Stays, OFF),
+    row(Socket, 75, "SO_RCVMARK",       OffOnly,               Stays, OFF),
+    row(Socket, 62, "SO_BINDTOIFINDEX", OffOnly,               Stays, OFF),
+    row(Socket, 44, "SO_LOCK_FILTER",   OffOnly,               Stays, OFF),
+    row(Socket, 45, "SO_SELECT_ERR_QUEUE", OffOnly,            Stays, OFF),
+    row(Socket, 69, "SO_PREFER_BUSY_POLL", OffOnly,            Tunes, OFF),
+    row(Socket, 72, "SO_BUF_LOCK",      OffOnly,               Tunes, OFF),
+    row(Socket, 73, "SO_RESERVE_MEM",   OffOnly,               Tunes, OFF),
     row(Socket, 29, "SO_TIMESTAMP",     Shaped(F::Timestamping), Along, STAMPS),
     row(Socket, 63, "SO_TIMESTAMP_NEW", Shaped(F::Timestamping), Along, STAMPS),
     row(Socket, 35, "SO_TIMESTAMPNS",   Shaped(F::Timestamping), Along, STAMPS),
@@ -210,10 +223,7 @@ pub const OPTIONS: &[SocketOption] = &[
     row(Socket, 25, "SO_BINDTODEVICE",  Own,                   Stays, "to the interface of the \
         namespace, where that has one alone: a socket that was not decided is Clearway's by it. \
         ENOPROTOOPT where it has several, ENODEV for a name that is none's"),
-    row(Socket, 49, "SO_INCOMING_CPU",  Absent,                Tunes, ""),
-    row(Socket, 69, "SO_PREFER_BUSY_POLL", Absent,             Tunes, ""),
     row(Socket, 70, "SO_BUSY_POLL_BUDGET", Absent,             Tunes, ""),
-    row(Socket, 62, "SO_BINDTOIFINDEX", Absent,                Stays, ""),
     row(Socket, 26, "SO_ATTACH_FILTER", Absent,                Stays, ""),
     row(Socket, 50, "SO_ATTACH_BPF",    Absent,                Stays, ""),
     row(Socket, 51, "SO_ATTACH_REUSEPORT_CBPF", Absent,        Stays, ""),

@@ -571,6 +571,28 @@ static void signals_of_arrivals(void)
 	close(ends[1]);
 }
 
+/* What nobody has set is told, also of sockets that have an address. */
+static void untouched(int kind)
+{
+	static const struct {
+		const char *name;
+		int number;
+	} options[] = {
+		{"SO_INCOMING_NAPI_ID", 56}, {"SO_PEEK_OFF", 42}, {"SO_LOCK_FILTER", 44}, {"SO_SELECT_ERR_QUEUE", 45},
+		{"SO_BINDTOIFINDEX", 62}, {"SO_PREFER_BUSY_POLL", 69}, {"SO_BUF_LOCK", 72}, {"SO_RESERVE_MEM", 73}, {"SO_RCVMARK", 75},
+		{"SO_INCOMING_CPU", 49},
+	};
+	int fd = bound(kind);
+
+	for (size_t at = 0; at < sizeof(options) / sizeof(*options); at++) {
+		int value = 7;
+		socklen_t len = sizeof(value);
+		int result = getsockopt(fd, SOL_SOCKET, options[at].number, &value, &len);
+		printf("%s: %d, %d, %u bytes\n", options[at].name, result, value, len);
+	}
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2)
@@ -592,5 +614,7 @@ int main(int argc, char **argv)
 	not_sent();
 	segment_sizes();
 	signals_of_arrivals();
+	untouched(SOCK_STREAM);
+	untouched(SOCK_DGRAM);
 	return 0;
 }
