@@ -384,6 +384,11 @@ impl Core {
         (distance < 1 << 31).then_some(Mark { number, distance, is_taken })
     }
 
+    /// Counts the urgent data that came; 0 before the first.
+    pub(crate) fn urgents(&self) -> u32 {
+        self.rx().map_or(0, |rx| rx.mem.head().urgents.load(Ordering::Acquire))
+    }
+
     /// The urgent byte was read with MSG_OOB. Call with `rx_lock` held.
     pub(crate) fn take_urgent(&self, mark: Mark) {
         if let Some(rx) = self.rx() {

@@ -19,6 +19,7 @@ use crate::object::{self, Mine, Object, Ours, Pending, PendingState, TABLE, ours
 use crate::options::{self, Extra, Told};
 use crate::process::{Host, host};
 use crate::real;
+use crate::sigio;
 use crate::sockets::set_nonblocking;
 use crate::table::Held;
 use crate::wait::replaced;
@@ -266,9 +267,13 @@ fn take_over(
         unsafe { real::epoll_ctl(set, libc::EPOLL_CTL_DEL, member, std::ptr::null_mut()) };
     }
     let made = TABLE.make(Object::Ours(made));
+    let asked = state.asks_for_signals.then(|| sigio::Asked::of(fd));
     for fd in descriptors(held) {
         replace(fd, session_fd.as_fd())?;
         object::put(fd, Some(made.clone()));
+    }
+    if let Some(asked) = asked {
+        asked.ask(fd);
     }
     drop(session_fd);
     client.hold_spares(None);
@@ -488,6 +493,7 @@ fn go_back(fd: c_int, mine: &Mine) -> Answer<()> {
         bound,
     )?;
     let Some(held) = TABLE.get(fd) else { return fail(libc::EBADF) };
+    let asked = sigio::Asked::of(fd);
     for fd in descriptors(&held) {
         let sets = mine.take_sets(fd).into_iter();
         let members = sets.filter_map(|set| {
@@ -502,6 +508,7 @@ fn go_back(fd: c_int, mine: &Mine) -> Answer<()> {
         replaced?;
         crate::epoll::rejoin_kernels(fd, members);
     }
+    asked.ask(fd);
     replaced::wake(&held);
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::errno::{Answer, check, fail};
 use crate::export::{Inside, depth, interpose};
 use crate::given;
 use crate::interfaces;
-use crate::object::{self, Mine, Object, Ours, TABLE, ours};
+use crate::object::{self, Object, Ours, TABLE, ours};
 use crate::options::stamps;
 use crate::process::is_own;
 use crate::real;
@@ -20,6 +20,8 @@ use crate::table::Held;
 mod tests;
 
 /// From `linux/sockios.h` and `asm/ioctls.h`; the `libc` crate does not have all of these.
+const FIOSETOWN: c_ulong = 0x8901;
+const SIOCSPGRP: c_ulong = 0x8902;
 const SIOCATMARK: c_ulong = 0x8905;
 const SIOCOUTQNSD: c_ulong = 0x894b;
 
@@ -246,14 +248,46 @@ unsafe fn inside_fcntl(fd: c_int, command: c_int, word: c_long) -> Inside<c_int>
             copied(fd, || check(unsafe { real::fcntl(fd, command, word) }))
         }
         libc::F_SETFL => {
-            let mine = ours(fd)?;
-            if let Err(errno) = asynchronous(fd, &mine, word as c_int & libc::O_ASYNC != 0) {
+            let is_async = word as c_int & libc::O_ASYNC != 0;
+            let Some(mine) = ours(fd) else {
+                if is_async {
+                    pending_asks_for_signals(fd);
+                }
+                return None;
+            };
+            if let Err(errno) = sigio::set_async(fd, &mine, is_async) {
                 return Some(Err(errno));
             }
             mine.socket.set_flag(flags::NONBLOCK, word as c_int & libc::O_NONBLOCK != 0);
             None
         }
+        libc::F_SETOWN => owned(fd, word != 0),
+        sigio::F_SETOWN_EX => {
+            // SAFETY: null, or the caller's owner.
+            let owner = unsafe { given::read(word as usize as *const sigio::Owner) }.ok()?;
+            owned(fd, owner.pid != 0)
+        }
+        sigio::F_SETSIG => {
+            pending_asks_for_signals(fd);
+            None
+        }
         _ => None,
+    }
+}
+
+/// The kernel keeps who the owner is.
+fn owned(fd: c_int, is_there: bool) -> Inside<c_int> {
+    let Some(mine) = ours(fd) else {
+        pending_asks_for_signals(fd);
+        return None;
+    };
+    sigio::set_owner(fd, &mine, is_there).err().map(Err)
+}
+
+/// An undecided socket is to send signals: that goes along when it is decided.
+fn pending_asks_for_signals(fd: c_int) {
+    if let Some(Object::Pending(pending)) = TABLE.get(fd).as_deref() {
+        pending.state().asks_for_signals = true;
     }
 }
 
@@ -265,7 +299,12 @@ unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
         // SAFETY: the caller's own arguments.
         return unsafe { interfaces::ioctl(fd, request, word) };
     }
-    let mine = ours(fd)?;
+    let Some(mine) = ours(fd) else {
+        if [libc::FIOASYNC, FIOSETOWN, SIOCSPGRP].contains(&request) {
+            pending_asks_for_signals(fd);
+        }
+        return None;
+    };
     let at = word as usize as *mut c_int;
     match request {
         libc::FIONBIO | libc::FIOASYNC => {
@@ -276,10 +315,14 @@ unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
             };
             if request == libc::FIOASYNC {
                 // The kernel keeps the flag.
-                return asynchronous(fd, &mine, on != 0).err().map(Err);
+                return sigio::set_async(fd, &mine, on != 0).err().map(Err);
             }
             mine.socket.set_flag(flags::NONBLOCK, on != 0);
             None
+        }
+        FIOSETOWN | SIOCSPGRP => {
+            // SAFETY: null, or the caller's number.
+            owned(fd, unsafe { given::read(at) }.ok()? != 0)
         }
         libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD | SIOCATMARK => {
             let give = |number: c_int| {
@@ -291,13 +334,6 @@ unsafe fn inside_ioctl(fd: c_int, request: c_ulong, word: c_long) -> Inside<c_in
         // SAFETY: the caller's own argument.
         _ => unsafe { stamps::ioctl(&mine, request, word) },
     }
-}
-
-/// O_ASYNC is set or cleared, if that is a change.
-fn asynchronous(fd: c_int, mine: &Mine, on: bool) -> Answer<()> {
-    // SAFETY: reads flags.
-    let flags = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
-    if (flags & libc::O_ASYNC != 0) == on { Ok(()) } else { sigio::change(fd, mine, on) }
 }
 
 /// What `ioctl` says of a socket's queues.

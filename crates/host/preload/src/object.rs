@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use clearway_client::{EpollSet, Kind, Socket};
@@ -76,6 +76,8 @@ pub(crate) struct PendingState {
     pub(crate) port_was_asked: bool,
     /// Epoll sets that it is a member of: the set's descriptor, its own, and what for.
     pub(crate) sets: Vec<(c_int, c_int, clearway_client::EpollEvent)>,
+    /// The program may have said whom it sends signals (F_SETOWN and the like).
+    pub(crate) asks_for_signals: bool,
     /// It is Clearway's or the kernel's by now; the table tells.
     pub(crate) decided: bool,
 }
@@ -104,6 +106,8 @@ pub(crate) struct Ours {
     last_stamp: AtomicU64,
     /// It is Clearway's because it waits for datagrams, and none of the kernel's has been sent to.
     may_go_back: AtomicBool,
+    /// The urgent byte that the owner was told of last.
+    urgent_told: AtomicU32,
     /// A datagram that is being put together.
     pub(crate) parts: Parts,
     extra: Mutex<Extra>,
@@ -118,6 +122,7 @@ impl Ours {
             segment_size: AtomicU16::new(0),
             last_stamp: AtomicU64::new(stamps::NEVER),
             may_go_back: AtomicBool::new(false),
+            urgent_told: AtomicU32::new(0),
             parts: Parts::default(),
             extra: Mutex::new(extra),
             sets: Mutex::default(),
@@ -151,6 +156,12 @@ impl Ours {
 
     pub(crate) fn set_may_go_back(&self, may: bool) {
         self.may_go_back.store(may, Ordering::Relaxed);
+    }
+
+    /// An urgent byte came since this was asked last.
+    pub(crate) fn take_urgent_news(&self) -> bool {
+        let now = self.socket.urgents();
+        self.urgent_told.swap(now, Ordering::Relaxed) != now
     }
 
     /// Options that only this library knows.

@@ -1,4 +1,5 @@
-//! SIGIO: signals of what happens at sockets with O_ASYNC.
+//! SIGIO: signals of what happens at sockets with O_ASYNC. SIGURG: of urgent data at streams that
+//! have an owner.
 //!
 //! The kernel keeps the flag, the owner (F_SETOWN) and the signal (F_SETSIG) for the descriptor as
 //! for any other, but nothing ever comes to it there. A thread of this library waits for these
@@ -13,11 +14,13 @@ use clearway_client::{EpollEvent, EpollSet};
 
 use crate::errno::{Answer, check, fail};
 use crate::export::guarded;
-use crate::object::Mine;
+use crate::object::{Mine, ours};
 use crate::{process, real};
 
 /// From `asm-generic/fcntl.h`; the `libc` crate does not have all of these.
+pub(crate) const F_SETSIG: c_int = 10;
 const F_GETSIG: c_int = 11;
+pub(crate) const F_SETOWN_EX: c_int = 15;
 const F_GETOWN_EX: c_int = 16;
 const F_OWNER_TID: c_int = 0;
 const F_OWNER_PID: c_int = 1;
@@ -29,15 +32,18 @@ const SI_SIGIO: c_int = -5;
 /// What is waited for: each thing that comes, once.
 const COMES: c_int = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
 
+/// The same where there is no more than an owner.
+const URGENT: c_int = libc::EPOLLPRI | libc::EPOLLET;
+
 /// Events that are taken at once.
 const EVENTS: usize = 64;
 
 /// `struct f_owner_ex`.
 #[repr(C)]
-#[derive(Default)]
-struct Owner {
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Owner {
     kind: c_int,
-    pid: c_int,
+    pub(crate) pid: c_int,
 }
 
 /// What the thread of a process waits for.
@@ -50,27 +56,95 @@ struct Watch {
 
 static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
 
-/// O_ASYNC was set or cleared.
-pub(crate) fn change(fd: c_int, mine: &Mine, on: bool) -> Answer<()> {
-    // O_ASYNC stays on the open file.
+/// O_ASYNC is set or cleared.
+pub(crate) fn set_async(fd: c_int, mine: &Mine, on: bool) -> Answer<()> {
+    if is_async(fd)? == on { Ok(()) } else { change(fd, mine, on, owner_of(fd).is_some()) }
+}
+
+/// There will be an owner, or none.
+pub(crate) fn set_owner(fd: c_int, mine: &Mine, is_there: bool) -> Answer<()> {
+    change(fd, mine, is_async(fd)?, is_there)
+}
+
+fn is_async(fd: c_int) -> Answer<bool> {
+    // SAFETY: reads flags.
+    Ok(check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })? & libc::O_ASYNC != 0)
+}
+
+/// Whom the kernel has as the owner; what is closed has none.
+fn owner_of(fd: c_int) -> Option<Owner> {
+    let mut owner = Owner::default();
+    // SAFETY: the kernel writes an owner.
+    let asked = unsafe { real::fcntl(fd, F_GETOWN_EX, (&raw mut owner).addr() as c_long) };
+    (asked >= 0 && owner.pid != 0).then_some(owner)
+}
+
+fn change(fd: c_int, mine: &Mine, is_async: bool, has_owner: bool) -> Answer<()> {
+    // O_ASYNC and the owner stay on the open file.
     mine.socket.keep_session_fd_apart();
-    let set = if on { Some(watched()?) } else { known() };
-    let Some(set) = set else { return Ok(()) };
-    if !on {
-        mine.leave_set(fd, &set);
-        // It may never have been a member.
-        let _ = set.remove(fd);
-        return Ok(());
-    }
     // What can be written to is no news.
-    let writable = mine.socket.readiness() & libc::EPOLLOUT as u32 != 0;
-    let events = if writable { COMES } else { COMES | libc::EPOLLOUT };
-    match set.add(fd, &mine.socket, EpollEvent { events: events as u32, data: fd as u64 }) {
-        Ok(()) => mine.join_set(fd, &set),
-        Err(errno) if errno.0 == libc::EEXIST => {}
-        Err(errno) => return Err(errno),
+    let is_writable = || mine.socket.readiness() & libc::EPOLLOUT as u32 != 0;
+    let events = match is_async {
+        true if is_writable() => COMES,
+        true => COMES | libc::EPOLLOUT,
+        false if has_owner && mine.is_stream() => URGENT,
+        false => {
+            let Some(set) = known() else { return Ok(()) };
+            mine.leave_set(fd, &set);
+            // It may never have been a member.
+            let _ = set.remove(fd);
+            return Ok(());
+        }
+    };
+    let set = watched()?;
+    let event = EpollEvent { events: events as u32, data: fd as u64 };
+    if set.contains(fd) {
+        return set.modify(fd, event);
     }
+    // What came before is nobody's.
+    mine.take_urgent_news();
+    set.add(fd, &mine.socket, event)?;
+    mine.join_set(fd, &set);
     Ok(())
+}
+
+/// What the kernel was asked for of a descriptor: it goes along when another open file comes to
+/// stand there.
+pub(crate) struct Asked {
+    is_async: bool,
+    owner: Option<Owner>,
+    signal: c_int,
+}
+
+impl Asked {
+    pub(crate) fn of(fd: c_int) -> Asked {
+        // SAFETY: reads a number.
+        let signal = unsafe { real::fcntl(fd, F_GETSIG, 0) };
+        Asked { is_async: is_async(fd) == Ok(true), owner: owner_of(fd), signal }
+    }
+
+    /// Asks the same of what stands there now. Signals that cannot be had are no reason to have no
+    /// socket.
+    pub(crate) fn ask(&self, fd: c_int) {
+        if self.signal > 0 {
+            // SAFETY: sets a number.
+            unsafe { real::fcntl(fd, F_SETSIG, self.signal.into()) };
+        }
+        if let Some(owner) = self.owner {
+            // SAFETY: the owner lives.
+            unsafe { real::fcntl(fd, F_SETOWN_EX, (&raw const owner).addr() as c_long) };
+        }
+        if self.is_async {
+            // SAFETY: sets flags.
+            unsafe {
+                let flags = real::fcntl(fd, libc::F_GETFL, 0);
+                real::fcntl(fd, libc::F_SETFL, (flags | libc::O_ASYNC).into())
+            };
+        }
+        if let Some(mine) = ours(fd).filter(|_| self.is_async || self.owner.is_some()) {
+            let _ = change(fd, &mine, self.is_async, self.owner.is_some());
+        }
+    }
 }
 
 fn known() -> Option<Arc<EpollSet>> {
@@ -128,19 +202,21 @@ fn run(set: &EpollSet, epoll: c_int) {
     });
 }
 
-/// Sends the signal of a descriptor to its owner.
+/// Sends the signals of a descriptor to its owner.
 fn tell(fd: c_int, events: u32) {
-    let mut owner = Owner::default();
-    // SAFETY: the kernel writes an owner; what is closed by now has none.
-    let signal = unsafe {
-        let asked = real::fcntl(fd, F_GETOWN_EX, (&raw mut owner).addr() as c_long);
-        if asked < 0 || owner.pid == 0 {
-            return;
-        }
-        real::fcntl(fd, F_GETSIG, 0)
-    };
+    let is_urgent =
+        events & libc::EPOLLPRI as u32 != 0 && ours(fd).is_some_and(|mine| mine.take_urgent_news());
+    let Some(owner) = owner_of(fd) else { return };
     let target =
         if [F_OWNER_PID, F_OWNER_TID].contains(&owner.kind) { owner.pid } else { -owner.pid };
+    if is_urgent {
+        send(owner.kind, target, libc::SIGURG);
+    }
+    if is_async(fd) != Ok(true) {
+        return;
+    }
+    // SAFETY: reads a number.
+    let signal = unsafe { real::fcntl(fd, F_GETSIG, 0) };
     if signal <= 0 {
         return send(owner.kind, target, libc::SIGIO);
     }

@@ -97,6 +97,7 @@ impl Found {
         let mut state = pending.state();
         state.told = told(fd, (self.kind, self.v6))?;
         (state.bound, state.port_was_asked) = (self.bound, self.bound);
+        state.asks_for_signals = true;
         drop(state);
         process::watch_forks();
         Some(TABLE.make(Object::Pending(pending)))

@@ -108,6 +108,11 @@ impl Socket {
         written.map_err(broken)?.map(|_| true)
     }
 
+    /// Another number after each urgent byte that came.
+    pub fn urgents(&self) -> u32 {
+        self.core.urgents()
+    }
+
     /// SIOCATMARK: what is read next is the urgent byte.
     pub fn at_mark(&self) -> bool {
         self.core.urgent().is_some_and(|mark| mark.distance == 0)

@@ -320,6 +320,11 @@ fn options_do_what_they_do_on_linux() {
 }
 
 #[test]
+fn owners_of_streams_are_told_of_urgent_data() {
+    over_a_host("owners");
+}
+
+#[test]
 fn what_comes_and_leaves_is_stamped_as_on_linux() {
     over_a_host("stamps");
 }
@@ -557,7 +562,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 26] = [
+const TRAPPED: [&str; 27] = [
     "errnos",
     "numbers",
     "forks",
@@ -584,6 +589,7 @@ const TRAPPED: [&str; 26] = [
     "connects",
     "faults_handled",
     "mapped",
+    "owners",
 ];
 
 /// Each of them says over Clearway what it says over the kernel.
