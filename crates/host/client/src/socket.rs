@@ -306,12 +306,17 @@ impl Socket {
 
     /// What close(2) waits for where SO_LINGER says some seconds: until the peer has acknowledged
     /// all that was written, they are over, the connection is, or a signal comes. Where another
-    /// process may hold the socket, that is not the last close, and nothing is waited for.
+    /// process may hold the socket, that is not the last close, and nothing is waited for; nor is
+    /// where bytes that nobody read make a reset of the end. To be called after `before_close`.
     pub fn linger(&self) {
         /// Between two looks, at first and at most.
         const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(10)];
         let seconds = self.options().linger.unwrap_or(0);
         if seconds == 0 || self.copies != self.client.copies() || self.is_listener() {
+            return;
+        }
+        let drained = self.core.rx().map(|rx| rx.mem.head().drained.load(Ordering::Acquire));
+        if drained == Some(0) {
             return;
         }
         let deadline = Deadline::after(Some(Duration::from_secs(seconds.into())));

@@ -125,6 +125,38 @@ int main(int argc, char **argv)
 	waitpid(child, NULL, 0);
 	close(ends[1]);
 
+	/* Bytes that nobody read end it by a reset, at once. */
+	full(ends);
+	linger(ends[0], LONG_S);
+	send(ends[1], "x", 1, 0);
+	await(ends[0], POLLIN);
+	start = now();
+	printf("something unread: %d", close(ends[0]));
+	printf(", waited: %d", now() - start > LONG_S / 2);
+	while (recv(ends[1], (char[1 << 14]){0}, 1 << 14, 0) > 0)
+		;
+	printf(", and the peer: %s\n", strerrorname_np(errno));
+	close(ends[1]);
+
+	/* Read, or without anything to send, it is as it was. */
+	full(ends);
+	linger(ends[0], 1);
+	send(ends[1], "x", 1, 0);
+	await(ends[0], POLLIN);
+	recv(ends[0], &(char){0}, 1, 0);
+	start = now();
+	printf("all read: %d", close(ends[0]));
+	printf(", waited: %d\n", now() - start > 0.9);
+	close(ends[1]);
+	pair(ends);
+	linger(ends[0], LONG_S);
+	send(ends[1], "x", 1, 0);
+	await(ends[0], POLLIN);
+	start = now();
+	printf("unread and nothing written: %d", close(ends[0]));
+	printf(", waited: %d\n", now() - start > LONG_S / 2);
+	close(ends[1]);
+
 	/* Nothing to wait for. */
 	pair(ends);
 	linger(ends[0], LONG_S);
