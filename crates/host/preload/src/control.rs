@@ -1,7 +1,7 @@
 //! Control messages of `sendmsg` and `recvmsg`.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use clearway_client::{Arrived, ErrorReport, SendTo, SentStamp, flags};
 use clearway_options::stamping;
@@ -25,9 +25,10 @@ const HEAD: usize = size_of::<cmsghdr>();
 const ALIGN: usize = size_of::<usize>();
 
 /// What of the socket that sends decides what may be said beside a send.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Sender {
     pub(crate) is_stream: bool,
+    pub(crate) v6: bool,
     /// SOF_TIMESTAMPING_OPT_ID.
     pub(crate) has_keys: bool,
 }
@@ -35,12 +36,24 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn of(ours: &Ours) -> Sender {
         let has_keys = ours.socket.stamping() & stamping::OPT_ID != 0;
-        Sender { is_stream: ours.is_stream(), has_keys }
+        Sender { is_stream: ours.is_stream(), v6: ours.socket.is_v6(), has_keys }
     }
 }
 
-/// Reads what a program says beside a datagram, or beside bytes of a stream.
-pub(crate) fn read(by: Sender, control: &[u8], how: &mut SendTo) -> Answer<()> {
+/// A datagram for this address, or for the peer, goes over IPv4.
+pub(crate) fn goes_over_v4(ours: &Ours, to: Option<SocketAddr>) -> bool {
+    let peer = || to.or_else(|| ours.socket.remote());
+    !ours.socket.is_v6() || peer().is_some_and(|to| to.ip().to_canonical().is_ipv4())
+}
+
+/// Reads what a program says beside a datagram, or beside bytes of a stream. `over_v4`: the datagram
+/// goes over IPv4, which is asked only where it matters.
+pub(crate) fn read(
+    by: Sender,
+    over_v4: impl Fn() -> bool,
+    control: &[u8],
+    how: &mut SendTo,
+) -> Answer<()> {
     let mut rest = control;
     while rest.len() >= HEAD {
         // SAFETY: there are bytes enough, and any are a head.
@@ -54,7 +67,9 @@ pub(crate) fn read(by: Sender, control: &[u8], how: &mut SendTo) -> Answer<()> {
             of_socket(by, head.cmsg_type, data, how)?;
         } else if !by.is_stream {
             // A stream looks at no others, as in Linux.
-            one(head.cmsg_level, head.cmsg_type, data, how)?;
+            let of_ip = matches!(head.cmsg_level, libc::IPPROTO_IP | libc::IPPROTO_IPV6);
+            let to_v4 = of_ip && over_v4();
+            one((by.v6, to_v4), (head.cmsg_level, head.cmsg_type), data, how)?;
         }
         rest = rest.get(len.next_multiple_of(ALIGN)..).unwrap_or(&[]);
     }
@@ -80,6 +95,11 @@ fn of_socket(by: Sender, kind: c_int, data: &[u8], how: &mut SendTo) -> Answer<(
             }
             how.stamp_key = Some(plain(data)?);
         }
+        // As the options: one is kept and does nothing, the other may be switched off.
+        libc::SO_PRIORITY => {
+            plain::<u32>(data)?;
+        }
+        libc::SO_MARK if plain::<u32>(data)? == 0 => {}
         // Only a Unix socket makes something of these.
         libc::SCM_RIGHTS | libc::SCM_CREDENTIALS => {}
         _ => return fail(libc::EINVAL),
@@ -87,8 +107,25 @@ fn of_socket(by: Sender, kind: c_int, data: &[u8], how: &mut SendTo) -> Answer<(
     Ok(())
 }
 
-fn one(level: c_int, kind: c_int, data: &[u8], how: &mut SendTo) -> Answer<()> {
-    match (level, kind) {
+/// What a datagram heeds: of the level IPPROTO_IP over IPv4, of IPPROTO_IPV6 over IPv6, and
+/// IPPROTO_UDP. Linux passes others over, so who does not know where it goes says both.
+fn one(
+    (from_v6, to_v4): (bool, bool),
+    message: (c_int, c_int),
+    data: &[u8],
+    how: &mut SendTo,
+) -> Answer<()> {
+    match message {
+        (libc::IPPROTO_IP, _) if !to_v4 => {}
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if to_v4 && from_v6 => {
+            let info: in6_pktinfo = plain(data)?;
+            let from = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
+            if from.is_ipv6() {
+                return fail(libc::EINVAL);
+            }
+            (how.iface, how.from) = (index(info.ipi6_ifindex)?, some(from));
+        }
+        (libc::IPPROTO_IPV6, _) if to_v4 => {}
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
             let info: in_pktinfo = plain(data)?;
             how.iface = index(info.ipi_ifindex as u32)?;
@@ -105,7 +142,10 @@ fn one(level: c_int, kind: c_int, data: &[u8], how: &mut SendTo) -> Answer<()> {
         (libc::IPPROTO_IP, libc::IP_TTL) => how.ttl = Some(byte(data, 1)?),
         (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => how.ttl = byte_or_default(data)?,
         (libc::IPPROTO_UDP, libc::UDP_SEGMENT) => how.segment_size = plain(data)?,
-        _ => return fail(libc::EINVAL),
+        (libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => {
+            return fail(libc::EINVAL);
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -154,6 +194,12 @@ fn plain<T: Plain>(data: &[u8]) -> Answer<T> {
     Ok(unsafe { data.as_ptr().cast::<T>().read_unaligned() })
 }
 
+/// The socket may want to know something of the datagram.
+pub(crate) fn may_tell(ours: &Ours, arrived: &Arrived) -> bool {
+    const WANTED: u32 = flags::PKTINFO | flags::RECVTOS | flags::RECVTTL | flags::RXQ_OVFL;
+    arrived.segment_size != 0 || ours.socket.flag(WANTED)
+}
+
 /// Writes control messages into a program's buffer.
 pub(crate) struct Writer<'a> {
     out: &'a mut [u8],
@@ -172,12 +218,12 @@ impl<'a> Writer<'a> {
     }
 
     fn put<T: Plain>(&mut self, level: c_int, kind: c_int, value: T) {
-        let len = HEAD + size_of::<T>();
+        let whole = HEAD + size_of::<T>();
         let room = self.out.len() - self.used;
-        if room < len {
-            // Linux gives as much of the data as fits, if the head does; a program that heeds
-            // MSG_CTRUNC makes nothing of it.
-            self.cut = true;
+        // As much of the data as fits, if the head does.
+        let len = whole.min(room);
+        self.cut |= len < whole;
+        if len < HEAD {
             return;
         }
         let head = cmsghdr { cmsg_len: len as _, cmsg_level: level, cmsg_type: kind };
@@ -185,9 +231,9 @@ impl<'a> Writer<'a> {
         // SAFETY: `len` bytes are writable there.
         unsafe {
             at.cast::<cmsghdr>().write_unaligned(head);
-            at.add(HEAD).cast::<T>().write_unaligned(value);
+            at.add(HEAD).copy_from_nonoverlapping((&raw const value).cast(), len - HEAD);
         }
-        self.used += len.next_multiple_of(ALIGN).min(room);
+        self.used += whole.next_multiple_of(ALIGN).min(room);
     }
 
     /// That it is the kernel that speaks, to whoever wants to know who does (SO_PASSCRED):
@@ -260,14 +306,6 @@ impl<'a> Writer<'a> {
             Some(IpAddr::V4(ip)) => libc::in_addr { s_addr: u32::from(ip).to_be() },
             _ => libc::in_addr { s_addr: 0 },
         };
-        if report.to.is_ipv4() && wants.pktinfo {
-            let info = in_pktinfo {
-                ipi_ifindex: iface as c_int,
-                ipi_spec_dst: v4(stamp.from),
-                ipi_addr: v4(Some(report.to.ip())),
-            };
-            self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
-        }
         if wants.pktinfo6 {
             let to = match report.to.ip() {
                 IpAddr::V4(to) => to.to_ipv6_mapped(),
@@ -277,21 +315,34 @@ impl<'a> Writer<'a> {
             let info = in6_pktinfo { ipi6_addr: addr, ipi6_ifindex: iface };
             self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
         }
+        let to = report.to.ip().to_canonical();
+        if to.is_ipv4() && wants.pktinfo {
+            let info = in_pktinfo {
+                ipi_ifindex: iface as c_int,
+                ipi_spec_dst: v4(stamp.from.map(|from| from.to_canonical())),
+                ipi_addr: v4(Some(to)),
+            };
+            self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+        }
     }
 
-    /// What this socket wants to know of a datagram.
+    /// What this socket wants to know of a datagram. What came over IPv4 is told at the level
+    /// IPPROTO_IP, by an IPv6 socket too.
     pub(crate) fn datagram(&mut self, ours: &Ours, arrived: &Arrived) {
         let socket = &ours.socket;
         let wants = ours.extra().wants;
         if socket.flag(flags::RXQ_OVFL) && arrived.drops > 0 {
             self.put(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, arrived.drops);
         }
-        let v4 = arrived.from.is_ipv4();
-        if v4 && wants.pktinfo {
-            self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, pktinfo(arrived));
+        if arrived.segment_size != 0 {
+            self.put(libc::IPPROTO_UDP, libc::UDP_GRO, c_int::from(arrived.segment_size));
         }
+        let v4 = arrived.from.ip().to_canonical().is_ipv4();
         if wants.pktinfo6 {
             self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, pktinfo6(arrived));
+        }
+        if v4 && wants.pktinfo {
+            self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, pktinfo(arrived));
         }
         if v4 && wants.ttl {
             self.put(libc::IPPROTO_IP, libc::IP_TTL, c_int::from(arrived.ttl));
@@ -304,9 +355,6 @@ impl<'a> Writer<'a> {
         }
         if !v4 && wants.tclass {
             self.put(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, c_int::from(arrived.tos));
-        }
-        if arrived.segment_size != 0 {
-            self.put(libc::IPPROTO_UDP, libc::UDP_GRO, c_int::from(arrived.segment_size));
         }
     }
 
@@ -429,7 +477,7 @@ struct Byte(#[allow(dead_code, reason = "only written to the program's memory")]
 impl Plain for Byte {}
 
 fn pktinfo(arrived: &Arrived) -> in_pktinfo {
-    let to = match arrived.to {
+    let to = match arrived.to.map(|to| to.to_canonical()) {
         Some(IpAddr::V4(to)) => u32::from(to).to_be(),
         _ => 0,
     };

@@ -362,16 +362,17 @@ unsafe fn recv_from(
     Ok(received.len as ssize_t)
 }
 
-/// Where control messages go, if the program wants any. Where its buffer is not there they are lost,
-/// as in the kernel.
+/// Where control messages go; no room at all where the program gave none, which is told it then.
+/// Where its buffer is not there they are lost, as in the kernel.
 ///
 /// # Safety
 /// The message names a buffer of the program's, or none.
 unsafe fn control_of<'a>(message: &msghdr) -> Option<&'a mut [u8]> {
     let (control, len) = (message.msg_control, message.msg_controllen);
-    if control.is_null() || given::writable(control, len).is_err() {
-        return None;
+    if control.is_null() {
+        return Some(&mut []);
     }
+    given::writable(control, len).ok()?;
     // SAFETY: not null, so the caller's.
     Some(unsafe { std::slice::from_raw_parts_mut(control.cast(), len) })
 }
@@ -416,7 +417,12 @@ unsafe fn recv_message(mine: &Ours, message: *mut msghdr, flags: c_int) -> Answe
                 }?;
             }
             // SAFETY: the caller's message.
-            if let Some(room) = unsafe { control_of(message) } {
+            let room = unsafe { control_of(message) };
+            // Most give no room and want to know nothing.
+            let is_told = |room: &&mut [u8]| {
+                !room.is_empty() || received.arrived != 0 || control::may_tell(mine, &arrived)
+            };
+            if let Some(room) = room.filter(is_told) {
                 let mut writer = control::Writer::new(room);
                 writer.stamps(mine, received.arrived, false);
                 writer.datagram(mine, &arrived);
@@ -797,7 +803,8 @@ unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Ans
         let control = unsafe {
             std::slice::from_raw_parts(message.msg_control.cast(), message.msg_controllen)
         };
-        control::read(control::Sender::of(mine), control, &mut how)?;
+        let over_v4 = || control::goes_over_v4(mine, to);
+        control::read(control::Sender::of(mine), over_v4, control, &mut how)?;
     }
     send_from(mine, &from, flags, Some(how))
 }

@@ -320,6 +320,11 @@ fn options_do_what_they_do_on_linux() {
 }
 
 #[test]
+fn control_messages_are_those_of_the_family_that_a_datagram_goes_over() {
+    over_a_host("beside");
+}
+
+#[test]
 fn owners_of_streams_are_told_of_urgent_data() {
     over_a_host("owners");
 }
@@ -562,7 +567,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 27] = [
+const TRAPPED: [&str; 28] = [
     "errnos",
     "numbers",
     "forks",
@@ -590,6 +595,7 @@ const TRAPPED: [&str; 27] = [
     "faults_handled",
     "mapped",
     "owners",
+    "beside",
 ];
 
 /// Each of them says over Clearway what it says over the kernel.
