@@ -147,7 +147,7 @@ int main(int argc, char **argv)
 		ordinary = 0;
 		send(ends[1], "x", 1, MSG_OOB);
 		came = come(&urgents, 1);
-		printf("  SIGURG %d, SIGIO %d\n", came, ordinary > 0);
+		printf("  SIGURG %d, SIGIO %d\n", came, come(&ordinary, is_async) > 0);
 		close(ends[0]);
 		close(ends[1]);
 		close(listening);
