@@ -232,11 +232,25 @@ impl Socket {
             attachment.push(self.message(*what, 0), || self.client.poll_once());
         }
         self.client.turn_inside();
+        if state & state::LISTENING != 0 && asked(How::Read) {
+            self.await_end_of_listening();
+        }
         // Other threads may be waiting for what does not come any more, and the host tells other
         // processes. As in Linux they are told also where this is an error: some programs wake
         // their threads so.
         self.client.hub().mark(self.core.key, ALL);
         if connected { Ok(()) } else { Err(Errno::NOTCONN) }
+    }
+
+    /// What comes next finds a socket that does not listen, as with a kernel. A host that does not
+    /// come to it is not waited for longer.
+    fn await_end_of_listening(&self) {
+        const LIMIT: Duration = Duration::from_secs(1);
+        let is_over = || !self.is_listener() || !self.is_alive();
+        if !is_over() {
+            // A signal is no reason to say something else.
+            let _ = self.client.wait_for(&self.core, ALL, Deadline::after(Some(LIMIT)), is_over);
+        }
     }
 
     /// A call that only looks is about to: a stack inside of this process is turned first, so that

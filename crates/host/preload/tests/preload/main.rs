@@ -325,6 +325,11 @@ fn control_messages_are_those_of_the_family_that_a_datagram_goes_over() {
 }
 
 #[test]
+fn sockets_are_used_for_something_else_afterwards() {
+    over_a_host("again");
+}
+
+#[test]
 fn owners_of_streams_are_told_of_urgent_data() {
     over_a_host("owners");
 }
@@ -567,7 +572,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 28] = [
+const TRAPPED: [&str; 29] = [
     "errnos",
     "numbers",
     "forks",
@@ -596,6 +601,7 @@ const TRAPPED: [&str; 28] = [
     "mapped",
     "owners",
     "beside",
+    "again",
 ];
 
 /// Each of them says over Clearway what it says over the kernel.
