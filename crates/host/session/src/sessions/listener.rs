@@ -62,6 +62,7 @@ impl Sessions {
     ) -> Result<attach_socket::Session, Refusal> {
         let handle = self.session(program, id)?;
         let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        session.forget_attempt(stack);
         match (&session.what, session.kind) {
             (_, Kind::Datagram) => {
                 return Err(refuse(Errno::EOPNOTSUPP, "datagram sockets do not listen"));

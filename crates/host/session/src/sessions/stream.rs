@@ -46,6 +46,27 @@ impl Session {
         Ok((rx.ok_or_else(no_memory)?, tx.ok_or_else(no_memory)?))
     }
 
+    /// An attempt to connect that failed is forgotten, and with it the port that only it had.
+    fn forget_conn(&mut self, stack: &mut HostStack, conn: ConnId) {
+        stack.close(conn);
+        self.clear_state(state::CONNECTED | state::FAILED | state::CLOSED | state::PEER_CLOSED);
+        self.what = What::Fresh;
+        self.known = Known::default();
+        let bound = self.bind.and_then(|bind| stack.bound_local(bind));
+        self.local = bound.map(|local| self.shown(local));
+        self.remote = None;
+    }
+
+    /// The process was told that its attempt to connect has failed: it binds, or listens, as with a
+    /// socket that never tried.
+    pub(super) fn forget_attempt(&mut self, stack: &mut HostStack) {
+        let What::Conn(conn) = self.what else { return };
+        let is_told = self.head.flags.load(Ordering::Acquire) & flags::DISCONNECTED != 0;
+        if is_told && self.head.state.load(Ordering::Relaxed) & state::FAILED != 0 {
+            self.forget_conn(stack, conn);
+        }
+    }
+
     /// Describes it in its words, with FIFOs that lie there.
     fn describe_stream(&self, places: Option<(FifoPlace, FifoPlace)>) {
         self.head.describe(&attach_socket::Session {
@@ -107,12 +128,7 @@ impl Sessions {
                     return Err(refuse(Errno::EISCONN, "the socket is connected"));
                 }
                 // An attempt that failed: Linux lets a socket try again.
-                stack.close(*conn);
-                session.clear_state(
-                    state::CONNECTED | state::FAILED | state::CLOSED | state::PEER_CLOSED,
-                );
-                session.what = What::Fresh;
-                session.known = Known::default();
+                session.forget_conn(stack, *conn);
             }
             // One that could not be made by a message may be made yet.
             What::Fresh | What::Datagrams(_) => session.clear_state(state::FAILED),

@@ -230,7 +230,8 @@ impl Sessions {
         local: SocketAddr,
     ) -> Result<SocketAddr, Refusal> {
         let handle = self.session(program, id)?;
-        let session = self.table.get(handle).ok_or_else(gone)?;
+        let session = self.table.get_mut(handle).ok_or_else(gone)?;
+        session.forget_attempt(stack);
         let endpoint = session.endpoint(local)?;
         // As on Linux, who has an address without a port may have another.
         let has_port = session.local.is_some_and(|local| local.port() != 0);
