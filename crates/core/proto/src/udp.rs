@@ -37,9 +37,10 @@ pub use report::{UdpErrorReport, UdpFragmenting, UdpLeft, UdpStamp, UdpStamped};
 /// never fewer than this.
 const BYTES_PER_DATAGRAM: usize = 512;
 const MIN_DATAGRAMS: usize = 16;
-/// The longest payload of a datagram over IPv4 and over IPv6.
+/// The longest payload of a datagram over IPv4 and over IPv6, whose lengths do not count the header
+/// of IPv6, nor one of fragments.
 const MAX_PAYLOAD_V4: usize = 65_535 - 20 - udp::HEADER_LEN;
-const MAX_PAYLOAD_V6: usize = 65_535 - 8 - udp::HEADER_LEN;
+const MAX_PAYLOAD_V6: usize = 65_535 - udp::HEADER_LEN;
 /// Datagrams of one socket that leave before the next one's turn comes.
 const QUANTUM: u32 = 32;
 /// Datagrams that one [`UdpOut::segment_size`] may make of a send at most, as on Linux

@@ -17,6 +17,15 @@ use crate::{Errno, Socket, destination};
 const MAX_PAYLOAD: [usize; 2] = [65_507, 65_527];
 
 impl Socket {
+    /// The longest payload of a datagram to this address, or to the peer. An IPv6 socket may send
+    /// over IPv4.
+    fn longest_payload(&self, to: Option<SocketAddr>) -> usize {
+        let [v4, v6] = MAX_PAYLOAD;
+        let is_v4 = |to: SocketAddr| to.ip().to_canonical().is_ipv4();
+        let peer = || to.or_else(|| self.remote());
+        if !self.core.v6 || peer().is_some_and(is_v4) { v4 } else { v6 }
+    }
+
     pub(super) fn send_datagram(
         &self,
         from: &[IoSlice<'_>],
@@ -27,11 +36,11 @@ impl Socket {
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::OPNOTSUPP);
         }
-        if total > MAX_PAYLOAD[usize::from(self.core.v6)] {
+        let to = how.to.map(|to| destination(to, || self.local().ip()));
+        if total > MAX_PAYLOAD[0] && total > self.longest_payload(to) {
             return Err(Errno::MSGSIZE);
         }
         self.may_send_datagram()?;
-        let to = how.to.map(|to| destination(to, || self.local().ip()));
         let how = &SendTo { to, ..*how };
         if how.to.is_none() && self.remote().is_none() {
             return Err(Errno::DESTADDRREQ);

@@ -147,6 +147,36 @@ static void go(int kind, const char *where, enum way way)
 	}
 }
 
+/* The longest datagrams are those of the family that they go over. */
+static void longest(const char *where)
+{
+	static const size_t sizes[] = {65507, 65508, 65519, 65520, 65526, 65527, 65528};
+	static char bytes[70000];
+	struct sockaddr_in6 at = in6(where, 0);
+	int to = socket(AF_INET6, SOCK_DGRAM, 0), from = socket(AF_INET6, SOCK_DGRAM, 0), off = 0;
+	struct timeval limit = {20, 0};
+
+	setsockopt(to, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (bind(to, (void *)&at, sizeof(at)))
+		die("bind");
+	at = name6(to);
+	for (int connects = 0; connects < 2; connects++) {
+		printf("%s, connected %d:", name(at), connects);
+		if (connects && connect(from, (void *)&at, sizeof(at)))
+			die("connect");
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+			ssize_t sent = connects ? send(from, bytes, sizes[i], 0) : sendto(from, bytes, sizes[i], 0, (void *)&at, sizeof(at));
+			printf(" %zu %s", sizes[i], word(sent < 0 ? -1 : 0));
+			if (sent >= 0)
+				printf(" got %zd", recv(to, bytes, sizeof(bytes), 0));
+		}
+		printf("\n");
+	}
+	close(to);
+	close(from);
+}
+
 int main(int argc, char **argv)
 {
 	const char *addr = argc > 1 ? argv[1] : "127.0.0.1";
@@ -167,5 +197,10 @@ int main(int argc, char **argv)
 		make(kind, "::ffff:0.0.0.0", BY_ZERO, 1);
 		printf("\n");
 	}
+	char mapped[64];
+
+	snprintf(mapped, sizeof(mapped), "::ffff:%s", v4);
+	longest(mapped);
+	longest(v6);
 	return 0;
 }
