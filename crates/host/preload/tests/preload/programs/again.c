@@ -110,8 +110,8 @@ static void attempts(void)
 				int fd = socket(self.ss_family, SOCK_STREAM, 0), other = listener();
 				struct sockaddr_storage before = nowhere(), name = nowhere(), to = name_of(other);
 
-				if (is_bound && bind(fd, (void *)&before, self_len))
-					die("bind");
+				while (is_bound && bind(fd, (void *)&before, self_len))
+					before = nowhere();
 				if (!is_blocking)
 					fcntl(fd, F_SETFL, O_NONBLOCK);
 				printf("refused, bound %d, blocking %d: %s", is_bound, is_blocking, word(connect(fd, (void *)&nobody, self_len)));

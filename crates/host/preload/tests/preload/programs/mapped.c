@@ -37,13 +37,18 @@ static struct sockaddr_in6 name6(int fd)
 	return addr;
 }
 
+/* One that nobody has, over either family. */
 static unsigned short free_port(int kind)
 {
-	int fd = bound(kind);
-	struct sockaddr_storage name = name_of(fd);
+	int fd = socket(AF_INET6, kind, 0), off = 0;
+	struct sockaddr_in6 any = in6("::", 0);
 
+	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (bind(fd, (void *)&any, sizeof(any)))
+		die("bind");
+	any = name6(fd);
 	close(fd);
-	return ((struct sockaddr_in6 *)&name)->sin6_port;
+	return any.sin6_port;
 }
 
 enum way { BY_NUMBER, BY_ZERO, ASKED, HANDED, WAYS };
@@ -58,7 +63,8 @@ static int make(int kind, const char *where, enum way way, int v6_only)
 	fd = socket(AF_INET6, kind, 0);
 	if (v6_only >= 0)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only));
-	result = bind(fd, (void *)&addr, sizeof(addr));
+	while ((result = bind(fd, (void *)&addr, sizeof(addr))) && errno == EADDRINUSE)
+		addr.sin6_port = free_port(kind);
 	printf("%s %s %s v6only %d: bind %s", kind == SOCK_STREAM ? "stream" : "datagrams", where == v4 ? "v4" : where, ways[way], v6_only, word(result));
 	if (way == ASKED)
 		name6(fd);
