@@ -307,9 +307,15 @@ pub(crate) extern "C" fn interrupted(
         ask_kernel(signal as usize, Some(&Action::default()), None);
         return;
     }
-    // SAFETY: only this thread touches it, and its signals are blocked from here on.
-    unsafe { (*block.info.get()).write(came) };
-    block.deferred.store(signal as u64, Ordering::Relaxed);
+    if block.deferred.load(Ordering::Relaxed) == 0 {
+        // SAFETY: only this thread touches it, and its signals are blocked from here on.
+        unsafe { (*block.info.get()).write(came) };
+        block.deferred.store(signal as u64, Ordering::Relaxed);
+    } else {
+        // Several came at once: another one's handler was called from within this one's, and all
+        // are blocked since.
+        send(signal as usize, info as usize);
+    }
     *mask_of(context) |= !FAULTS;
     let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
     let way_out = address(entry::clearway_trap_leave)..address(entry::clearway_trap_left);
@@ -331,16 +337,20 @@ pub(crate) extern "C" fn send_again(_: *mut ucontext_t, block: *const Block) {
     if !(1..=SIGNALS).contains(&signal) {
         return;
     }
+    send(signal, block.info.get() as usize);
+}
+
+/// Sends this thread a signal whose handler has not run, with what the kernel said of it.
+fn send(signal: usize, info: usize) {
     let action = remembered(signal);
     if action.flags & SA_RESETHAND != 0 {
-        // The kernel has taken the handler out, which has not run yet.
+        // The kernel has taken the handler out.
         ask_kernel(signal, Some(&entered_by_ours(&action)), None);
     }
     // SAFETY: asks who this is, and sends a signal to this thread.
     unsafe {
         let process = raw::syscall(libc::SYS_getpid, [0; 6]) as usize;
         let thread = raw::syscall(libc::SYS_gettid, [0; 6]) as usize;
-        let info = block.info.get() as usize;
         raw::syscall(libc::SYS_rt_tgsigqueueinfo, [process, thread, signal, info, 0, 0]);
     }
 }

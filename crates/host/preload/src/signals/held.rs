@@ -109,18 +109,26 @@ pub(crate) unsafe fn wait(number: c_long, words: [c_long; 6]) -> Answer<c_long> 
 pub(super) unsafe fn hold(signal: c_int, info: *const siginfo_t, context: *mut ucontext_t) -> bool {
     THREAD.with(|thread| {
         let is_free = thread.depth.load(Ordering::Relaxed) == 0;
-        // With one noted all are blocked. A confined process may not send itself signals.
-        if is_free || thread.held.load(Ordering::Relaxed) != 0 || clearway_client::is_confined() {
+        // A confined process may not send itself signals.
+        if is_free || super::FAULTS.contains(&signal) || clearway_client::is_confined() {
             return false;
         }
         // SAFETY: as the caller says; the kernel's mask is the first eight bytes of the C library's.
-        let (info, mask) =
+        let (said, mask) =
             unsafe { (info.read(), &mut *(&raw mut (*context).uc_sigmask).cast::<Mask>()) };
-        // SAFETY: only this thread touches it, and it does not read it now.
-        unsafe { (*thread.info.get()).write(info) };
+        // Of several that came at once the kernel calls the last one's handler first, from within
+        // the others': what the thread had blocked is what the first one, called last, finds.
         thread.mask.set(*mask);
-        thread.process.set(process());
-        thread.held.store(signal as u32, Ordering::Relaxed);
+        // With one noted all are blocked, so another one is only sent again.
+        if thread.held.load(Ordering::Relaxed) == 0 {
+            // SAFETY: only this thread touches it, and it does not read it now.
+            unsafe { (*thread.info.get()).write(said) };
+            thread.process.set(process());
+            thread.held.store(signal as u32, Ordering::Relaxed);
+        } else {
+            put_back(signal);
+            send(process(), signal, info as c_long);
+        }
         // What a fault is stays one.
         *mask |= !super::FAULTS.iter().fold(0, |mask, signal| mask | bit(*signal));
         true
@@ -146,22 +154,26 @@ impl Thread {
         // A child that was forked meanwhile has the note, but the signal was for its parent.
         if self.process.get() == process {
             put_back(signal);
-            let info = self.info.get() as c_long;
-            // SAFETY: asks who this is, and sends a signal to this thread, with what was noted.
-            unsafe {
-                let thread = real::syscall(libc::SYS_gettid, 0, 0, 0, 0, 0, 0);
-                let send = libc::SYS_rt_tgsigqueueinfo;
-                if real::syscall(send, process, thread, signal.into(), info, 0, 0) != 0 {
-                    // No room for what was said of it.
-                    real::syscall(libc::SYS_tgkill, process, thread, signal.into(), 0, 0, 0);
-                }
-            }
+            send(process, signal, self.info.get() as c_long);
             // A call that lets signals in while it waits has ended: this one came there, though it
             // is blocked otherwise.
             set_mask(mask & !bit(signal));
         }
         set_mask(mask);
         errno::set(errno);
+    }
+}
+
+/// Sends a signal to this thread, with what was said of it.
+fn send(process: c_long, signal: c_int, info: c_long) {
+    // SAFETY: asks who this is, and sends a signal; what was said of it lies there.
+    unsafe {
+        let thread = real::syscall(libc::SYS_gettid, 0, 0, 0, 0, 0, 0);
+        let send = libc::SYS_rt_tgsigqueueinfo;
+        if real::syscall(send, process, thread, signal.into(), info, 0, 0) != 0 {
+            // No room for what was said of it.
+            real::syscall(libc::SYS_tgkill, process, thread, signal.into(), 0, 0, 0);
+        }
     }
 }
 

@@ -347,6 +347,58 @@ static void left_in_a_call_of_the_kernels(void)
 	printf(" %d\n", close(fd));
 }
 
+/* Two signals at once, again and again, to a thread that waits in a call. */
+#define PAIRS 300
+
+static volatile int firsts, seconds;
+
+static void counts(int number)
+{
+	if (number == SIGUSR1)
+		firsts++;
+	else
+		seconds++;
+}
+
+static void *sends_pairs(void *target)
+{
+	for (int sent = 0; sent < PAIRS; sent++) {
+		usleep(2000);
+		pthread_kill(*(pthread_t *)target, SIGUSR1);
+		pthread_kill(*(pthread_t *)target, SIGUSR2);
+	}
+	return NULL;
+}
+
+static void at_once(void)
+{
+	struct sigaction action = {.sa_handler = counts}, before[2];
+	pthread_t other, us = pthread_self();
+	sigset_t mask;
+	char byte;
+	int ends[2];
+
+	pair(ends);
+	sigaction(SIGUSR1, &action, &before[0]);
+	sigaction(SIGUSR2, &action, &before[1]);
+	pthread_create(&other, NULL, sends_pairs, &us);
+	struct pollfd one = {.fd = ends[0], .events = POLLIN};
+	for (int round = 0; round < 2 * PAIRS; round++) {
+		poll(&one, 1, 5);
+		send(ends[1], "x", 1, 0);
+		recv(ends[0], &byte, 1, 0);
+	}
+	pthread_join(other, NULL);
+	pthread_sigmask(SIG_BLOCK, NULL, &mask);
+	/* Some may come while the one before waits. */
+	printf("two at once: all of the first %d, of the second %d", firsts > PAIRS * 3 / 4, seconds > PAIRS * 3 / 4);
+	printf(", blocked %d %d\n", sigismember(&mask, SIGUSR1), sigismember(&mask, SIGUSR2));
+	sigaction(SIGUSR1, &before[0], NULL);
+	sigaction(SIGUSR2, &before[1], NULL);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(int argc, char **argv)
 {
 	self_from(argc > 1 ? argv[1] : "127.0.0.1");
@@ -361,5 +413,6 @@ int main(int argc, char **argv)
 	told("ppoll", 0, 1);
 	told("epoll_pwait", 0, 2);
 	left_in_a_call_of_the_kernels();
+	at_once();
 	return 0;
 }
