@@ -22,7 +22,7 @@ mod tests;
 /// From `linux/sockios.h` and `asm/ioctls.h`; the `libc` crate does not have all of these.
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
-const SIOCATMARK: c_ulong = 0x8905;
+pub(crate) const SIOCATMARK: c_ulong = 0x8905;
 const SIOCOUTQNSD: c_ulong = 0x894b;
 
 /// From `linux/close_range.h`.

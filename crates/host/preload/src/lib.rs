@@ -14,6 +14,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "without the C names nobody calls the functions"))]
 
 mod addr;
+mod aliases;
 mod answered;
 mod cancel;
 mod control;
@@ -30,6 +31,7 @@ mod inheritors;
 mod inside;
 mod interfaces;
 mod lock;
+mod modules;
 mod names;
 mod object;
 mod options;

@@ -7,7 +7,8 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use crate::world::{
-    Host, PROGRAMS, build, build_static, compare, plain, preloaded, prepared, trapped,
+    Host, PROGRAMS, build, build_static, build_with_module, compare, plain, preloaded, prepared,
+    trapped,
 };
 
 mod world;
@@ -50,6 +51,10 @@ fn with_a_host_the_kernels_addresses_stay_the_kernels() {
 
 /// Runs a program over the host, IPv4 and IPv6, and compares it with the kernel.
 fn over_a_host(program: &str) {
+    over_a_host_built(program, build);
+}
+
+fn over_a_host_built(program: &str, build: impl Fn(&str) -> crate::world::Program) {
     if !prepared(true) {
         return;
     }
@@ -415,6 +420,16 @@ fn who_waits_at_a_socket_before_it_has_an_address_is_told_what_comes_to_it_after
 #[test]
 fn children_that_are_forked_while_threads_use_their_first_sockets_use_sockets() {
     over_a_host("beginnings");
+}
+
+#[test]
+fn modules_that_look_for_functions_in_themselves_first_find_the_librarys() {
+    over_a_host_built("modules", build_with_module);
+}
+
+#[test]
+fn functions_are_taken_over_by_their_other_names_too() {
+    over_a_host("aliases");
 }
 
 #[test]

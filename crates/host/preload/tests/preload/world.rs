@@ -118,9 +118,22 @@ pub(crate) fn build_static(name: &str) -> Program {
     compile(name, &["-static"])
 }
 
+/// The same with a module of its source beside it, which it finds by `module.so` alone.
+pub(crate) fn build_with_module(name: &str) -> Program {
+    let program = compile(name, &["-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
+    let module = program.folder.join("module.so");
+    compile_to(name, &["-shared", "-fPIC", "-DMODULE"], &module);
+    program
+}
+
 fn compile(name: &str, options: &[&str]) -> Program {
     let folder = folder();
     let path = folder.join(name);
+    compile_to(name, options, &path);
+    Program { folder, path }
+}
+
+fn compile_to(name: &str, options: &[&str], path: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/preload/programs")
         .join(format!("{name}.c"));
@@ -129,12 +142,11 @@ fn compile(name: &str, options: &[&str]) -> Program {
         .args(["-O1", "-w", "-pthread"])
         .args(options)
         .arg("-o")
-        .arg(&path)
+        .arg(path)
         .arg(source)
         .status()
         .expect("cc runs");
     assert!(status.success(), "{name}.c does not compile");
-    Program { folder, path }
 }
 
 /// What a program said.
