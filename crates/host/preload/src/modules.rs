@@ -5,7 +5,7 @@
 //! `dlopen` looks for a library where its caller's RUNPATH says, and loads it where the caller is, so
 //! it is jumped to and finds whom it served before.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -22,6 +22,22 @@ extern "C" fn find() -> *mut c_void {
     let found = if found.is_null() { missing as *mut c_void } else { found };
     REAL.store(found, Ordering::Release);
     found
+}
+
+/// The C library's `dlopen`, with all flags.
+///
+/// # Safety
+/// As for the C function.
+pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> *mut c_void {
+    let known = REAL.load(Ordering::Acquire);
+    let function = if known.is_null() { find() } else { known };
+    // SAFETY: the C library's function of this type, or one that answers as it does.
+    let function = unsafe {
+        std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char, c_int) -> *mut c_void>(
+            function,
+        )
+    };
+    function(path, flags)
 }
 
 /// In the place of a function that the C library does not have.
