@@ -1,7 +1,7 @@
 //! Control messages of `sendmsg` and `recvmsg`.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use clearway_client::{Arrived, ErrorReport, SendTo, SentStamp, flags};
 use clearway_options::stamping;
@@ -38,12 +38,6 @@ impl Sender {
         let has_keys = ours.socket.stamping() & stamping::OPT_ID != 0;
         Sender { is_stream: ours.is_stream(), v6: ours.socket.is_v6(), has_keys }
     }
-}
-
-/// A datagram for this address, or for the peer, goes over IPv4.
-pub(crate) fn goes_over_v4(ours: &Ours, to: Option<SocketAddr>) -> bool {
-    let peer = || to.or_else(|| ours.socket.remote());
-    !ours.socket.is_v6() || peer().is_some_and(|to| to.ip().to_canonical().is_ipv4())
 }
 
 /// Reads what a program says beside a datagram, or beside bytes of a stream. `over_v4`: the datagram

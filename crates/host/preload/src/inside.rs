@@ -11,7 +11,6 @@ use std::time::Duration;
 use clearway_client::in_process::{Calls, LIBRARY_VARIABLE, SETTINGS_VARIABLE, SYMBOL, Stack};
 use clearway_client::{AppConfig, Client};
 
-use crate::modules;
 use crate::object::{self, Object, TABLE};
 use crate::process::{client, tell};
 use crate::{real, start};
@@ -46,7 +45,7 @@ fn load(path: OsString) -> Result<Stack, String> {
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
     // SAFETY: the path is a C string; the library's constructors are those of Rust's standard
     // library.
-    let library = unsafe { modules::open(path.as_ptr(), flags) };
+    let library = unsafe { real::dlopen(path.as_ptr(), flags) };
     if library.is_null() {
         return Err(format!("{shown} cannot be loaded: {}", dl_error()));
     }

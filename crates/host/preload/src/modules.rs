@@ -5,9 +5,11 @@
 //! `dlopen` looks for a library where its caller's RUNPATH says, and loads it where the caller is, so
 //! it is jumped to and finds whom it served before.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::AtomicPtr;
+
+use crate::real;
 
 /// The C library's function; null: it was not looked for yet.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
@@ -17,27 +19,8 @@ const KEPT: c_int = !libc::RTLD_DEEPBIND;
 
 /// Finds the C library's function.
 extern "C" fn find() -> *mut c_void {
-    // SAFETY: the name is a C string; RTLD_NEXT asks for the definition behind this library.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
-    let found = if found.is_null() { missing as *mut c_void } else { found };
-    REAL.store(found, Ordering::Release);
-    found
-}
-
-/// The C library's `dlopen`, with all flags.
-///
-/// # Safety
-/// As for the C function.
-pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> *mut c_void {
-    let known = REAL.load(Ordering::Acquire);
-    let function = if known.is_null() { find() } else { known };
-    // SAFETY: the C library's function of this type, or one that answers as it does.
-    let function = unsafe {
-        std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char, c_int) -> *mut c_void>(
-            function,
-        )
-    };
-    function(path, flags)
+    let found = real::find(&REAL, c"dlopen");
+    if found.is_null() { missing as *mut c_void } else { found }
 }
 
 /// In the place of a function that the C library does not have.

@@ -44,7 +44,8 @@ impl Missing for ssize_t {
     const MISSING: ssize_t = -1;
 }
 
-fn find(cell: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+/// The function of this name behind this library, kept in the cell. Null: there is none.
+pub(crate) fn find(cell: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = cell.load(Ordering::Acquire);
     if !known.is_null() {
         return known;
@@ -99,6 +100,7 @@ real! {
         len: socklen_t) -> c_int;
     fn shutdown(fd: c_int, how: c_int) -> c_int;
     fn system(command: *const c_char) -> c_int;
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
     fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE;
 
     fn close(fd: c_int) -> c_int;

@@ -803,7 +803,7 @@ unsafe fn send_message(mine: &Ours, message: *const msghdr, flags: c_int) -> Ans
         let control = unsafe {
             std::slice::from_raw_parts(message.msg_control.cast(), message.msg_controllen)
         };
-        let over_v4 = || control::goes_over_v4(mine, to);
+        let over_v4 = || mine.socket.goes_over_v4(to);
         control::read(control::Sender::of(mine), over_v4, control, &mut how)?;
     }
     send_from(mine, &from, flags, Some(how))

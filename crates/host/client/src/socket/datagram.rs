@@ -17,13 +17,10 @@ use crate::{Errno, Socket, destination};
 const MAX_PAYLOAD: [usize; 2] = [65_507, 65_527];
 
 impl Socket {
-    /// The longest payload of a datagram to this address, or to the peer. An IPv6 socket may send
-    /// over IPv4.
-    fn longest_payload(&self, to: Option<SocketAddr>) -> usize {
-        let [v4, v6] = MAX_PAYLOAD;
-        let is_v4 = |to: SocketAddr| to.ip().to_canonical().is_ipv4();
+    /// A datagram for this address, or for the peer, goes over IPv4, as it may from an IPv6 socket.
+    pub fn goes_over_v4(&self, to: Option<SocketAddr>) -> bool {
         let peer = || to.or_else(|| self.remote());
-        if !self.core.v6 || peer().is_some_and(is_v4) { v4 } else { v6 }
+        !self.core.v6 || peer().is_some_and(|to| to.ip().to_canonical().is_ipv4())
     }
 
     pub(super) fn send_datagram(
@@ -37,7 +34,8 @@ impl Socket {
             return Err(Errno::OPNOTSUPP);
         }
         let to = how.to.map(|to| destination(to, || self.local().ip()));
-        if total > MAX_PAYLOAD[0] && total > self.longest_payload(to) {
+        let [over_v4, over_v6] = MAX_PAYLOAD;
+        if total > over_v6 || total > over_v4 && self.goes_over_v4(to) {
             return Err(Errno::MSGSIZE);
         }
         self.may_send_datagram()?;
