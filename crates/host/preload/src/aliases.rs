@@ -1,12 +1,10 @@
-//! Other names of functions that this library stands in for, which the C library shows as well, and
-//! a function of the C library's that asks for a socket's state from the inside.
+//! Other names of functions that this library stands in for, which the C library shows as well.
 
 use std::ffi::{c_int, c_long, c_void};
 
 use libc::{fd_set, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
 
-use crate::files::{self, SIOCATMARK};
-use crate::{sockets, transfer, wait};
+use crate::{files, sockets, transfer, wait};
 
 macro_rules! also_named {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $answer:ty => $function:path;)*) => {$(
@@ -35,19 +33,4 @@ also_named! {
     fn __send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t
         => transfer::send;
     fn __write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t => transfer::write;
-}
-
-/// `sockatmark(3)`, which is an `ioctl` by its definition.
-///
-/// # Safety
-/// Takes no pointers.
-// SAFETY: it stands in for the function of this name in the C library, with its signature.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C-unwind" fn sockatmark(fd: c_int) -> c_int {
-    let mut is_there: c_int = 0;
-    // SAFETY: the number lives as long as the call.
-    match unsafe { files::ioctl(fd, SIOCATMARK, (&raw mut is_there).addr() as c_long) } {
-        -1 => -1,
-        _ => is_there,
-    }
 }

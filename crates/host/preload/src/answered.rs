@@ -11,7 +11,7 @@ use clearway_client::SocketTable;
 use crate::errno::{self, fail};
 use crate::export::{Inside, enter, guarded, leave};
 use crate::process;
-use crate::{interfaces, names, real};
+use crate::{interfaces, names, real, reused};
 
 #[cfg(test)]
 mod tests;
@@ -180,7 +180,7 @@ unsafe fn instead(path: *const c_char, flags: c_int, opened: c_int) -> c_int {
     let file = unsafe { found(path, opened >= 0) };
     match file.and_then(|file| answer(file, opened, flags)) {
         None => opened,
-        Some(Ok(fd)) => fd,
+        Some(Ok(fd)) => reused::given_out(fd),
         Some(Err(why)) => {
             if opened >= 0 {
                 // SAFETY: it was opened for this call, and nobody else knows it.
@@ -206,7 +206,7 @@ macro_rules! opens {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
             // SAFETY: the caller keeps to what the function asks.
-            unsafe { instead($path, $flags, real::$name($($arg),*)) }
+            unsafe { instead($path, $flags, reused::given_out(real::$name($($arg),*))) }
         }
     )*};
 }
@@ -247,6 +247,7 @@ unsafe fn stream_instead(
     mode: *const c_char,
     opened: *mut libc::FILE,
 ) -> *mut libc::FILE {
+    reused::stream_given_out(opened);
     // SAFETY: as the caller says.
     let Some(file) = (unsafe { found(path, !opened.is_null()) }) else { return opened };
     // SAFETY: the C library has read it.

@@ -10,6 +10,7 @@ use crate::export::{guarded, interpose};
 use crate::given;
 use crate::process::client;
 use crate::real;
+use crate::reused;
 use crate::signals::faults;
 
 /// Copies may be made now.
@@ -112,5 +113,7 @@ pub(crate) unsafe extern "C-unwind" fn popen(
 ) -> *mut FILE {
     guarded(may_be_made);
     // SAFETY: the caller's own arguments.
-    unsafe { real::popen(command, mode) }
+    let stream = unsafe { real::popen(command, mode) };
+    reused::stream_given_out(stream);
+    stream
 }

@@ -20,6 +20,7 @@ use crate::given;
 use crate::object::{Object, TABLE, ours};
 use crate::process;
 use crate::real;
+use crate::reused;
 use crate::table::Held;
 use crate::wait::{limit_of_millis, limit_of_timespec, mask_of};
 
@@ -222,7 +223,7 @@ fn remember(epfd: c_int, kernels: bool) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: takes no pointers.
-    remember(unsafe { real::epoll_create(size) }, false)
+    remember(reused::given_out(unsafe { real::epoll_create(size) }), false)
 }
 
 /// `epoll_create1(2)`
@@ -233,7 +234,7 @@ pub(crate) unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: takes no pointers.
-    remember(unsafe { real::epoll_create1(flags) }, false)
+    remember(reused::given_out(unsafe { real::epoll_create1(flags) }), false)
 }
 
 interpose! {

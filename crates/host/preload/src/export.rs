@@ -76,7 +76,7 @@ macro_rules! interpose {
     ($(
         $(#[$doc:meta])*
         fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty,
-            if $known:expr => $inside:expr;
+            if $known:expr => $inside:expr $(, kernels $kernels:path)?;
     )*) => {$(
         $(#[$doc])*
         ///
@@ -110,7 +110,9 @@ macro_rules! interpose {
             }
             $crate::export::leave(entered);
             // SAFETY: as above; these are the caller's own arguments.
-            unsafe { $crate::real::$name($($arg),*) }
+            let answer = unsafe { $crate::real::$name($($arg),*) };
+            $(let answer = $kernels(answer);)?
+            answer
         }
     )*};
 }

@@ -5,14 +5,15 @@ use std::os::fd::BorrowedFd;
 
 use clearway_client::{flags, is_internal};
 
-use crate::errno::{Answer, check, fail};
-use crate::export::{Inside, depth, interpose};
+use crate::errno::{self, Answer, check, fail};
+use crate::export::{Inside, depth, guarded, interpose};
 use crate::given;
 use crate::interfaces;
 use crate::object::{self, Object, Ours, TABLE, ours};
 use crate::options::stamps;
 use crate::process::is_own;
 use crate::real;
+use crate::reused::given_out;
 use crate::sigio;
 use crate::table::Held;
 
@@ -34,14 +35,19 @@ const LAST_INTERNAL: c_uint = (1 << 16) - 1;
 interpose! {
     /// `close(2)`
     fn close(fd: c_int) -> c_int, if TABLE.has(fd) || is_internal(fd)
-        || depth() > 0 => inside_close(fd);
+        || depth() > 0 => {
+        // Inside of a call of ours it is this library that closes what it opened. Where the table has
+        // its number, that is of a descriptor which was closed unseen.
+        if depth() > 1 { Some(close_now(fd)) } else { inside_close(fd) }
+    };
 
     /// `close_range(2)`
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int,
         if flags & CLOSE_RANGE_CLOEXEC == 0 => inside_close_range(first, last, flags);
 
     /// `dup(2)`
-    fn dup(fd: c_int) -> c_int, if TABLE.has(fd) => copied(fd, || check(real::dup(fd)));
+    fn dup(fd: c_int) -> c_int, if TABLE.has(fd) => copied(fd, || check(real::dup(fd))),
+        kernels given_out;
 
     /// `dup2(2)`
     fn dup2(from: c_int, to: c_int) -> c_int, if from != to
@@ -57,8 +63,8 @@ interpose! {
 
     /// `fcntl(2)`. Declared with `...` in C: on the machines that Clearway runs on, one optional
     /// word is passed as a fixed one is.
-    fn fcntl(fd: c_int, command: c_int, word: c_long) -> c_int,
-        if TABLE.has(fd) => inside_fcntl(fd, command, word);
+    fn fcntl(fd: c_int, command: c_int, word: c_long) -> c_int, if TABLE.has(fd)
+        || copies(command) && depth() == 0 => inside_fcntl(fd, command, word);
 
     /// `ioctl(2)`, declared with `...` as well.
     fn ioctl(fd: c_int, request: c_ulong, word: c_long) -> c_int, if TABLE.has(fd)
@@ -93,10 +99,6 @@ pub(crate) unsafe extern "C-unwind" fn closefrom(first: c_int) {
 }
 
 fn inside_close(fd: c_int) -> Inside<c_int> {
-    if depth() > 1 && !TABLE.has(fd) && !is_internal(fd) {
-        // One of ours, closed by ourselves, or one of the kernel's, closed by a signal handler.
-        return Some(close_now(fd));
-    }
     if is_internal(fd) {
         // The program never opened it: it is as if it were not there.
         return is_own().then(|| fail(libc::EBADF));
@@ -125,6 +127,15 @@ fn inside_close(fd: c_int) -> Inside<c_int> {
     Some(answer)
 }
 
+/// Closes a descriptor as the program does, also inside of a call of ours: it may be a socket of
+/// Clearway.
+pub(crate) fn close_held(fd: c_int) -> c_int {
+    let errno = errno::get();
+    let answer = guarded(|| inside_close(fd).unwrap_or_else(|| close_now(fd)));
+    errno::set(errno);
+    errno::finish(answer).unwrap_or(-1)
+}
+
 /// By the system call, so that no thread is cancelled in the midst of our own frames.
 fn close_now(fd: c_int) -> Answer<c_int> {
     // SAFETY: closes a descriptor, as the caller asks.
@@ -138,6 +149,24 @@ fn begin_close(fd: c_int) -> bool {
         before_close(fd, held);
     }
     held.is_some()
+}
+
+/// The kernel gave out this number anew: what the table has there was closed where this library did
+/// not see it.
+pub(crate) fn was_closed(fd: c_int) {
+    // What is being closed is seen; and what asks inside of a call of ours may hold a lock.
+    if !TABLE.has(fd) || TABLE.is_going(fd) || depth() > 1 || !is_own() {
+        return;
+    }
+    let Some(held) = object::begin_close(fd) else { return };
+    if let Object::Ours(mine) = &*held {
+        mine.leave_sets(fd);
+        if held.is_last() {
+            mine.socket.before_close();
+            mine.socket.closed();
+        }
+    }
+    object::end_close(fd);
 }
 
 fn before_close(fd: c_int, held: &Held<Object>) {
@@ -200,9 +229,14 @@ fn copied(fd: c_int, copy: impl FnOnce() -> Answer<c_int>) -> Inside<c_int> {
     let held = TABLE.get(fd)?;
     let answer = copy();
     if let Ok(new) = answer {
+        was_closed(new);
         object::put(new, Some(held));
     }
     Some(answer)
+}
+
+const fn copies(command: c_int) -> bool {
+    matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC)
 }
 
 /// A copy at a number that the program chose, of what may be the kernel's, in place of what may be
@@ -242,10 +276,16 @@ unsafe fn inside_fcntl(fd: c_int, command: c_int, word: c_long) -> Inside<c_int>
     match command {
         // This library keeps a copy of a descriptor that it closes: the kernel's, and no waiting
         // for itself.
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC if depth() > 1 && TABLE.is_going(fd) => None,
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+        _ if copies(command) && depth() > 1 && TABLE.is_going(fd) => None,
+        _ if copies(command) => {
             // SAFETY: the caller's own arguments.
-            copied(fd, || check(unsafe { real::fcntl(fd, command, word) }))
+            let copy = || check(unsafe { real::fcntl(fd, command, word) });
+            if TABLE.has(fd) {
+                return copied(fd, copy);
+            }
+            let copy = copy();
+            copy.into_iter().for_each(was_closed);
+            Some(copy)
         }
         libc::F_SETFL => {
             let is_async = word as c_int & libc::O_ASYNC != 0;

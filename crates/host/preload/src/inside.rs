@@ -13,7 +13,7 @@ use clearway_client::{AppConfig, Client};
 
 use crate::object::{self, Object, TABLE};
 use crate::process::{client, tell};
-use crate::{real, start};
+use crate::{modules, real, start};
 
 /// What sockets accepted is sent for so long at most when the process ends.
 const END_WITHIN: Duration = Duration::from_secs(2);
@@ -50,7 +50,7 @@ fn load(path: OsString) -> Result<Stack, String> {
         return Err(format!("{shown} cannot be loaded: {}", dl_error()));
     }
     // SAFETY: the library is open, and the symbol a C string.
-    let symbol = unsafe { libc::dlsym(library, SYMBOL.as_ptr()) };
+    let symbol = unsafe { modules::look_up(library, SYMBOL.as_ptr()) };
     if symbol.is_null() {
         return Err(format!("{shown} holds no stack: {}", dl_error()));
     }

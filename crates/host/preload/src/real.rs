@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::modules;
 use libc::{
     epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t, size_t, sockaddr,
     socklen_t, ssize_t, timespec, timeval,
@@ -51,7 +52,7 @@ pub(crate) fn find(cell: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
         return known;
     }
     // SAFETY: the name is a C string; RTLD_NEXT asks for the definition behind this library.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let found = unsafe { modules::look_up(libc::RTLD_NEXT, name.as_ptr()) };
     cell.store(found, Ordering::Release);
     found
 }
@@ -108,6 +109,41 @@ real! {
     fn dup(fd: c_int) -> c_int;
     fn dup2(from: c_int, to: c_int) -> c_int;
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+    fn creat(path: *const c_char, mode: c_uint) -> c_int;
+    fn creat64(path: *const c_char, mode: c_uint) -> c_int;
+    fn eventfd(count: c_uint, flags: c_int) -> c_int;
+    fn memfd_create(name: *const c_char, flags: c_uint) -> c_int;
+    fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
+    fn inotify_init() -> c_int;
+    fn inotify_init1(flags: c_int) -> c_int;
+    fn pipe(ends: *mut c_int) -> c_int;
+    fn pipe2(ends: *mut c_int, flags: c_int) -> c_int;
+    fn socketpair(family: c_int, kind: c_int, protocol: c_int, ends: *mut c_int) -> c_int;
+    fn openpty(main: *mut c_int, other: *mut c_int, name: *mut c_char, modes: *const c_void,
+        size: *const c_void) -> c_int;
+    fn posix_openpt(flags: c_int) -> c_int;
+    fn getpt() -> c_int;
+    fn mkstemp(path: *mut c_char) -> c_int;
+    fn mkstemp64(path: *mut c_char) -> c_int;
+    fn mkostemp(path: *mut c_char, flags: c_int) -> c_int;
+    fn mkostemp64(path: *mut c_char, flags: c_int) -> c_int;
+    fn mkstemps(path: *mut c_char, tail: c_int) -> c_int;
+    fn mkstemps64(path: *mut c_char, tail: c_int) -> c_int;
+    fn mkostemps(path: *mut c_char, tail: c_int, flags: c_int) -> c_int;
+    fn mkostemps64(path: *mut c_char, tail: c_int, flags: c_int) -> c_int;
+    fn shm_open(name: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    fn mq_open(name: *const c_char, flags: c_int, mode: c_uint, limits: *mut c_void) -> c_int;
+    fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int;
+    fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int;
+    fn fanotify_init(flags: c_uint, open: c_uint) -> c_int;
+    fn pidfd_open(pid: libc::pid_t, flags: c_uint) -> c_int;
+    fn tmpfile() -> *mut libc::FILE;
+    fn tmpfile64() -> *mut libc::FILE;
+    fn freopen(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE)
+        -> *mut libc::FILE;
+    fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE)
+        -> *mut libc::FILE;
+    fn perror(what: *const c_char) -> ();
     fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;

@@ -8,6 +8,7 @@ use clearway_client::{is_confined, may_be_session_fd};
 use libc::{cmsghdr, mmsghdr, msghdr, socklen_t, ssize_t, timespec, timeval};
 
 use crate::errno::{Answer, blocking};
+use crate::files;
 use crate::given;
 use crate::object::{self, TABLE};
 use crate::signals::{self, held};
@@ -139,8 +140,7 @@ unsafe fn take_up_each(head: &mut cmsghdr) -> bool {
 
 /// A descriptor came. False: it is not for this process, and closed.
 fn came(fd: c_int) -> bool {
-    // Whatever had this number was closed in a way that the library did not see.
-    TABLE.put(fd, None);
+    files::was_closed(fd);
     if is_confined() && signals::is_told_of_calls() {
         // To ask what it is would be the end of the process.
         return true;

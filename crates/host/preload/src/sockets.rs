@@ -11,6 +11,7 @@ use crate::addr::{self, Given};
 use crate::decide::{self, Deed, Verdict};
 use crate::errno::{Answer, blocking, check, fail, get};
 use crate::export::{Inside, guarded, interpose, is_thread};
+use crate::files;
 use crate::given;
 use crate::interfaces;
 use crate::interfaces::scope;
@@ -18,6 +19,7 @@ use crate::object::{self, Mine, Object, Ours, Pending, TABLE, ours};
 use crate::options::{self, Told, Value};
 use crate::process;
 use crate::real;
+use crate::reused;
 
 /// `socket(2)`. The kernel makes it; one of the internet's, TCP or UDP, is remembered as undecided.
 ///
@@ -31,7 +33,7 @@ pub(crate) unsafe extern "C-unwind" fn socket(
     protocol: c_int,
 ) -> c_int {
     // SAFETY: takes no pointers.
-    let fd = unsafe { real::socket(domain, kind, protocol) };
+    let fd = reused::given_out(unsafe { real::socket(domain, kind, protocol) });
     if fd < 0 || !is_thread() {
         return fd;
     }
@@ -76,11 +78,11 @@ interpose! {
 
     /// `accept(2)`
     fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int,
-        if TABLE.has(fd) => inside_accept(fd, addr, len, 0);
+        if TABLE.has(fd) => inside_accept(fd, addr, len, 0), kernels reused::given_out;
 
     /// `accept4(2)`
     fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int,
-        if TABLE.has(fd) => inside_accept(fd, addr, len, flags);
+        if TABLE.has(fd) => inside_accept(fd, addr, len, flags), kernels reused::given_out;
 
     /// `getsockname(2)`
     fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int,
@@ -377,6 +379,7 @@ unsafe fn accept_ours(
     socket.set_flag(flags::NONBLOCK, is_nonblocking);
     let extra = mine.extra().inherited();
     let fd = session_fd.into_raw_fd();
+    files::was_closed(fd);
     object::put(fd, Some(TABLE.make(Object::Ours(Ours::new(socket, extra)))));
     Ok(fd)
 }

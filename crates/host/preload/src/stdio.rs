@@ -193,6 +193,5 @@ unsafe extern "C-unwind" fn close(cookie: *mut c_void) -> c_int {
         }
     });
     errno::set(errno);
-    // SAFETY: closes the descriptor that the stream was opened with.
-    unsafe { files::close(fd) }
+    files::close_held(fd)
 }

@@ -12,8 +12,8 @@ use libc::{msghdr, size_t, sockaddr, socklen_t, timespec};
 use crate::export::{depth, is_thread};
 use crate::object::TABLE;
 use crate::{
-    answered, copies, epoll, errno, files, interfaces, process, real, received, rights, sendfile,
-    sockets, transfer, wait,
+    answered, copies, epoll, errno, files, interfaces, process, real, received, reused, rights,
+    sendfile, sockets, transfer, wait,
 };
 
 /// The six words that a system call can have.
@@ -43,7 +43,8 @@ pub(crate) unsafe extern "C-unwind" fn syscall(
         }
     }
     // SAFETY: the caller keeps to what the system call asks.
-    unsafe { real::syscall(number, a, b, c, d, e, f) }
+    let answer = unsafe { real::syscall(number, a, b, c, d, e, f) };
+    if reused::is_made_by(number) { reused::given_out(answer as c_int).into() } else { answer }
 }
 
 /// Does what concerns this library. None: it is the kernel's.

@@ -50,8 +50,7 @@ impl Fd {
 
 impl Drop for Fd {
     fn drop(&mut self) {
-        // SAFETY: takes no pointers; the descriptor is ours.
-        unsafe { files::close(self.0) };
+        files::close_held(self.0);
     }
 }
 

@@ -16,7 +16,7 @@ use libc::{FILE, size_t, ssize_t};
 
 use super::{Head, write_all};
 use crate::object::TABLE;
-use crate::{files, real, transfer};
+use crate::{files, modules, real, transfer};
 
 type Read = unsafe extern "C-unwind" fn(*mut FILE, *mut c_void, ssize_t) -> ssize_t;
 type Write = unsafe extern "C-unwind" fn(*mut FILE, *const c_void, ssize_t) -> ssize_t;
@@ -72,7 +72,7 @@ pub(super) fn is_served() -> bool {
 
 fn symbol(name: &CStr) -> usize {
     // SAFETY: the name is a C string.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
+    unsafe { modules::look_up(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
 }
 
 /// Finds the C library's functions. False: it is another C library, or another version.
@@ -163,8 +163,7 @@ unsafe extern "C-unwind" fn write(stream: *mut FILE, buf: *const c_void, len: ss
 /// As `_IO_file_close`.
 unsafe extern "C-unwind" fn close(stream: *mut FILE) -> c_int {
     match known(stream) {
-        // SAFETY: closes the stream's descriptor, as the caller asks.
-        Some(fd) => unsafe { files::close(fd) },
+        Some(fd) => files::close_held(fd),
         // SAFETY: the function that stood in our place, with its argument.
         None => unsafe { std::mem::transmute::<*const (), Close>(theirs(2))(stream) },
     }

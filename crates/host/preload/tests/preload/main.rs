@@ -433,6 +433,21 @@ fn functions_are_taken_over_by_their_other_names_too() {
 }
 
 #[test]
+fn functions_that_call_others_inside_of_the_c_library_mean_the_same_sockets() {
+    over_a_host("composed");
+}
+
+#[test]
+fn functions_that_are_looked_up_in_the_c_library_are_those_of_this_one() {
+    over_a_host("symbols");
+}
+
+#[test]
+fn numbers_that_were_closed_unseen_are_what_they_are_given_out_for() {
+    over_a_host("reused");
+}
+
+#[test]
 fn sockets_that_are_handed_to_processes_of_other_programs_work_there() {
     over_a_host("strangers");
 }
@@ -587,7 +602,7 @@ fn no_address_at_all_means_this_machine() {
 
 /// With a C library of their own, which makes all its system calls itself.
 #[cfg(target_arch = "x86_64")]
-const TRAPPED: [&str; 29] = [
+const TRAPPED: [&str; 31] = [
     "errnos",
     "numbers",
     "forks",
@@ -617,6 +632,8 @@ const TRAPPED: [&str; 29] = [
     "owners",
     "beside",
     "again",
+    "composed",
+    "reused",
 ];
 
 /// Each of them says over Clearway what it says over the kernel.
