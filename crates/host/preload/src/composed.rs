@@ -3,6 +3,7 @@
 //! past this library. So these do the same by ours.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use libc::{FILE, sockaddr_in, sockaddr_storage, socklen_t};
@@ -236,19 +237,21 @@ pub(crate) unsafe extern "C-unwind" fn perror(what: *const c_char) {
         return unsafe { real::perror(what) };
     }
     let number = errno::get();
-    let line = guarded(|| {
+    let mut line = guarded(|| {
         // SAFETY: null, or the caller's string; and the C library's.
         let (what, why) = unsafe {
             let what = if what.is_null() { c"" } else { CStr::from_ptr(what) };
             (what.to_bytes(), CStr::from_ptr(libc::strerror(number)).to_bytes())
         };
         let between: &[u8] = if what.is_empty() { b"" } else { b": " };
-        [what, between, why, b"\n\0"].concat()
+        // A thread that is cancelled while it writes is unwound through here.
+        ManuallyDrop::new([what, between, why, b"\n\0"].concat())
     });
     // SAFETY: the line ends with a zero, and the stream is the C library's.
-    unsafe { libc::fputs(line.as_ptr().cast(), stderr) };
-    // Where the thread is cancelled in there, the line is lost with it.
-    drop(line);
+    unsafe {
+        libc::fputs(line.as_ptr().cast(), stderr);
+        ManuallyDrop::drop(&mut line);
+    }
 }
 
 /// Ports that only root may have and no service is known by; from `netinet/in.h` of old.

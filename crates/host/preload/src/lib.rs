@@ -26,6 +26,7 @@ mod errno;
 mod exec;
 mod export;
 mod files;
+mod formatted;
 mod fortified;
 mod given;
 mod inheritors;

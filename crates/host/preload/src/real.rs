@@ -144,6 +144,8 @@ real! {
     fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE)
         -> *mut libc::FILE;
     fn perror(what: *const c_char) -> ();
+    fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int;
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void) -> c_int;
     fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;

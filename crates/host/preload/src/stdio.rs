@@ -162,7 +162,7 @@ unsafe extern "C-unwind" fn write(cookie: *mut c_void, buf: *const c_char, len: 
 ///
 /// # Safety
 /// There are so many bytes at `buf`.
-unsafe fn write_all(fd: c_int, buf: *const u8, len: size_t) -> ssize_t {
+pub(crate) unsafe fn write_all(fd: c_int, buf: *const u8, len: size_t) -> ssize_t {
     let mut done = 0;
     while done < len {
         // SAFETY: within the caller's buffer.

@@ -98,6 +98,8 @@ static void in_the_place_of_input(void)
 	close(ends[1]);
 }
 
+int __dprintf_chk(int, int, const char *, ...);
+
 static int formatted(int fd, const char *format, ...)
 {
 	va_list args;
@@ -122,6 +124,12 @@ static void in_the_place_of_any_stream(void)
 	printf("flushed: %d\n", fflush(out));
 	printf("dprintf: %d\n", dprintf(ends[0], "by dprintf %s %.2f %d %d %d %d\n", "with", 2.5, 1, 2, 3, 4));
 	printf("vdprintf: %d\n", formatted(ends[0], "by vdprintf %d\n", 5));
+	printf("of many numbers: %d\n", dprintf(ends[0], "%g %d %g %d %g %d %g %d %g %d %g %d %g %d %g %d %g %d %g %d %s\n", 1.5, 1, 2.5, 2, 3.5, 3, 4.5, 4, 5.5, 5, 6.5, 6, 7.5, 7, 8.5, 8, 9.5, 9, 10.5, 10, "all"));
+	printf("checked: %d\n", __dprintf_chk(ends[0], 1, "%d %g %s %d %d %d %d\n", 1, 2.5, "three", 4, 5, 6, 7));
+	printf("long: %d\n", dprintf(ends[0], "%1100d %s\n", 5, "and on"));
+	int null = open("/dev/null", O_WRONLY);
+	printf("a file: %d %d\n", dprintf(null, "%d %g\n", 1, 2.5), __dprintf_chk(null, 1, "%s %g\n", "one", 2.5));
+	close(null);
 	printf("fwprintf: %d\n", fwprintf(wide, L"in wide letters %d\n", 6));
 	printf("flushed: %d\n", fflush(wide));
 	memset(long_line, 'x', sizeof(long_line) - 1);
