@@ -176,6 +176,19 @@ pub(crate) unsafe fn action(words: [usize; 6]) -> isize {
     0
 }
 
+/// A child that has no handler of its parent's; what is ignored stays so.
+pub(crate) fn forget_handlers() {
+    for (signal, handler) in HANDLERS.iter().enumerate().skip(1) {
+        let handler = handler.load(Ordering::Relaxed);
+        if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
+            let none = Action::default();
+            let words = [signal, std::ptr::from_ref(&none) as usize, 0, 8, 0, 0];
+            // SAFETY: the action is one.
+            unsafe { action(words) };
+        }
+    }
+}
+
 /// The signal mask that the program goes on with.
 pub(crate) fn mask_of(context: &mut ucontext_t) -> &mut u64 {
     // SAFETY: the kernel's set is the first eight bytes of the C library's.

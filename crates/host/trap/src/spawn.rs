@@ -12,7 +12,7 @@ use libc::{c_long, ucontext_t};
 use crate::block::{self, Block};
 use crate::calls::{Outcome, back};
 use crate::start::{hooks, tell};
-use crate::{credentials, range, raw, sites};
+use crate::{credentials, range, raw, signals, sites};
 
 /// What `clone` and its like ask for.
 struct Asked {
@@ -24,6 +24,10 @@ struct Asked {
 }
 
 const EXIT_SIGNAL: u64 = 0xff;
+
+/// From `linux/sched.h`: the child begins without handlers. One that has none for SIGSYS ends with its
+/// first call.
+const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 
 /// `struct clone_args` of `linux/sched.h`, its first version.
 #[repr(C)]
@@ -91,6 +95,10 @@ pub(crate) unsafe fn spawn(
         return Outcome::Native;
     };
     let has = |flag: i32| asked.flags & flag as u64 != 0;
+    if asked.flags & CLONE_CLEAR_SIGHAND != 0 && (has(libc::CLONE_VM) || !is_plain_fork(&asked)) {
+        // As kernels before 5.5 say, upon which C libraries do it themselves.
+        return Outcome::Done(-(libc::EINVAL as isize));
+    }
     if !has(libc::CLONE_FILES) {
         // SAFETY: as above; the library only notes that there will be copies of descriptors.
         unsafe { (hooks().call)(number, words.map(|word| word as c_long)) };
@@ -116,7 +124,9 @@ const OF_FORK: u64 =
     (libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID | libc::CLONE_PARENT_SETTID) as u64;
 
 fn is_plain_fork(asked: &Asked) -> bool {
-    asked.flags & !OF_FORK == 0 && asked.exit_signal == libc::SIGCHLD as u64 && asked.stack == 0
+    asked.flags & !(OF_FORK | CLONE_CLEAR_SIGHAND) == 0
+        && asked.exit_signal == libc::SIGCHLD as u64
+        && asked.stack == 0
 }
 
 fn fork(own: &Block, asked: &Asked) -> isize {
@@ -143,6 +153,9 @@ fn fork(own: &Block, asked: &Asked) -> isize {
     if let Err(sentence) = range::dispatch() {
         tell(&sentence);
         std::process::abort();
+    }
+    if asked.flags & CLONE_CLEAR_SIGHAND != 0 {
+        signals::forget_handlers();
     }
     // SAFETY: asks who this is.
     let tid = unsafe { raw::syscall(libc::SYS_gettid, [0; 6]) };

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/syscall.h>
 
 enum { SPAWNERS = 6, TURNS = 40, THREADS = 4 };
@@ -115,6 +116,84 @@ static void hear(int signal)
 	came += signal;
 }
 
+#ifndef CLONE_CLEAR_SIGHAND
+#define CLONE_CLEAR_SIGHAND 0x100000000ULL
+#endif
+
+struct to_clone {
+	unsigned long long flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+};
+
+/* By an instruction: a child in its parent's memory must not return from a function. */
+static inline __attribute__((always_inline)) long clone3_here(struct to_clone *args)
+{
+	long answer;
+#ifdef __x86_64__
+	__asm__ volatile("syscall" : "=a"(answer) : "a"(435L), "D"(args), "S"(sizeof(*args)) : "rcx", "r11", "memory");
+#else
+	register long number __asm__("x8") = 435, word __asm__("x0") = (long)args, size __asm__("x1") = sizeof(*args);
+	__asm__ volatile("svc 0" : "+r"(word) : "r"(number), "r"(size) : "memory");
+	answer = word;
+#endif
+	return answer;
+}
+
+static void ended(const char *what, pid_t pid)
+{
+	int status = 0;
+
+	waitpid(pid, &status, 0);
+	printf("%s: %s %d\n", what, WIFEXITED(status) ? "exit" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+static const char *handler_of(int signal)
+{
+	struct sigaction action;
+
+	sigaction(signal, NULL, &action);
+	return action.sa_handler == SIG_DFL ? "none" : action.sa_handler == SIG_IGN ? "ignored" : "one";
+}
+
+/* As posix_spawn does since glibc 2.38. */
+static __attribute__((noinline)) void spawned_without_handlers(void)
+{
+	struct to_clone args = {.flags = CLONE_CLEAR_SIGHAND | CLONE_VM | CLONE_VFORK, .exit_signal = SIGCHLD};
+	long pid = clone3_here(&args);
+
+	if (pid == -EINVAL) {
+		args.flags &= ~CLONE_CLEAR_SIGHAND;
+		pid = clone3_here(&args);
+	}
+	if (pid == 0)
+		_exit(7);
+	ended("spawned", pid);
+}
+
+static void without_handlers(int ends[2])
+{
+	struct sigaction action = {.sa_handler = hear};
+
+	spawned_without_handlers();
+	sigaction(SIGUSR1, &action, NULL);
+	signal(SIGUSR2, SIG_IGN);
+	fflush(stdout);
+	struct to_clone args = {.flags = CLONE_CLEAR_SIGHAND, .exit_signal = SIGCHLD};
+	pid_t pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid == 0) {
+		printf("in a child without handlers: %s, %s", handler_of(SIGUSR1), handler_of(SIGUSR2));
+		printf(", send %zd\n", send(ends[0], "x", 1, 0));
+		fflush(stdout);
+		raise(SIGUSR1);
+		_exit(8);
+	}
+	ended("without handlers", pid);
+	char byte;
+	printf("its parent: %s, %s, recv %zd\n", handler_of(SIGUSR1), handler_of(SIGUSR2), recv(ends[1], &byte, 1, 0));
+	char *argv[] = {"sh", "-c", "exit 9", NULL}, *environment[] = {NULL};
+	posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environment);
+	ended("posix_spawn", pid);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t threads[SPAWNERS], sleepers[THREADS];
@@ -127,6 +206,7 @@ int main(int argc, char **argv)
 	/* A socket, so that the library is at work. */
 	int ends[2];
 	pair(ends);
+	without_handlers(ends);
 	for (int at = 0; at < SPAWNERS; at++)
 		if (pthread_create(&threads[at], NULL, spawner, at % 2 ? "/nonexistent" : self_path))
 			die("pthread_create");
