@@ -251,7 +251,9 @@ fn take_over(
         Err(why) => return Ok(Err(why)),
     }
     if state.bound && (!is_unknown || local.is_ipv4() && pending.v6) {
-        bind_as_before(&made, local.ip(), (deed, port))?;
+        // Nobody who was told of a server finds it at another port.
+        let is_told = matches!(deed, Deed::Listen | Deed::Receive) && state.port_was_asked;
+        bind_as_before(&made, local.ip(), port, is_told)?;
     }
     // SAFETY: reads a flag.
     let status = check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
@@ -316,12 +318,12 @@ fn replace(fd: c_int, with: BorrowedFd<'_>) -> Answer<()> {
 /// How many ports of the kernel's are looked at for one that the namespace has free as well.
 const PORTS_LOOKED_AT: usize = 64;
 
-/// The program bound the socket to port 0 and may have asked which it became: the same one, if the
-/// namespace has it free. Nobody who was told of a server finds it at another.
-fn bind_as_before(made: &Ours, local: IpAddr, (deed, port): (Deed, u16)) -> Answer<()> {
+/// The program bound the socket to port 0: the port that the kernel gave, if the namespace has it
+/// free, and else another one unless it has to stay.
+fn bind_as_before(made: &Ours, local: IpAddr, port: u16, stays: bool) -> Answer<()> {
     let bind = |port| made.socket.bind(SocketAddr::new(local, port));
     match bind(port) {
-        Err(_) if !matches!(deed, Deed::Listen | Deed::Receive) => bind(0),
+        Err(_) if !stays => bind(0),
         bound => bound,
     }
 }

@@ -56,18 +56,21 @@ static void take_ports(void) {
     }
 }
 
-// In how many of the draws a socket that listens has another port than it was told.
-static void draws(int kind) {
+// In how many of the draws a socket that listens, or waits, has another port than it was told, or fails though it was told none.
+static void draws(int kind, int asks) {
     int failed = 0, moved = 0;
     for (int draw = 0; draw < DRAWS; draw++) {
         int fd = socket(wildcard.ss_family, kind, 0);
         if (bind(fd, (struct sockaddr *)&wildcard, len) != 0) { failed++; close(fd); continue; }
-        unsigned short told = port_of(fd);
-        if (kind == SOCK_STREAM ? listen(fd, 1) != 0 : sendto(fd, "x", 1, 0, (struct sockaddr *)&server, len) != 1) failed++;
-        if (port_of(fd) != told) moved++;
+        unsigned short told = asks ? port_of(fd) : 0;
+        char byte;
+        if (kind == SOCK_STREAM) failed += listen(fd, 1) != 0;
+        else if (asks) failed += sendto(fd, "x", 1, 0, (struct sockaddr *)&server, len) != 1;
+        else failed += recv(fd, &byte, 1, MSG_DONTWAIT) != -1 || errno != EAGAIN;
+        if (asks && port_of(fd) != told) moved++;
         close(fd);
     }
-    printf("%s: %d failed, %d moved\n", kind == SOCK_STREAM ? "listeners" : "senders", failed, moved);
+    printf("%s: %d failed, %d moved\n", kind == SOCK_STREAM ? "listeners" : asks ? "senders" : "receivers", failed, moved);
 }
 
 int main(int argc, char **argv) {
@@ -92,7 +95,9 @@ int main(int argc, char **argv) {
     rounds(listener, 1);
     take_ports();
     rounds(listener, 1);
-    draws(SOCK_STREAM);
-    draws(SOCK_DGRAM);
+    draws(SOCK_STREAM, 1);
+    draws(SOCK_STREAM, 0);
+    draws(SOCK_DGRAM, 1);
+    draws(SOCK_DGRAM, 0);
     return 0;
 }
