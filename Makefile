@@ -26,7 +26,7 @@ APPS_PACKAGES := $(TEST_PACKAGES) \
 	nodejs python3-uvloop openjdk-17-jdk-headless libnetty-java tcl dpkg-dev libpython3.11-testsuite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install book publish-check deb deb-test container container-test test fuzz coverage apps soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
+.PHONY: help setup install book publish-check deb deb-test container container-test test fuzz coverage apps systems soak demo demo-http demo-bulk demo-frames demo-ecmp baselines lab sweep-frames sweep-xdp sweep-http sweep-loss
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,10 @@ apps: setup ## Build, then run programs of Debian over Clearway and the kernel, 
 	cargo build --release
 	cargo build --release -p clearway-preload -p clearway-inproc
 	@exec tests/apps/run --record $(ARGS)
+
+systems: PACKAGES += debootstrap
+systems: setup ## Build, then test what is loaded into programs with the C libraries of Debian 13 and Ubuntu 22.04 (root; SUITES="trixie jammy")
+	@scripts/systems.sh $(SUITES)
 
 soak: PACKAGES += $(APPS_PACKAGES)
 soak: setup ## Build, then load nginx, redis, Go's HTTP (trapped) and very many programs for MINUTES=30 each, over Clearway and the kernel (root)

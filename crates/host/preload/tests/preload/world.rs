@@ -115,7 +115,7 @@ pub(crate) fn build(name: &str) -> Program {
 
 /// The same without a loader, with all of the C library in it.
 pub(crate) fn build_static(name: &str) -> Program {
-    compile(name, &["-static"])
+    compile(name, &["-static", "-DSTATIC"])
 }
 
 /// The same with a module of its source beside it, which it finds by `module.so` alone.

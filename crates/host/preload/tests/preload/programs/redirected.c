@@ -130,7 +130,10 @@ static void in_the_place_of_any_stream(void)
 	int null = open("/dev/null", O_WRONLY);
 	printf("a file: %d %d\n", dprintf(null, "%d %g\n", 1, 2.5), __dprintf_chk(null, 1, "%s %g\n", "one", 2.5));
 	close(null);
+#if !defined(STATIC) || !__GLIBC_PREREQ(2, 37)
+	/* Linked statically newer ones end there: they have left out what makes the buffer. */
 	printf("fwprintf: %d\n", fwprintf(wide, L"in wide letters %d\n", 6));
+#endif
 	printf("flushed: %d\n", fflush(wide));
 	memset(long_line, 'x', sizeof(long_line) - 1);
 	long_line[sizeof(long_line) - 2] = '\n';
